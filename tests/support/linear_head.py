@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 import suffolk.serving.drafters.training.run  # noqa: F401 - imported here, before any fork
-from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.training.head import Batch, HeadLoss
-from suffolk.serving.drafters.training.heads import HEADS
+from suffolk.serving.drafters.training.heads import HEADS, HeadKind, HeadOption
 from suffolk.serving.engine.model.target import Target
 
 DEPTH = 2
@@ -28,12 +27,10 @@ class LinearHead(torch.nn.Module):
 
     ahead = 2
 
-    def __init__(self, target: Target, options: Mapping[str, Any]) -> None:
+    def __init__(self, target: Target, **options: Any) -> None:
         super().__init__()
-        if unknown := sorted(options.keys() - {"dropout", "breaks_at"}):
-            raise InvalidArgument(f"linear head: {unknown[0]!r} is unknown; use dropout, breaks_at")
         self.layers = (target.layers,)
-        self.options = dict(options)
+        self.options = options
         self.batches = 0
         self._shared = (
             target.model.get_input_embeddings(),
@@ -76,7 +73,9 @@ class LinearHead(torch.nn.Module):
         (folder / "config.json").write_text(json.dumps({"model_type": "linear"} | self.options))
 
 
-HEADS["linear"] = LinearHead
+HEADS["linear"] = HeadKind(
+    "tests.support.linear_head:LinearHead", (HeadOption("dropout", "", "", ""), HeadOption("breaks_at", "", "", ""))
+)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -1,1 +1,1 @@
-"""Calibration: maps a source's features of a node to its acceptance probability, learned online and kept in a file."""
+"""Calibration: maps what a source knows of a node to an acceptance probability. It is learned online and stored in a file."""

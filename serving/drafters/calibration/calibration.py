@@ -1,4 +1,4 @@
-"""The learned calibrators of all sources of an engine's drafters."""
+"""The calibrators of all sources of an engine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.reliability import Reliability
 
 TEXT, NETWORK = "text", "network"
-"""Kinds of sources: their learners are a ``Calibrator`` and a ``Confidence``."""
+"""Kinds of sources. A text source has a ``Calibrator``, a network a ``Confidence``."""
 
 
 class Learner(Protocol):
-    """A calibrator whose state can be saved."""
+    """A calibrator of either kind."""
 
     @property
     def reliability(self) -> Reliability: ...
@@ -30,11 +30,13 @@ T = TypeVar("T", bound=Learner)
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The state of one learner.
+    """The state of one calibrator.
 
     Attributes:
-        source: name of its source; ``kind``: TEXT or NETWORK.
-        state: float64[n] of the learner; ``reliability``: float64[m] of its diagram.
+        source: the name of its source.
+        kind: TEXT or NETWORK.
+        state: float64[n], as from ``Learner.state``.
+        reliability: float64[m], as from ``Reliability.state``.
     """
 
     source: str
@@ -44,16 +46,16 @@ class Learned:
 
 
 class Calibration:
-    """The learners of an engine's drafters, which share them by the names of sources. Not thread-safe."""
+    """The calibrators of an engine, by source. Drafters with the same source share one. Not thread-safe."""
 
     def __init__(self, known: list[Learned] | None = None) -> None:
-        """``known``: from an earlier run; states of sources that no drafter asks for are kept."""
+        """``known``: states of an earlier run. States of unused sources are kept."""
         self._unused = {(each.kind, each.source): each for each in known or []}
         self._texts: dict[str, Calibrator] = {}
         self._networks: dict[str, Confidence] = {}
 
     def text(self, source: str, prior: Prior) -> Calibrator:
-        """The calibrator of a retrieval source; it begins at ``prior``. Raises InvalidArgument for a malformed known state."""
+        """The calibrator of a retrieval source; a new one starts from ``prior``. Raises InvalidArgument for a malformed state."""
         if source not in self._texts:
             self._texts[source] = self._restore(TEXT, source, Calibrator(prior))
         return self._texts[source]
@@ -65,7 +67,7 @@ class Calibration:
         return self._networks[source]
 
     def learned(self) -> list[Learned]:
-        """The states of all learners."""
+        """The states of all calibrators."""
         learners: list[tuple[str, str, Learner]] = [(TEXT, *each) for each in self._texts.items()]
         learners += [(NETWORK, *each) for each in self._networks.items()]
         states = [Learned(name, kind, each.state(), each.reliability.state()) for kind, name, each in learners]
@@ -80,9 +82,9 @@ class Calibration:
 
 
 class Part:
-    """``whole`` for the retrieval sources inside a drafter called ``owner``. Not thread-safe.
+    """The part of a calibration for retrieval sources inside a drafter called ``owner``. Not thread-safe.
 
-    Their learners are separate from those of the same sources beside it, which draft along the same text.
+    These sources get calibrators of their own, because the same sources may also draft outside of ``owner``.
     """
 
     def __init__(self, whole: Calibration, owner: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads and writes calibrations as JSON: the cells of each learner that are not empty."""
+"""Reads and writes calibrations as JSON. The file has the non-zero cells of each calibrator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffolk.serving.engine.checked_fields import read_object
 from suffolk.serving.engine.checks import listed, number, text, whole_within
 
 VERSION = 2
-_LEARNERS: dict[str, Callable[[], Learner]] = {  # to check states; the prior is not part of a state
+_LEARNERS: dict[str, Callable[[], Learner]] = {  # they check states; a prior is not part of a state
     TEXT: partial(Calibrator, Prior(0.0, 0.0, 0.0, 0.0, 0.0)),
     NETWORK: Confidence,
 }
@@ -41,13 +41,13 @@ def read_calibration(path: Path) -> Calibration:
     """Read a file of ``write_calibration``.
 
     Raises:
-        NotFound: it cannot be read.
-        Corruption: it is no calibration, or a damaged one.
-        Unsupported: it is one of another version.
+        NotFound: the file cannot be read.
+        Corruption: the file is damaged, or not a calibration.
+        Unsupported: the file has another version.
     """
     content = read_object(path, f"calibration {path}", "name a file that --calibration wrote")
     if content.get("suffolk") != "calibration":
-        raise Corruption(f"{path} is no calibration; name a file that --calibration wrote")
+        raise Corruption(f"{path} is not a calibration; name a file that --calibration wrote")
     if content.get("version") != VERSION:
         raise Unsupported(
             f"calibration {path} has version {content.get('version')!r}, this program reads {VERSION}; remove it to begin anew"

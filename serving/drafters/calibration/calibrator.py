@@ -14,7 +14,10 @@ from suffolk.serving.drafters.calibration.reliability import Reliability
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Prior log-odds of acceptance: linear in log(match length), log-odds of the share, log(parent's count) and log(depth)."""
+    """Coefficients of the prior log-odds of acceptance.
+
+    They are linear in log(match length), log-odds of the share, log(parent's count) and log(depth).
+    """
 
     constant: float
     match: float
@@ -26,8 +29,8 @@ class Prior:
 class Calibrator:
     """P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 
-    A fine table leans on a coarse one (match length and share), which leans on the prior; old evidence fades with ``decay``
-    per observed tree. ``score`` and ``learn`` raise InvalidArgument for what is no tree, and then learn nothing.
+    The prior of a fine table is a coarse table of match length and share. The prior of the coarse table is a ``Prior``. Evidence
+    decays by the factor ``decay`` per observed tree.
 
     Attributes:
         reliability: its reliability diagram.
@@ -38,9 +41,9 @@ class Calibrator:
         self.reliability = Reliability(decay)
 
     def score(self, tree: DraftTree) -> DraftTree:
-        """Return ``tree`` with the probability that each node's path is accepted as its scores, in the same order.
+        """``tree`` with each node's score replaced by the probability that its path is accepted.
 
-        A child's never exceeds its parent's.
+        A child's score is at most its parent's. Raises InvalidArgument if ``tree`` is malformed.
         """
         scores = self._native.score(tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count)
         return DraftTree(
@@ -48,16 +51,19 @@ class Calibrator:
         )
 
     def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn from the target's ``tokens`` behind ``tree``: from nodes whose parent was accepted."""
+        """Learn from nodes whose parent was accepted. ``tokens``: generated after the tree's root.
+
+        Raises InvalidArgument if ``tree`` is malformed, and then learns nothing.
+        """
         chances, taken = self._native.learn(
             tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count, tokens
         )
         self.reliability.add(chances, taken.astype(np.bool_))
 
     def state(self) -> npt.NDArray[np.float64]:
-        """float64[n], the learned state, for ``restore``."""
+        """float64[n], the state for ``restore``."""
         return np.asarray(self._native.state(), np.float64)
 
     def restore(self, state: npt.NDArray[np.float64]) -> None:
-        """Load a state. Raises InvalidArgument for a malformed one."""
+        """Load a state. Raises InvalidArgument if it is malformed."""
         self._native.restore(state)

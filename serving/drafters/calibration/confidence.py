@@ -1,7 +1,6 @@
-"""Learns acceptance probabilities from a neural drafter's own probabilities online.
+"""Maps a neural drafter's own probabilities to acceptance probabilities, learned online.
 
-A drafter's probabilities are near the acceptance probabilities of its tokens (EAGLE-2, Li et al. 2024, section 4.1), but not equal,
-and not on the scale of other sources.
+Both are close to each other (EAGLE-2, Li et al. 2024, section 4.1), but not equal. Calibration makes sources comparable.
 """
 
 from __future__ import annotations
@@ -15,35 +14,35 @@ from suffolk.serving.drafters.calibration.reliability import Reliability
 Floats = npt.NDArray[np.float64]
 
 CHAIN_PRIOR = 0.6
-"""Prior for tokens of a sampled chain, equal for all: a chain's scores must not depend on the sampled tokens."""
+"""Prior of every token of a sampled chain. It is constant, because scores of a chain must not depend on the sampled tokens."""
 _EDGES = np.array([0.003, 0.01, 0.03, 0.07, 0.15, 0.25, 0.4, 0.55, 0.7, 0.82, 0.9, 0.95, 0.98, 0.995])
 _DEPTHS = np.array([2, 3, 5])
 _STRENGTH = 20.0
 """Strength of the drafter's own probability as a prior, in observations."""
 _LIKELY = 4
 _MIDDLES = (np.append(_EDGES, 1.0)[_LIKELY:] + _EDGES[_LIKELY - 1 :]) / 2
-"""Midpoints of the bins from 0.07 on: their hits tell how far the drafter's probabilities can be believed."""
+"""Midpoints of the bins from 0.07 on. Their hit rate scales the drafter's probabilities."""
 _BELIEF = 4.0
-"""Strength of the prior that its probabilities are right, in tokens."""
+"""Strength of the prior that the drafter's probabilities are right, in tokens."""
 _DECAY = 0.999
+"""Factor of old evidence per call of ``learn``."""
 
 
 class Confidence:
     """P(child accepted | parent accepted) by draft probability, depth, and whether the target samples. Not thread-safe.
 
-    Bins without evidence use the draft probability, scaled by the drafter's overall hit rate. Evidence decays per call of
-    ``learn``, one for each level of a tree that the target reached.
+    Bins without evidence use the draft probability, scaled by the drafter's overall hit rate.
 
     Attributes:
         reliability: its reliability diagram.
     """
 
     def __init__(self) -> None:
-        self._tallies = np.zeros((2, 2, len(_DEPTHS) + 1, len(_EDGES) + 1))  # hits, and how many were seen
+        self._tallies = np.zeros((2, 2, len(_DEPTHS) + 1, len(_EDGES) + 1))  # hits, and tokens seen
         self.reliability = Reliability(_DECAY)
 
     def chances(self, draft_probs: Floats, depths: npt.NDArray[np.int64], sampled: bool) -> Floats:
-        """float64 of the shape of ``draft_probs``; ``depths`` broadcasts against it."""
+        """The acceptance probabilities, in the shape of ``draft_probs``. ``depths`` is broadcast to that shape."""
         cells = _cells(draft_probs, depths, sampled)
         hits, seen = (tally[cells] for tally in self._tallies)
         return np.asarray((hits + _STRENGTH * self._kept(sampled) * draft_probs) / (seen + _STRENGTH), np.float64)
@@ -51,7 +50,10 @@ class Confidence:
     def learn(
         self, draft_probs: Floats, depths: npt.NDArray[np.int64], sampled: bool, taken: npt.NDArray[np.bool_]
     ) -> None:
-        """Count candidates with accepted parents, and which were taken: arrays of one length, or one depth for all."""
+        """Learn from the candidates of one accepted parent. ``taken``: which of them was accepted.
+
+        The arrays have one length; ``depths`` may be a single depth.
+        """
         known = np.isfinite(draft_probs)
         draft_probs, depths, taken = draft_probs[known], np.broadcast_to(depths, known.shape)[known], taken[known]
         self.reliability.add(np.minimum(self.chances(draft_probs, depths, sampled), 1.0), taken)
@@ -61,11 +63,11 @@ class Confidence:
         np.add.at(self._tallies[1], cells, 1.0)
 
     def state(self) -> Floats:
-        """float64[n], the learned state, for ``restore``."""
+        """float64[n], the state for ``restore``."""
         return np.array(self._tallies.ravel())
 
     def restore(self, state: Floats) -> None:
-        """Load a state. Raises InvalidArgument for a malformed one."""
+        """Load a state. Raises InvalidArgument if it is malformed."""
         if state.shape != (self._tallies.size,):
             raise InvalidArgument(f"calibration: a state has {state.size} entries; it must have {self._tallies.size}")
         hits, seen = tallies = state.reshape(self._tallies.shape).copy()
@@ -76,7 +78,7 @@ class Confidence:
         self._tallies = tallies
 
     def _kept(self, sampled: bool) -> float:
-        """Hits of likely candidates, divided by their expected hits; at most 1."""
+        """Hits of likely candidates, divided by the hits that their draft probabilities predict; at most 1."""
         hits, seen = self._tallies[:, int(sampled), :, _LIKELY:]
         return min(1.0, float((hits.sum() + _BELIEF) / ((seen * _MIDDLES).sum() + _BELIEF)))
 

@@ -1,4 +1,4 @@
-"""Learns from the target's tokens behind a draft: which candidates were tried, and which were accepted."""
+"""Teaches a ``Confidence`` which candidates of a draft were accepted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffolk.serving.drafters.calibration.confidence import Confidence, Floats
 
 
 class Nodes(Protocol):
-    """A draft: the token and the parent (-1: the root) of each node."""
+    """The token and the parent of each node; parent -1 is the root."""
 
     @property
     def tokens(self) -> npt.NDArray[np.integer]: ...
@@ -22,9 +22,15 @@ class Nodes(Protocol):
 def learn_draft(
     confidence: Confidence, sampled: bool, draft: Nodes, draft_probs: Floats, text: npt.NDArray[np.integer]
 ) -> list[bool]:
-    """Update ``confidence`` at each node on the path of the target's ``text``, the root included.
+    """Update ``confidence`` from the children of the root and of each accepted node.
 
-    ``draft_probs``: float64[nodes]; ``sampled``: at a temperature above 0. Returns whether each node's first child was accepted.
+    Args:
+        sampled: whether the request samples at a temperature above 0.
+        draft_probs: float64[nodes], the drafter's probabilities.
+        text: the tokens generated after the root.
+
+    Returns:
+        Whether the first child was accepted, for the root and for each accepted node.
     """
     node, first = -1, list[bool]()
     for depth, token in enumerate(text.tolist(), 1):

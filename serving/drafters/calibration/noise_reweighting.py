@@ -1,4 +1,4 @@
-"""Reweights retrieved tokens by the sampling noise of the target (csrc/drafting/noise_reweighting.h).
+"""Reweights retrieved tokens by the target's sampling noise (csrc/drafting/noise_reweighting.h).
 
 Measured gain: 4.1 % of M for the datastore at temperature 1 (commit 57eea60; see ``docs/design/measured-drafting.md``).
 """
@@ -13,21 +13,21 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 BREADTH, ENOUGH = 4, 64
-"""Nodes to look up, as a multiple of those that may be proposed, and the most by this multiple: the noise chooses among them."""
+"""Nodes to look up for each node that may be proposed, and the most nodes that this factor may give."""
 
 
 def knows_noise(settings: SamplingSettings) -> bool:
-    """Whether seeded noise alone decides which token the target samples.
+    """Whether the target's seeded noise decides which token is sampled.
 
-    Under ``rejection`` and ``typical`` other random numbers decide too, and with one candidate left noise decides nothing.
+    Under ``rejection`` and ``typical``, other random numbers decide too. At temperature 0 and at top_k 1, nothing is random.
     """
     return settings.temperature > 0 and settings.top_k != 1 and settings.verification == "match"
 
 
 def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
-    """Reweight the scores of ``tree`` by the request's sampling noise; ``above``: drafted tokens between text and tree.
+    """Reweight the scores of ``tree`` by the request's sampling noise. ``above``: drafted tokens between the text and ``tree``.
 
-    Siblings may add up to more than their parent.
+    The scores of siblings may add up to more than their parent's score.
 
     Raises:
         InvalidArgument: the tree is malformed, or a score is outside 0..1 or above its parent's.

@@ -1,4 +1,4 @@
-"""A reliability diagram, kept online: predicted probabilities against observed frequencies."""
+"""A reliability diagram that is updated online: predicted probabilities against observed frequencies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from suffolk.datastore.errors import InvalidArgument
 
 BINS = 10
 _ROUNDING = 1e-3
-"""Predictions come in single precision."""
+"""Tolerance: predictions are in single precision."""
 _FADED = 1e-300
-"""Rounding of decayed sums."""
+"""Tolerance: decayed sums are rounded."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -27,17 +27,14 @@ class Bar:
 
 
 class Reliability:
-    """Predictions and outcomes by tenths of 0..1, which decay per call of ``add``. Not thread-safe.
-
-    A prediction is added before its outcome is learned from.
-    """
+    """Predictions and outcomes by tenths of 0..1. They decay per call of ``add``. Not thread-safe."""
 
     def __init__(self, decay: float = 1.0) -> None:
         self._decay = decay
-        self._sums = np.zeros((3, BINS))  # of predictions, of outcomes, and how many
+        self._sums = np.zeros((3, BINS))  # rows: sum of predictions, sum of outcomes, number
 
     def add(self, predicted: npt.NDArray[np.floating], taken: npt.NDArray[np.bool_]) -> None:
-        """Predicted probabilities, in 0..1, and which of them came true: arrays of one length."""
+        """Add predicted probabilities, in 0..1. ``taken``: which of them came true. Both arrays have one length."""
         self._sums *= self._decay
         bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
         for row, values in enumerate((predicted, taken, np.ones(len(bins)))):
@@ -55,17 +52,17 @@ class Reliability:
         return float(self._sums[2].sum())
 
     def error(self, least: float = 0.0) -> float:
-        """The expected calibration error of predictions of ``least`` (rounded down to a tenth) or more; 0 without predictions."""
+        """The expected calibration error of predictions from ``least`` on, rounded down to a tenth; 0 without predictions."""
         sums = self._sums[:, int(least * BINS) :]
         total = float(sums[2].sum())
         return float(np.abs(sums[0] - sums[1]).sum()) / total if total else 0.0
 
     def state(self) -> Floats:
-        """float64[3 * BINS], for ``restore``."""
+        """float64[3 * BINS], the state for ``restore``."""
         return np.array(self._sums.ravel())
 
     def restore(self, state: Floats) -> None:
-        """Load a state. Raises InvalidArgument for a malformed one."""
+        """Load a state. Raises InvalidArgument if it is malformed."""
         if state.shape != (3 * BINS,):
             raise InvalidArgument(f"reliability has {state.size} numbers; it must have {3 * BINS}")
         sums = state.reshape(3, BINS).copy()

@@ -14,29 +14,29 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-3
-"""Scores come in single precision."""
+"""Tolerance: scores are in single precision."""
 
 
 def rescale(confidence: Confidence, request: DraftRequest, tree: DraftTree) -> DraftTree:
-    """Replace a tree's draft probabilities by the calibrated acceptance probabilities of ``confidence``."""
+    """``tree`` with its draft probabilities replaced by acceptance probabilities of ``confidence``."""
     draft_probs, depths = conditional_probs(tree), tree.depths().astype(np.int64)
     calibrated = confidence.chances(draft_probs, depths, request.settings.temperature > 0)
     return with_conditional_probs(tree, np.minimum(calibrated, 1.0))
 
 
 def learn_tree(confidence: Confidence, request: DraftRequest, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
-    """Update ``confidence`` from the target's ``tokens`` behind ``tree``, whose scores are draft probabilities."""
+    """Update ``confidence`` from ``tokens``, generated after the root of ``tree``. Its scores must be draft probabilities."""
     learn_draft(confidence, request.settings.temperature > 0, tree, conditional_probs(tree), tokens)
 
 
 def conditional_probs(tree: DraftTree) -> Floats:
-    """Return float64[n], each node's score divided by its parent's; 0 behind a parent of score 0."""
+    """float64[n], each node's score divided by its parent's score; 0 if that is 0."""
     above = np.where(tree.parents < 0, 1.0, tree.scores[tree.parents]).astype(np.float64)
     return np.divide(tree.scores, above, out=np.zeros(len(tree)), where=above > 0)
 
 
 def with_conditional_probs(tree: DraftTree, probs: Floats) -> DraftTree:
-    """Return ``tree`` with the products of ``probs`` (float64[n], in 0..1) along paths as its scores."""
+    """``tree`` with new scores: the products of ``probs``, float64[n] in 0..1, along paths."""
     scores, depths = probs.copy(), tree.depths()
     for depth in range(2, int(depths.max(initial=0)) + 1):
         level = np.flatnonzero(depths == depth)
@@ -45,10 +45,7 @@ def with_conditional_probs(tree: DraftTree, probs: Floats) -> DraftTree:
 
 
 def normalize_siblings(tree: DraftTree) -> DraftTree:
-    """Scale down siblings whose conditional probabilities add up to more than 1: at most one of them is accepted.
-
-    Parents still stand before their children.
-    """
+    """Scale down the conditional probabilities of siblings if their sum exceeds 1, because at most one of them is accepted."""
     probs, parents = conditional_probs(tree), tree.parents + 1
     sums = np.bincount(parents, probs, len(tree) + 1)
     if not np.any(sums > 1 + _ROUNDING):

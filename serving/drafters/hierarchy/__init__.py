@@ -1,1 +1,1 @@
-"""Hierarchical speculative decoding: which levels draft, and how many tokens each."""
+"""Hierarchical speculative decoding: a stack of levels in which each level drafts for the next."""

@@ -1,4 +1,4 @@
-"""The tokens that one level of a hierarchy drafts for the level above, and the queries by which levels are run."""
+"""The tokens that one level of a hierarchy drafts for the next level, and the queries to levels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 Floats = npt.NDArray[np.float64]
 Path = tuple[int, ...]
-"""Drafted tokens behind a request's text, oldest first."""
+"""Drafted tokens after a request's text, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class DraftSegment:
     """A run of drafted tokens.
 
     Attributes:
-        tokens: in order.
-        draft_probs: float64[n], the level's probability of each token behind those before it; unused for sampled tokens.
-        distribution: float64[n, vocab], from which each token was sampled; None for tokens that were not sampled.
-        is_cut: whether the level's logits behind the last token are NaN, so that no further token could be drafted.
+        tokens: the tokens, oldest first.
+        draft_probs: float64[n], the level's conditional probability of each token; unused for sampled tokens.
+        distribution: float64[n, vocab], the distributions that the tokens were sampled from; None if they were not sampled.
+        is_cut: whether the segment ended early, at NaN logits.
     """
 
     tokens: Path
@@ -50,9 +50,10 @@ EMPTY_SEGMENT = DraftSegment((), np.empty(0, np.float64))
 
 @dataclass(frozen=True, slots=True)
 class LevelQuery:
-    """What one request needs next of level number ``level``.
+    """The next query of one request, to level number ``level``.
 
-    Of a model: the logits behind ``path`` and behind each token of ``draft``. Of retrieval: up to ``count`` tokens behind ``path``.
+    A model returns the logits after ``path`` and after each token of ``draft``. Retrieval returns up to ``count`` tokens after
+    ``path``.
     """
 
     level: int
@@ -62,4 +63,4 @@ class LevelQuery:
 
 
 LevelReply = DraftSegment | torch.Tensor | None
-"""Retrieved tokens, logits float[draft + 1, vocab], or None if the pass is not made."""
+"""Retrieved tokens; or logits float[draft + 1, vocab]; or None if the pass was not made."""

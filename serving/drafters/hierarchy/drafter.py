@@ -1,4 +1,4 @@
-"""The hierarchy drafter: a stack of levels, each of which verifies the draft of the level below."""
+"""The hierarchy drafter: a stack of levels. Each level verifies the draft of the level below it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SOURCE = source_bits("hierarchy")
 class HierarchyDrafter(StatefulDrafter[StackState]):
     """Drafts chains with a stack of levels; the target verifies the top level's chain. Not thread-safe.
 
-    Under verification ``match`` levels sample with the target's noise. Under ``rejection`` at a temperature above 0 each level does
-    speculative sampling on the draft below, and the target gets the distributions (``SampledChain``).
+    Under verification ``match``, levels sample with the target's noise. Under ``rejection`` at a temperature above 0, each level
+    does speculative sampling of the draft below. The target gets the distributions of its tokens (``SampledChain``).
 
     Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1.
 
@@ -49,12 +49,14 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         slots: int = 8,
         thrifty: bool = True,
     ) -> None:
-        """Take ownership of the levels, one or more, from the bottom up; only the bottom one may be retrieval.
+        """Take ownership of the levels.
 
         Args:
-            vocab_size: the target's; ``eos_ids``: its tokens that end a text.
-            slots: requests that the levels' caches hold; further ones get no drafts.
-            thrifty: skip drafts and rounds that cost more than they are expected to save. False: make all that the plan has.
+            levels: one or more, from the bottom up. Only the bottom level may be retrieval.
+            vocab_size: the target's.
+            eos_ids: the target's tokens that end a text.
+            slots: the slots of the levels' caches. Further requests get no drafts.
+            thrifty: whether to skip drafts and rounds that cost more than they should save.
         """
         super().__init__("hierarchy", slots)
         self._levels = list(levels)
@@ -107,7 +109,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         self._free.append(state.slot)
 
     def stats(self) -> dict[str, float]:
-        """The usual counters, and each model level's passes and rows read."""
+        """The usual counters, and the passes and rows of each model level."""
         failures = sum((failures_by_reason(source.stats()) for source in self._sources), self.failures.by_reason)
         counters: dict[str, float] = {
             "calls": self._calls,
@@ -125,7 +127,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
             source.close()
 
     def _open(self, request: DraftRequest) -> StackState | None:
-        """The request's state at the begin of a step; None if there is no slot for it."""
+        """The request's state at the beginning of a step; None if no slot is free."""
         state = self._states.get(request.request_id)
         if state is None:
             if not self._has_slot():
@@ -151,7 +153,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         return state.room > 0
 
     def _reads(self, state: StackState, requests: int) -> bool:
-        """Whether its levels should read the text."""
+        """Whether the levels should read the request's text (``PrefillPolicy``)."""
         if not (self._thrifty and self._models):
             return True
         request, size = state.request, len(state.request.tokens)
@@ -160,7 +162,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         return self._prefill.reads(request.request_id, share, self._rounds.prefill_seconds(size), room, request.budget)
 
     def _is_up_to_date(self, state: StackState, budgets: Sequence[PrefillBudget]) -> bool:
-        """Whether all levels have read the text but for its last tokens; each reads more of it now, within its budget."""
+        """Read pending text within each level's budget. Returns whether every level has read it, except for its last tokens."""
         tokens, is_up_to_date = state.request.tokens, True
         for level, budget in zip(self._models, budgets, strict=True):
             pending = level.pending(state.slot, tokens)
@@ -174,7 +176,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         return is_up_to_date
 
     def _draft(self, states: Sequence[StackState]) -> None:
-        """Draft for each of ``states`` if that is worth its time."""
+        """Draft for ``states``, and learn the cost."""
         if not states:
             return
         requests = [state.request for state in states]
@@ -184,7 +186,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         self._batcher.draft(states, most)
         seconds = time.perf_counter() - begin
         rounds = sum(state.rounds for state in states) if self._models else len(states)
-        if rounds or self._passes_made() > passes:  # lower levels may have made passes without a round of the top one
+        if rounds or self._passes_made() > passes:  # lower levels may have made passes without a round of the top level
             self._rounds.learn_rounds(max(1, rounds), sum(len(state.segment) for state in states), seconds)
 
     def _passes_made(self) -> int:

@@ -1,4 +1,4 @@
-"""One level of a hierarchy with its costs, and the distribution of run lengths that one level accepts from another."""
+"""One level of a hierarchy with its costs, and the distribution of accepted runs between two levels."""
 
 from __future__ import annotations
 
@@ -20,19 +20,15 @@ Seconds = Annotated[float, Within(0, 1_000_000)]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level: a model, or a datastore that is searched.
+    """One level: a model, or retrieval. Raises InvalidArgument if a value is of another type or out of its range.
 
     Attributes:
         name: not empty.
-        seconds: cost of a pass, above 0. A number: whatever the pass verifies. Several: entry d is for a pass that verifies d
-            drafted tokens; beyond the last the cost grows as between the last two. Retrieval has one number, 0 or more: one call,
-            however many tokens it drafts.
-        retrieval: whether it is searched, not run; it then drafts at the bottom, and verifies nothing.
-        found: of retrieval: entry j is the probability that it finds exactly j tokens, the last entry j or more; the sum is 1.
-            None: it always finds as many as asked for.
-
-    Raises:
-        InvalidArgument: a value is of another type or out of its range.
+        seconds: cost of a pass, above 0. Entry d of a tuple is the cost of a pass that verifies d drafted tokens. Beyond its end,
+            costs grow linearly. A number is the cost of every pass. Retrieval has a number, 0 or more: the cost of a call.
+        retrieval: whether the level is retrieval. It can only be the bottom level, and verifies nothing.
+        found: for retrieval: entry j is the probability that exactly j tokens are found; the last entry: j or more. The sum is 1.
+            None: as many tokens as requested are always found.
     """
 
     name: str
@@ -47,7 +43,7 @@ class Level:
             raise InvalidArgument(f"name of a level is {self.name!r}; it must not be empty")
         several = not isinstance(self.seconds, float | int)
         if several and self.retrieval:
-            raise InvalidArgument(f"seconds{of} is {self.seconds}; retrieval has a single number, whatever it drafts")
+            raise InvalidArgument(f"seconds{of} is {self.seconds}; retrieval needs a single number, the cost of a call")
         costs = np.atleast_1d(np.asarray(self.seconds))
         if not 0 < len(costs) <= _MOST_ENTRIES:
             raise InvalidArgument(f"seconds{of} are {len(costs)} numbers; give 1 to {_MOST_ENTRIES}")
@@ -55,19 +51,19 @@ class Level:
             raise InvalidArgument(f"seconds{of} is 0.0; it must be above 0: only retrieval may take no time")
         if self.found is not None:
             if not self.retrieval:
-                raise InvalidArgument(f"found{of} is given, and it is no retrieval; leave it out")
+                raise InvalidArgument(f"found{of} is given, but the level is not retrieval; leave it out")
             _require_sum(f"found{of}", self.found)
 
     def availability(self, longest: int) -> NDArray[np.float64]:
-        """float64[longest + 1], entry j: the probability that it drafts at least j tokens if ``longest`` are asked for."""
+        """float64[longest + 1], entry j: the probability of a draft of at least j tokens if ``longest`` are requested."""
         return np.ones(longest + 1) if self.found is None else _tails(self.found, longest)
 
     def draft_lengths(self, tokens: int) -> NDArray[np.float64]:
-        """float64[tokens + 1], entry j: the probability that it drafts exactly j tokens if ``tokens`` are asked for."""
+        """float64[tokens + 1], entry j: the probability of a draft of exactly j tokens if ``tokens`` are requested."""
         return -np.diff(self.availability(tokens), append=0.0)
 
     def pass_seconds(self, drafted: ArrayLike) -> NDArray[np.float64]:
-        """Seconds of one pass by the ``drafted`` tokens (0 or more each) that it verifies; float64 of their shape."""
+        """Seconds of a pass that verifies ``drafted`` tokens, 0 or more; float64 in the shape of ``drafted``."""
         costs = np.atleast_1d(np.asarray(self.seconds, np.float64))
         counts = np.asarray(drafted)
         slope = max(costs[-1] - costs[-2], 0.0) if len(costs) > 1 else 0.0
@@ -76,7 +72,7 @@ class Level:
         return beyond
 
     def draft_seconds(self, tokens: ArrayLike) -> NDArray[np.float64]:
-        """Seconds to draft ``tokens`` (1 or more each) at the bottom: a pass per token, or one call of retrieval."""
+        """Seconds to draft ``tokens`` tokens, 1 or more, at the bottom: a pass per token, or one call of retrieval."""
         counts = np.asarray(tokens)
         passes: NDArray[np.float64] = np.ones(counts.shape) if self.retrieval else counts.astype(np.float64)
         return passes * self.pass_seconds(0)
@@ -84,14 +80,13 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class RunDistribution:
-    """The distribution of the number of tokens that ``verifier`` accepts of an unbounded draft of ``drafter``.
+    """The distribution of the number of tokens that ``verifier`` accepts from an unbounded draft of ``drafter``.
+
+    Raises InvalidArgument if a value is of another type or out of its range.
 
     Attributes:
         drafter, verifier: names of levels.
-        probabilities: entry j is that of exactly j tokens, from 0 (nothing found included) to the most ever seen; the sum is 1.
-
-    Raises:
-        InvalidArgument: a value is of another type or out of its range.
+        probabilities: entry j is the probability of exactly j tokens. Entry 0 includes drafts that found nothing. The sum is 1.
     """
 
     drafter: str
@@ -109,13 +104,13 @@ class RunDistribution:
 
 
 def _tails(probabilities: tuple[float, ...], longest: int) -> NDArray[np.float64]:
-    """float64[longest + 1], the probabilities of j or more, from those of exactly j."""
+    """float64[longest + 1], the probability of j or more; ``probabilities`` are those of exactly j."""
     tails = np.cumsum(probabilities[::-1])[::-1][: longest + 1]
     return np.pad(tails / tails[0], (0, longest + 1 - len(tails)))
 
 
 def _require_sum(what: str, entries: tuple[float, ...]) -> None:
-    """Raise InvalidArgument unless ``entries`` are a distribution."""
+    """Raise InvalidArgument unless ``entries`` add up to 1."""
     if not 0 < len(entries) <= _MOST_ENTRIES:
         raise InvalidArgument(f"{what} are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")
     if abs(math.fsum(entries) - 1) > _SUM_TOLERANCE:

@@ -1,4 +1,4 @@
-"""Runs the recursions of several requests together: queries to one level share one pass."""
+"""Runs the recursions of several requests together. Queries to one level share a pass."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 
 Waiting = tuple[StackState, LevelQueries, LevelQuery]
-"""A request, its recursion, and the query that it has stopped at."""
+"""A request, its recursion, and the query that the recursion waits for."""
 
 
 class LevelBatcher:
-    """Makes the passes that drafts need, those of the lowest level first, so that more queries join each. Not thread-safe."""
+    """Makes the passes of all requests. The lowest level runs first, so that more queries share a pass. Not thread-safe."""
 
     def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion, failures: DraftFailures) -> None:
-        """``failures``: counts drafts that are cut because of NaN logits."""
+        """``failures`` counts drafts that end at NaN logits."""
         self._levels, self._recursion, self._failures = levels, recursion, failures
 
     @torch.inference_mode()
     def draft(self, states: Sequence[StackState], most_seconds: float) -> None:
         """Set the ``segment`` of each of ``states``.
 
-        A pass that should take more than is left of ``most_seconds`` is not made; the tokens drafted by then are kept.
+        Passes end when the next one would exceed ``most_seconds`` in sum. The tokens drafted so far are kept.
         """
         waiting: list[Waiting] = []
         for state in states:
@@ -41,7 +41,10 @@ class LevelBatcher:
             most_seconds -= self._run_level(at, group, waiting, most_seconds)
 
     def _run_level(self, at: int, group: list[Waiting], waiting: list[Waiting], most: float) -> float:
-        """Answer the ``group`` with level ``at``, add its next queries to ``waiting``, and return the seconds it should take."""
+        """Answer the queries of ``group`` with level ``at``, and add their next queries to ``waiting``.
+
+        Returns the expected seconds of the pass; 0 if none was made.
+        """
         level, begin = self._levels[at], time.perf_counter()
         slots, queries = [state.slot for state, _, _ in group], [query for _, _, query in group]
         requests = [state.request for state, _, _ in group]
@@ -60,7 +63,7 @@ class LevelBatcher:
         return seconds
 
     def _advance(self, waiting: list[Waiting], state: StackState, recursion: LevelQueries, reply: LevelReply) -> None:
-        """Resume a recursion with ``reply`` (None at its start) up to its next query or its end."""
+        """Resume a recursion with ``reply``, None at its start, until its next query or its end."""
         try:
             waiting.append((state, recursion, recursion.send(reply)))
         except StopIteration as end:

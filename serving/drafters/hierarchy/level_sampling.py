@@ -1,9 +1,11 @@
 """Verifies a draft with one level's logits, and samples the level's next token.
 
-Under verification ``match`` a level samples with the target's own seeded noise and accepts drafted tokens while they are equal: any
-chain is exact then. Under ``rejection`` each level does speculative sampling on the chain of the level below, so that its output
-follows its own distribution (theorem 2.1 of the paper). Its random numbers are of a stream of its own, and each is used once: a
-position is sampled again after a rejection, and that sample must not depend on the rejected token.
+Under verification ``match``, a level samples with the target's seeded noise, and accepts drafted tokens while they are equal to its
+samples. So any chain is exact.
+
+Under ``rejection``, each level does speculative sampling of the chain below. Its output then has the level's own distribution
+(theorem 2.1 of the paper). Each level has its own random stream and uses each number once. A position that is sampled again after a
+rejection must not depend on the rejected token.
 """
 
 from __future__ import annotations
@@ -24,31 +26,31 @@ from suffolk.serving.engine.sampling.verification.rejection import verify_chain
 
 
 class FreshUniforms:
-    """The random numbers of one level for one request; each is used once. Not thread-safe."""
+    """The random stream of one level for one request. Each number is used once. Not thread-safe."""
 
     def __init__(self, seed: int, level: int, device: torch.device) -> None:
-        """``level``: 1 or more; stream 0 is the target's."""
+        """``level``: 1 or more. Stream 0 is the target's."""
         self._uniforms = SeededUniforms(seed, device, level)
         self._device = device
         self._used = 0
 
     def take(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """float64[count] twice: the next coins, and the next numbers to sample with."""
+        """The next ``count`` coins, and the next ``count`` numbers to sample with, each float64[count]."""
         places = torch.arange(self._used, self._used + count, device=self._device)
         self._used += count
         return self._uniforms.coins(places), self._uniforms.draws(places)
 
 
 class SamplerCache:
-    """A request's samplers, one per temperature of its levels: the noise of a position is made once for all. Not thread-safe."""
+    """The samplers of a request, one per temperature. Levels of equal temperature share a sampler. Not thread-safe."""
 
     def __init__(self, settings: SamplingSettings, vocab_size: int, device: torch.device) -> None:
-        """``vocab_size``: of the ids that any level may draft."""
+        """``vocab_size``: the number of ids that any level may draft."""
         self._settings, self._vocab_size, self._device = settings, vocab_size, device
         self._made: dict[float, Sampler] = {}
 
     def at(self, temperature: float | None) -> Sampler:
-        """The sampler of ``temperature``; None: the request's own. All levels of a greedy request are greedy."""
+        """The sampler at ``temperature``; None for the request's temperature. All levels of a greedy request are greedy."""
         requested = self._settings.temperature
         used = requested if temperature is None or requested == 0 else temperature
         if used not in self._made:
@@ -60,9 +62,9 @@ class SamplerCache:
 def match_draft(
     sampler: Sampler, request: DraftRequest, path: Path, draft: DraftSegment, logits: torch.Tensor
 ) -> DraftSegment:
-    """The level's own samples as far as ``draft`` equals them, and one more; ``logits`` float[draft + 1, vocab].
+    """The level's samples while ``draft`` equals them, and one more sample.
 
-    ``draft_probs`` are the level's probabilities, at a temperature above 0 those of its best noisy scores.
+    ``logits``: float[draft + 1, vocab]. The result's ``draft_probs`` are probabilities by noisy scores.
     """
     found = noisy_scores(sampler, request, _paths(path, draft.tokens), logits)
     best = found.max(-1)
@@ -86,10 +88,10 @@ def speculative_sample(
     logits: torch.Tensor,
     vocab_size: int,
 ) -> DraftSegment:
-    """Speculative sampling of ``draft`` with a level's ``logits`` float[draft + 1, ids]; distributions are over ``vocab_size`` ids.
+    """Speculative sampling of ``draft`` with a level's ``logits``, float[draft + 1, ids].
 
-    The chain ends where the level allows no token or its logits are NaN. The tokens sampled before are kept all the same: dropping
-    them would select tokens by what follows them.
+    The distributions of the result are over ``vocab_size`` ids. The chain ends if the level allows no token, or at NaN logits.
+    Tokens sampled before are kept, because dropping them would bias the distribution.
     """
     rows = distributions(sampler, request, _paths(path, draft.tokens), logits)
     sums = rows.sum(-1)
@@ -107,6 +109,6 @@ def speculative_sample(
 
 
 def _paths(path: Path, draft: Path) -> list[np.ndarray]:
-    """The drafted tokens before each row of a pass."""
+    """The drafted tokens before each row of a pass over ``draft``."""
     whole = np.asarray(path + draft, np.int64)
     return [whole[: len(path) + place] for place in range(len(draft) + 1)]

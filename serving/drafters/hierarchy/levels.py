@@ -1,4 +1,4 @@
-"""The levels that a hierarchy may be made of, with their costs and how often they accept each other's tokens."""
+"""Candidate levels of a hierarchy, with their costs and acceptance rates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ Rate = Annotated[float, Within(0, 1, "between 0 and 1, or null where it is not k
 def read_rates(path: Path) -> Levels:
     """Read levels from a JSON file with the fields of ``Levels``, ``Level`` and ``RunDistribution``.
 
-    Raises:
-        NotFound, Corruption: as ``read_object``.
-        InvalidArgument: a key is missing or unknown, or a value is refused.
+    Raises as ``read_object``, and InvalidArgument if a key is missing or unknown, or a value is refused.
     """
     what = f"rates {path}"
     values = read_object(path, what, "see the example of 'suffolk hierarchy plan --help'")
@@ -34,18 +32,17 @@ def read_rates(path: Path) -> Levels:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The levels that a hierarchy may be made of. Immutable and thread-safe.
+    """Candidate levels of a hierarchy. Immutable and thread-safe.
 
     Attributes:
-        levels: from the bottom to the target; 1..256, with different names. A level drafts only for those behind it.
-        acceptance: row: drafter, column: verifier; the probability that a drafted token (of retrieval: a found token) is accepted,
-            0..1. None: unknown, and the two are never neighbours. Only entries above the diagonal are used.
-        runs: distributions of accepted runs, at most one a pair; they replace the pair's rate and include how often nothing is
-            found.
+        levels: from the bottom to the target; 1..256, with distinct names. A level drafts only for later levels.
+        acceptance: the probability that a verifier (column) accepts a drafted token of a drafter (row), 0..1. None: unknown; these
+            two levels are never neighbours. Only entries above the diagonal are used.
+        runs: distributions of accepted runs, at most one per pair. They replace the pair's rate.
 
     Raises:
-        InvalidArgument: a value is of another type, shape or out of its range; a run names no level, or a verifier before its
-            drafter.
+        InvalidArgument: a value is of another type or shape, or out of its range. Or a run names an unknown level, or a verifier
+            that stands before its drafter.
     """
 
     levels: tuple[Level, ...]
@@ -58,9 +55,11 @@ class Levels:
         if not 0 < size <= MOST_LEVELS:
             raise InvalidArgument(f"levels are {size}; give 1 to {MOST_LEVELS}, the target last")
         if twice := [name for name in names if names.count(name) > 1]:
-            raise InvalidArgument(f"levels are two of the name {twice[0]}; give each a name of its own")
+            raise InvalidArgument(f"levels: two are named {twice[0]}; give each a name of its own")
         if self.levels[-1].retrieval:
-            raise InvalidArgument(f"level {names[-1]} is last, and retrieval; the last one is the target, a model")
+            raise InvalidArgument(
+                f"level {names[-1]} is last, and it is retrieval; the last level must be the target, a model"
+            )
         for place, entries in enumerate((self.acceptance, *self.acceptance)):
             if len(entries) != size:
                 what = f"acceptance[{place - 1}]" if place else "acceptance"
@@ -70,28 +69,28 @@ class Levels:
         pairs = [(run.drafter, run.verifier) for run in self.runs]
         for drafter, verifier in pairs:
             if unknown := [name for name in (drafter, verifier) if name not in names]:
-                raise InvalidArgument(f"runs name {unknown[0]!r}, which is no level; the levels are {', '.join(names)}")
+                raise InvalidArgument(f"runs name the unknown level {unknown[0]!r}; the levels are {', '.join(names)}")
             pair = f"runs from {drafter} to {verifier}"
             if names.index(drafter) >= names.index(verifier):
                 raise InvalidArgument(
-                    f"{pair}: the verifier must come behind its drafter; change them, or the order of the levels"
+                    f"{pair}: the verifier must come after its drafter; exchange them, or change the order of the levels"
                 )
             if pairs.count((drafter, verifier)) > 1:
                 raise InvalidArgument(f"{pair} are given twice; leave one out")
 
     @property
     def names(self) -> list[str]:
-        """The names of the levels, in their order."""
+        """The names of the levels, in order."""
         return [level.name for level in self.levels]
 
     def rates(self) -> NDArray[np.float64]:
-        """``acceptance`` as float64 of shape (levels, levels), NaN where it is not known."""
+        """``acceptance`` as float64[levels, levels], NaN for None."""
         return np.array(self.acceptance, np.float64)
 
     def reach(self, drafter: int, verifier: int, longest: int) -> NDArray[np.float64]:
-        """float64[longest + 1], entry j: the probability that level ``drafter`` drafts j tokens or more and ``verifier`` accepts j.
+        """float64[longest + 1], entry j: the probability that at least j of ``longest`` requested tokens are drafted and accepted.
 
-        Both levels by number; ``longest`` tokens are asked for. NaN where nothing is known of the pair.
+        ``drafter``, ``verifier``: numbers of levels. NaN if the pair's acceptance is unknown.
         """
         for run in self.runs:
             if (run.drafter, run.verifier) == (self.levels[drafter].name, self.levels[verifier].name):

@@ -42,7 +42,7 @@ def load(context: LoadContext, options: Options) -> HierarchyDrafter:
 
 
 class StackLoader:
-    """Makes hierarchy drafters for one target. Each model is loaded once, and timed once per number of slots. Not thread-safe."""
+    """Makes hierarchy drafters for one target. Each model is loaded once, and measured once per slot count. Not thread-safe."""
 
     def __init__(
         self,
@@ -54,11 +54,9 @@ class StackLoader:
         dtype: str = "auto",
         calibration: Calibration | None = None,
     ) -> None:
-        """``heads``: folders of trained exits, used for exit levels of as many layers. ``retrievers``: of a datastore level; their
-        owner closes them. ``calibration``: of retrieval. The others as in ``LoadContext``.
+        """``heads``: folders of trained exits, for the exit levels with as many layers. Other arguments: as in ``LoadContext``.
 
-        Raises:
-            InvalidArgument: two of ``heads`` are behind as many layers. NotFound, Corruption: as ``ExitConfig.load``.
+        Raises as ``ExitConfig.load``, and InvalidArgument if two of ``heads`` have as many layers.
         """
         self._target, self._draft_model, self._dtype = target, draft_model, dtype
         self._exits = _by_layers(heads)
@@ -73,8 +71,8 @@ class StackLoader:
         """Make the drafter of a stack for an engine of ``slots`` and ``capacity``.
 
         Raises:
-            InvalidArgument: ``levels`` are no stack (``require_stack``), it cannot be made of what was given, or a level has all
-                layers of the target.
+            InvalidArgument: ``levels`` are not a stack (``require_stack``), a level lacks its model or datastore, or a level has
+                all layers of the target.
             NotFound, Corruption, Unsupported, ResourceExhausted: as ``Target.load`` and ``load_exit``.
         """
         stack = read_stack(levels) if isinstance(levels, str) else tuple(levels)
@@ -85,25 +83,25 @@ class StackLoader:
                 made.append(RetrievalLevel(level.name, self.sources(level.name), level.tokens))
             else:
                 model = self.model(level.name)
-                costs = self.costs(level.name, slots).copy()  # a drafter corrects its own
+                costs = self.costs(level.name, slots).copy()  # each drafter corrects its own copy
                 made.append(ModelLevel(level.name, level.tokens, model, costs, slots, capacity, level.temperature))
         return HierarchyDrafter(made, self._target.vocab_size, self._target.eos_ids, slots, thrifty)
 
     def model(self, name: str) -> Target:
-        """The model of a model level. Raises as ``drafter``, and InvalidArgument for another level."""
+        """The model of the level ``name``. Raises as ``drafter``, and InvalidArgument if it is retrieval."""
         if name not in self._models:
             self._models[name] = self._load(StackLevel(name, 1))
         return self._models[name]
 
     def costs(self, name: str, slots: int = 1) -> CostModel:
-        """The costs of the level's passes, stored or measured now for ``slots`` requests. Raises as ``drafter``."""
+        """The costs of the level's passes for ``slots`` requests, stored or measured now. Raises as ``model``."""
         key = name, slots
         if key not in self._costs:
             self._costs[key] = find_costs(self.model(name), slots).costs
         return self._costs[key]
 
     def sources(self, name: str) -> list[RetrievalSource]:
-        """New sources for a retrieval level. Raises as ``drafter``, and InvalidArgument for another level."""
+        """New sources for the level ``name``. Raises InvalidArgument if it is not retrieval, or lacks a datastore."""
         if name not in RETRIEVAL:
             raise InvalidArgument(f"level {name} is no retrieval level; name one of {', '.join(RETRIEVAL)}")
         vocab_size = self._target.vocab_size

@@ -1,4 +1,4 @@
-"""A model as a level of a hierarchy: its cache, the tokens that it has read, and its passes."""
+"""A model as a level of a hierarchy, with its cache."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ Ids = npt.NDArray[np.int32]
 
 
 class ModelLevel:
-    """Verifies the draft of the level below; at the bottom it drafts token by token. Not thread-safe.
+    """Verifies the draft of the level below. At the bottom it drafts token by token. Not thread-safe.
 
     Attributes:
         name, tokens, temperature: as in ``StackLevel``.
-        model: the network; ``costs``: of its passes, updated by each pass.
+        model: the model.
+        costs: the costs of its passes. Each pass updates them.
         passes, rows: passes made and rows read so far, prompts included.
     """
 
@@ -37,7 +38,7 @@ class ModelLevel:
         capacity: int = 4096,
         temperature: float | None = None,
     ) -> None:
-        """Allocates its cache. Raises ResourceExhausted: no memory for it."""
+        """Allocate the cache. Raises ResourceExhausted if memory is out."""
         self.name, self.tokens, self.temperature = name, tokens, temperature
         self.model, self.costs = model, costs
         self.passes = self.rows = 0
@@ -46,7 +47,7 @@ class ModelLevel:
 
     @property
     def limit(self) -> int:
-        """The longest text that it can read, in tokens."""
+        """The length of the longest text that it can read, in tokens."""
         return min(self._cache.capacity, self.model.context_length or self._cache.capacity)
 
     @property
@@ -55,11 +56,11 @@ class ModelLevel:
         return self._cache.nbytes
 
     def pending(self, slot: int, tokens: Ids) -> int:
-        """How many of ``tokens`` are not read."""
+        """The number of ``tokens`` that are not read yet."""
         return len(tokens) - self._shared(slot, tokens)
 
     def read(self, slot: int, tokens: Ids, most: int = PREFILL_CHUNK) -> int:
-        """Read up to ``most`` pending tokens, never the last one; return how many are left."""
+        """Read up to ``most`` pending tokens, but not the last one. Returns the number of tokens left."""
         begin = self._shared(slot, tokens)
         end = min(len(tokens) - 1, begin + most)
         self._forward([slot], [tokens[:end]], [begin], [1])
@@ -77,17 +78,17 @@ class ModelLevel:
     def answer(
         self, slots: Sequence[int], requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]
     ) -> list[torch.Tensor]:
-        """Make one pass; return for each query float[draft + 1, vocab], the logits behind its path and each of its draft's tokens.
+        """Make one pass for all queries. Returns for each float[draft + 1, vocab]: see ``LevelQuery``.
 
-        Cached tokens that are still part of the text are not read again, except the last one where its logits are needed.
+        Cached tokens are not read again, except the last one if its logits are needed.
         """
         texts, begins = self._parts(slots, requests, queries)
         wanted = [len(query.draft) + 1 for query in queries]
         return list(torch.split(self._forward(slots, texts, begins, wanted), wanted))
 
     def learn_cost(self, slots: Sequence[int], rows: int, seconds: float) -> None:
-        """The last pass, of ``rows`` rows for ``slots``, took ``seconds``."""
-        lengths = self._cache.lengths[list(slots)]  # behind the pass, with its rows
+        """Learn that the last pass, of ``rows`` rows for ``slots``, took ``seconds``."""
+        lengths = self._cache.lengths[list(slots)]  # include the rows of the pass
         self.costs.update(rows, len(slots), float((lengths.sum() - rows) / len(slots)), seconds)
 
     def clear(self, slot: int) -> None:
@@ -111,16 +112,16 @@ class ModelLevel:
     def _parts(
         self, slots: Sequence[int], requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]
     ) -> tuple[list[Ids], list[int]]:
-        """The text of each query, and the place from which it is read."""
+        """The text of each query, and the place at which its reading begins."""
         texts = [_text(request, query) for request, query in zip(requests, queries, strict=True)]
         return texts, [self._begin(slot, text, query) for slot, text, query in zip(slots, texts, queries, strict=True)]
 
     def _begin(self, slot: int, text: Ids, query: LevelQuery) -> int:
-        """Where reading ``text`` begins: behind the cached tokens, but before the rows whose logits are wanted."""
+        """The place at which reading begins: after the cached tokens, but not after the first row whose logits are needed."""
         return min(self._shared(slot, text), len(text) - len(query.draft) - 1)
 
     def _shared(self, slot: int, text: Ids) -> int:
-        """The length of the prefix of ``text`` that is cached; what differs behind it was a rejected draft."""
+        """The length of the cached prefix of ``text``. Cached tokens after it belong to a rejected draft."""
         read = self._read[slot]
         size = min(len(read), len(text))
         differing = np.flatnonzero(read[:size] != text[:size])

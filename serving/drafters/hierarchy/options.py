@@ -1,4 +1,4 @@
-"""What a hierarchy takes of the options: its levels, and the draft model and trained exits that they name."""
+"""Selects the options of a hierarchy: its levels, and the draft model and trained exits that they name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from suffolk.serving.drafters.neural.head_kind import kind_of
 
 
 def take(entry: DrafterEntry, options: Options) -> Options | None:
-    """See ``DrafterEntry.take``. Models that are levels are no drafters of their own. Raises as ``read_stack``, ``kind_of`` and
-    ``ExitConfig.load``, and InvalidArgument if the draft model of a level is missing."""
+    """See ``DrafterEntry.take``. The models of levels are taken from other drafters' options.
+
+    Raises as ``read_stack``, ``kind_of`` and ``ExitConfig.load``, and InvalidArgument if a level lacks its draft model.
+    """
     given = entry.given(options)
     if given is None:
         return None

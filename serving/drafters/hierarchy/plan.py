@@ -14,7 +14,7 @@ from suffolk.serving.drafters.hierarchy.rounds import gain_distribution, renewal
 from suffolk.serving.drafters.hierarchy.search import search
 
 DEPTH = 15
-"""The paper's bound of all draft lengths."""
+"""The paper's bound of draft lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Plan:
     """A hierarchy with its predicted speed.
 
     Attributes:
-        names: of its levels, from the bottom to the target; the target alone is plain decoding.
-        lengths: the least tokens that each level but the target drafts; one fewer than ``names``.
-        seconds: expected seconds a token, surplus tokens included (``predict``).
-        speedup: seconds a token of the target alone, divided by ``seconds``.
-        tokens: expected tokens a pass of the target.
-        objective: what the search minimised: seconds a token without surplus tokens, the paper's L(sigma, T).
+        names: the names of its levels, from the bottom to the target. The target alone is plain decoding.
+        lengths: the least tokens that each level but the target drafts.
+        seconds: expected seconds per token, with surplus tokens (``predict``).
+        speedup: the target's seconds per token in plain decoding, divided by ``seconds``.
+        tokens: expected tokens per pass of the target.
+        objective: the search's objective: seconds per token without surplus tokens, the paper's L(sigma, T).
     """
 
     names: tuple[str, ...]
@@ -43,24 +43,17 @@ class Plan:
 
 
 def best_plan(levels: Levels, depth: int = DEPTH) -> Plan:
-    """The fastest of ``plans_by_size``, perhaps plain decoding. Args, Raises: as ``plans_by_size``."""
+    """The fastest of ``plans_by_size``. It may be plain decoding."""
     return fastest(plans_by_size(levels, depth))
 
 
 def plans_by_size(levels: Levels, depth: int = DEPTH) -> list[Plan]:
-    """The best plans by the objective of 1 level (the target alone), 2, 3, ... levels, as far as more can help. Thread-safe.
+    """The plans of ``search``, by number of levels, with predicted speeds. Thread-safe. Args, Raises: as ``search``.
 
-    Compare them by ``seconds``, not by the objective (``fastest``).
+    Compare plans by ``seconds``, not by the objective (``fastest``).
 
-    Args:
-        depth: bound of all lengths; 1..256, and at most 4096 / (levels but the target).
-
-    Raises:
-        InvalidArgument: ``depth`` is out of its range.
-
-    Source: "Fast Inference via Hierarchical Speculative Decoding", section 3. For its example (table 1, costs in appendix B.3) the
-    paper prints latencies of 33.00, 14.37, 10.89, 10.64, 10.63 and 10.61 for 1 to 6 models. The exact objective is 33, 14.366,
-    11.211, 10.657, 10.635 and 10.617 (the last with five levels).
+    Source: "Fast Inference via Hierarchical Speculative Decoding", section 3. ``docs/design/hierarchy.md`` compares the paper's
+    example.
     """
     names, plain = levels.names, float(levels.levels[-1].pass_seconds(0))
     plans = []
@@ -80,13 +73,13 @@ def plans_by_size(levels: Levels, depth: int = DEPTH) -> list[Plan]:
 
 
 def fastest(plans: list[Plan]) -> Plan:
-    """The plan with the fewest seconds; the first of several."""
+    """The plan with the fewest seconds per token."""
     return min(plans, key=lambda plan: plan.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Expected ``seconds`` a token, and ``tokens`` a pass of the target."""
+    """Expected ``seconds`` per token, and ``tokens`` per pass of the target."""
 
     seconds: float
     tokens: float
@@ -95,18 +88,19 @@ class Prediction:
 def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Prediction:
     """The exact expectation for algorithm 1 of the paper, with independent acceptances. Thread-safe.
 
-    A level stops once it has its length, and its last round may gain more. The paper's theorem 2.2 counts the length alone and is 4
-    to 5 % too pessimistic for its own example. Here the distribution of the draft length is carried from level to level. A round
-    gains more than j tokens if j or more were drafted and the first j are accepted. ``renewals`` gives the expected rounds of a
-    call, and the distribution of the count that ends it. By Wald's equation a call costs its expected rounds times a round.
+    A level stops once it has its length. Its last round may gain surplus tokens. The paper's theorem 2.2 ignores them. It is 4 to
+    5 % too pessimistic for the paper's example. Here the distribution of the draft length is carried from level to level.
+
+    A round gains more than j tokens if at least j are drafted and the first j are accepted. ``renewals`` gives the expected rounds
+    of a call, and the distribution of its tokens. By Wald's equation, a call costs its expected rounds times the cost of a round.
 
     Takes O(length * sum of lengths) a level.
 
     Args (not checked):
-        chosen: numbers of levels, rising, the target last; one or more.
-        lengths: the least tokens that each of ``chosen`` but the target drafts, in the same order; 1 or more.
+        chosen: one or more numbers of levels, rising, the target last.
+        lengths: the least tokens that each of ``chosen`` but the target drafts, 1 or more.
 
-    Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1 and section 2.4; surplus tokens are ours.
+    Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1 and section 2.4. Surplus tokens are ours.
     """
     target = levels.levels[-1]
     if len(chosen) == 1:
@@ -115,7 +109,7 @@ def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Pr
     size = bottom.draft_lengths(lengths[0])  # the distribution of the draft length of the level below
     seconds = float(bottom.draft_seconds(lengths[0]))
     reach, a_round = _round(levels, chosen[0], chosen[1], size, seconds)
-    if bottom.found is not None:  # the pair's runs include how often nothing is found
+    if bottom.found is not None:  # the pair's runs include drafts that found nothing
         reach = levels.reach(chosen[0], chosen[1], lengths[0])
     for length, (below, above) in zip(lengths[1:], pairwise(chosen[1:]), strict=True):
         gains = np.append(0.0, gain_distribution(reach))
@@ -131,9 +125,9 @@ def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Pr
 def _round(
     levels: Levels, below: int, above: int, size: NDArray[np.float64], seconds: float
 ) -> tuple[NDArray[np.float64], float]:
-    """A round of level ``above`` on drafts of ``below`` with lengths distributed by ``size``, each drafted in ``seconds``.
+    """A round of level ``above`` on a draft of ``below``, whose length has the distribution ``size``, drafted in ``seconds``.
 
-    Returns float64[n], entry j: the probability that j or more tokens are drafted and accepted; and the seconds of the round.
+    Returns float64[n], entry j: the probability that at least j tokens are drafted and accepted; and the seconds of the round.
     """
     there = np.cumsum(size[::-1])[::-1]
     verify = levels.levels[above].pass_seconds(np.arange(len(size)))

@@ -1,6 +1,6 @@
 """Hierarchical speculative decoding for one request: each level verifies the draft of the level below.
 
-The recursion stops at every pass and yields a query, so that passes are shared by requests (``level_batcher.py``).
+The recursion yields a query for every pass, so that requests can share passes (``level_batcher.py``).
 
 Source: "Fast Inference via Hierarchical Speculative Decoding", section 2.3, algorithm 1.
 """
@@ -31,15 +31,17 @@ LevelQueries = Generator[LevelQuery, LevelReply, DraftSegment]
 
 
 class StackState:
-    """A request from its first draft on. Not thread-safe.
+    """A request, from its first draft on. Not thread-safe.
 
     Attributes:
         slot: its slot in the caches of all levels.
-        request: as of the last ``begin``; ``room``: the most tokens that a draft may have.
-        samplers, uniforms: of its levels, made when they are first used.
+        request: the request of the last ``begin``.
+        room: the most tokens of a draft.
+        samplers: the samplers of its levels; None until the first use.
+        uniforms: the random streams of its levels; None until the first use.
         rounds: rounds of the top level in this step.
-        segment: what the top level has drafted for the target in this step.
-        is_cut: whether a level's logits were NaN in this step, so that the draft is shorter.
+        segment: the top level's draft in this step.
+        is_cut: whether the draft of this step ended at NaN logits.
     """
 
     request: DraftRequest
@@ -57,12 +59,12 @@ class StackState:
     def begin(
         self, request: DraftRequest, room: int, calibrator: SegmentCalibrator, policy: RoundPolicy | None
     ) -> None:
-        """Begin a step. ``policy`` decides whether a further round is worth its time; None: all rounds are made."""
+        """Begin a step. ``policy`` decides whether a further round is worth its time; None to make all rounds."""
         self.request, self.room, self.rounds, self.segment, self.is_cut = request, room, 0, EMPTY_SEGMENT, False
         self._calibrator, self._policy = calibrator, policy
 
     def goes_on(self, segment: DraftSegment) -> bool:
-        """Whether the top level should draft more behind ``segment``."""
+        """Whether the top level should make another round after ``segment``."""
         if self._policy is None or self._calibrator is None:
             return True
         value = float(self._calibrator.scores(segment, self.request.settings)[-1])
@@ -73,21 +75,21 @@ class Recursion:
     """The levels of a stack, from the bottom up. Not thread-safe.
 
     Attributes:
-        common_vocab: size of the vocabulary that all levels can read and draft.
+        common_vocab: the number of ids that all levels can read and draft.
     """
 
     def __init__(self, levels: Sequence[StackedLevel], vocab_size: int, eos_ids: frozenset[int]) -> None:
-        """``vocab_size``: the target's; ``eos_ids``: the target's tokens that end a text."""
+        """``vocab_size``: the target's. ``eos_ids``: the target's tokens that end a text."""
         self._levels, self._vocab_size, self._eos_ids = levels, vocab_size, eos_ids
         models = [level.model.vocab_size for level in levels if isinstance(level, ModelLevel)]
         self.common_vocab = min(vocab_size, *models) if models else vocab_size
 
     def draft(self, state: StackState) -> LevelQueries:
-        """The top level's draft for the target, ``state.room`` tokens at most."""
+        """The top level's draft for the target, of at most ``state.room`` tokens."""
         return (yield from self._draft_level(state, len(self._levels) - 1, ()))
 
     def _draft_level(self, state: StackState, at: int, path: Path) -> LevelQueries:
-        """Level ``at`` drafts its ``tokens`` or more behind ``path``; fewer where the text ends or a pass is not made."""
+        """The draft of level ``at`` after ``path``: its ``tokens`` or more; fewer if the text ends or a pass is not made."""
         level, room = self._levels[at], state.room - len(path)
         if isinstance(level, RetrievalLevel):
             retrieved = yield LevelQuery(at, path, count=min(level.tokens, room))
@@ -109,7 +111,7 @@ class Recursion:
             state.is_cut |= verified.is_cut
             state.rounds += is_top
             ends = [place for place, token in enumerate(verified.tokens) if self._is_end(state, token)]
-            segment += verified.head(ends[0] + 1) if ends else verified  # tokens behind an end are never looked at
+            segment += verified.head(ends[0] + 1) if ends else verified  # tokens after an end are dropped
             if ends or not len(verified):
                 break
         return segment.head(room)

@@ -1,4 +1,4 @@
-"""Retrieval as the bottom level of a hierarchy: the most likely chain of what its sources find."""
+"""Retrieval as the bottom level of a hierarchy. It drafts the most likely chain of its sources' trees."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _NODES = 4
 
 
 class RetrievalLevel:
-    """Drafts what followed the text's end elsewhere, up to its ``tokens``. Faults of a source are counted there. Not thread-safe.
+    """Drafts up to ``tokens`` tokens by retrieval. Each source counts its own failures. Not thread-safe.
 
     Attributes:
-        name: as in ``StackLevel``; ``tokens``: the most to draft.
-        sources: all of them are asked.
+        name: as in ``StackLevel``.
+        tokens: the most tokens of a draft.
+        sources: the retrieval sources. All of them are searched.
     """
 
     def __init__(self, name: str, sources: Sequence[RetrievalSource], tokens: int) -> None:
@@ -32,7 +33,7 @@ class RetrievalLevel:
         self.sources = list(sources)
 
     def answer(self, requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]) -> list[DraftSegment]:
-        """The most likely chain behind each ``path``. Only the first queries of a step have empty paths."""
+        """The most likely chain after the path of each query. Only the first queries of a step have empty paths."""
         found: dict[int, DraftSegment] = {}
         for first in (True, False):
             places = [place for place, query in enumerate(queries) if first is not bool(query.path)]

@@ -1,7 +1,7 @@
-"""The expected rounds of drafting and verifying that a level needs: the gamma of hierarchical speculative decoding.
+"""The expected number of rounds that a level needs: the gamma of hierarchical speculative decoding.
 
-A round gains X tokens: the accepted tokens of its draft, and one more. With independent rounds the expected number of rounds until
-``needed`` tokens are there follows from the distribution of X by renewal. All functions are thread-safe.
+A round gains X tokens: the accepted tokens of its draft, and one more. With independent rounds, renewal theory gives the expected
+number of rounds until ``needed`` tokens exist from the distribution of X. All functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Floats = NDArray[np.float64]
 
 
 def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
-    """gamma(acceptance, drafted, n) for all n = 1..needed: expected rounds until n tokens are there.
+    """gamma(acceptance, drafted, n) for all n = 1..needed: expected rounds until n tokens exist.
 
-    Each drafted token is accepted with the same probability, independently, up to the first rejection. X then has the generating
-    function P with 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az), a = acceptance and T = drafted, and that of gamma is
-    z / ((1 - z)(1 - P(z))), so that
+    Each drafted token is accepted independently with the same probability, up to the first rejection. Let a = acceptance and
+    T = drafted. The generating function P of X has 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az). That of gamma is
+    z / ((1 - z)(1 - P(z))). So
 
         gamma(n) = 1 + (1 - a)(n - 1) + a^(T+1) gamma(n - T - 1),    gamma(n) = 0 for n <= 0.
 
-    The only difference is 1 - a, so nothing cancels near a = 0 or 1; gamma(n) is n at a = 0 and ceil(n / (T+1)) at a = 1.
+    The only difference is 1 - a, so no digits cancel near a = 0 or 1.
 
     Args:
         acceptance: of any shape; each in 0..1.
@@ -43,7 +43,7 @@ def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
     """
     rate = np.asarray(acceptance, np.float64)
     if not np.all((rate >= 0) & (rate <= 1)):
-        raise InvalidArgument("acceptance has an entry that is no number between 0 and 1; give rates of acceptance")
+        raise InvalidArgument("acceptance has an entry that is not a number between 0 and 1; give acceptance rates")
     whole_within("drafted", drafted, 1, _MOST_TOKENS)
     whole_within("needed", needed, 1, _MOST_TOKENS)
     rounds = 1 + np.multiply.outer(np.arange(needed, dtype=np.float64), 1 - rate)
@@ -54,10 +54,10 @@ def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
 
 
 def gain_distribution(reach: ArrayLike) -> Floats:
-    """The distribution of X from ``reach``: entry j is the probability that j or more tokens are drafted and accepted.
+    """The distribution of X.
 
     Args:
-        reach: shape (..., drafted + 1); falls from 1 at j = 0.
+        reach: shape (..., drafted + 1); entry j is the probability that at least j tokens are drafted and accepted.
 
     Returns:
         float64 of the same shape; entry k - 1 is P(X = k), k = 1..drafted + 1.
@@ -66,9 +66,9 @@ def gain_distribution(reach: ArrayLike) -> Floats:
 
 
 def renewals(gains: ArrayLike, needed: int) -> Floats:
-    """The probability that some round ends with exactly n tokens, n = 0..needed - 1.
+    """The probability that some round ends with exactly n tokens, for n = 0..needed - 1.
 
-    Their sum is the expected number of rounds until ``needed`` tokens are there.
+    The sum of these probabilities is the expected number of rounds until ``needed`` tokens exist.
 
     Args:
         gains: shape (..., G); entry k - 1 is P(X = k), as from ``gain_distribution``.
@@ -98,11 +98,5 @@ def renewals(gains: ArrayLike, needed: int) -> Floats:
 
 
 def expected_rounds_of(gains: ArrayLike, needed: int) -> Floats:
-    """As ``expected_rounds`` for any distribution of X, as that of retrieval: many short accepted runs and a few very long ones.
-
-    Args, Raises: as ``renewals``.
-
-    Returns:
-        float64 of shape (..., needed); entry n - 1 is the expected number of rounds until n tokens are there.
-    """
+    """float64 of shape (..., needed), as ``expected_rounds``, for any distribution of X. Args, Raises: as ``renewals``."""
     return np.cumsum(renewals(gains, needed), axis=-1)

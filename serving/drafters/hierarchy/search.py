@@ -1,4 +1,4 @@
-"""Searches the best hierarchy: dynamic programming over which level drafts how many tokens."""
+"""Searches the best hierarchy by dynamic programming over levels and draft lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_STATES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Levels by number from the bottom to the target, the draft length of each but the target, and seconds a token."""
+    """Numbers of levels from the bottom to the target, the draft length of each but the target, and seconds per token."""
 
     chosen: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -28,23 +28,21 @@ class Hierarchy:
 
 
 def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
-    """The best hierarchy of 1 level (the target alone), 2, 3, ... levels, as far as more can help. Thread-safe.
+    """The best hierarchy of 1 level (the target alone), of 2 levels, and so on, while more levels can help. Thread-safe.
 
-    The paper minimises seconds a token, where a level drafts its length and no more. Let V_n(i, t) be the fewest seconds for t
-    tokens of level i with n - 1 levels below it. It drafts alone, or verifies rounds of l tokens of a level k before it:
+    The objective is seconds per token if each level drafts exactly its length. Let V_n(i, t) be the fewest seconds for t tokens of
+    level i with n - 1 levels below it. The level drafts alone, or verifies rounds of l tokens of an earlier level k:
 
         V_1(i, t) = draft_i(t)
         V_n(i, t) = min over k < i, l of gamma(a_ki, l, t) (verify_i(l) + V_(n-1)(k, l))
         L_(n+1) = min over i, t of (verify_target(t) + V_n(i, t)) / E[tokens that the target gains of t drafted by i]
 
-    Costs multiply along a path from the target down, so the best way to V(k, l) does not depend on the levels above: one more level
-    takes O(K^2 T^2) for K levels and depth T. (The paper's reduction to generalised shortest paths takes O(K^4 T^4 log KT).) Once
-    V_n is nowhere below the least of V_1 .. V_(n-1), no larger hierarchy is better; L_(n+1) is still returned, for the exact
-    prediction may prefer it. A level may have a smaller length than the one below it, as in the paper's table 10. Memory is
-    8 K^2 T^2 bytes.
+    V(k, l) does not depend on the levels above. So one more level takes O(K^2 T^2) for K levels and depth T. The search ends once
+    V_n is nowhere below the least of V_1 .. V_(n-1). L_(n+1) is still returned, because the exact prediction may prefer it. A level
+    may have a smaller length than the level below it. Memory is 8 K^2 T^2 bytes.
 
     Args:
-        depth: bound of all lengths; 1..256, and at most 4096 / (levels but the target).
+        depth: the bound of all lengths, 1..256, and at most 4096 / (number of levels - 1).
 
     Raises:
         InvalidArgument: ``depth`` is out of its range.
@@ -60,7 +58,7 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
     yield Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
     if not drafters:
         return
-    lengths = np.arange(1, depth + 1)  # tokens drafted by a level
+    lengths = np.arange(1, depth + 1)  # numbers of drafted tokens
     verify = np.array([_verify_seconds(levels.levels[:-1], each, depth) for each in levels.levels])
     seconds = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
     rounds, passes = _tables(levels, depth)
@@ -80,20 +78,20 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
 
 
 def _verify_seconds(drafters: Sequence[Level], verifier: Level, depth: int) -> Floats:
-    """float64[drafters, depth], seconds of a pass of ``verifier`` over a draft of 1..``depth`` tokens; infinite for retrieval."""
+    """float64[drafters, depth], seconds of a pass of ``verifier`` over a draft of 1..depth tokens; infinite for retrieval."""
     passes = verifier.pass_seconds(np.arange(depth + 1))
     seconds = np.tile(passes[1:], (len(drafters), 1))
     if verifier.retrieval:
         seconds[:] = np.inf
         return seconds
     for place, drafter in enumerate(drafters):
-        if drafter.found is not None:  # each further token costs its share where it is found
+        if drafter.found is not None:  # a further token costs its share times the probability that it is found
             seconds[place] = passes[0] + np.cumsum(drafter.availability(depth)[1:] * np.diff(passes))
     return seconds
 
 
 def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """V with one level more than ``below``, and for each (i, t) the state (k, l), as k * T + l - 1, that it verifies."""
+    """V with one more level than ``below``, and the best (k, l) of each (i, t), encoded as k * T + l - 1."""
     seconds, choice = np.full(below.shape, np.inf), np.zeros(below.shape, np.int64)
     for verifier in range(1, len(below)):
         ways = rounds[:, verifier, :verifier] * (verify[verifier, :verifier] + below[:verifier])
@@ -104,7 +102,7 @@ def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDA
 
 
 def _trace(state: int, choices: list[NDArray[np.int64]], depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Levels and lengths from the bottom up to ``state``, below which ``choices`` were made: the last for the state itself."""
+    """Levels and lengths from the bottom up to ``state``. The last of ``choices`` was made for ``state``."""
     path = [state]
     for choice in reversed(choices):
         path.append(int(choice.flat[path[-1]]))
@@ -112,9 +110,9 @@ def _trace(state: int, choices: list[NDArray[np.int64]], depth: int) -> tuple[tu
 
 
 def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
-    """Expected rounds, shape (t, verifier, drafter, l), and passes of the target a token, shape (drafter, t).
+    """Expected rounds, shape (t, verifier, drafter, l), and passes of the target per token, shape (drafter, t).
 
-    Infinite where nothing is known of a pair.
+    Infinite for pairs of unknown acceptance.
     """
     rates = levels.rates()
     known = np.isfinite(rates)
@@ -134,7 +132,7 @@ def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
 
 
 def _reaches(levels: Levels, depth: int) -> dict[tuple[int, int], Floats]:
-    """``Levels.reach`` of the pairs of drafter and verifier, by number, that have a run distribution, or availability below 1."""
+    """``Levels.reach`` by (drafter, verifier), of the pairs with a run distribution or with availability below 1."""
     names = levels.names
     found = {(names.index(run.drafter), names.index(run.verifier)): run.reach(depth) for run in levels.runs}
     for drafter, level in enumerate(levels.levels):

@@ -1,4 +1,4 @@
-"""Calibrates the draft probabilities of a hierarchy's top level to acceptance probabilities of the target."""
+"""Maps the draft probabilities of a hierarchy's top level to acceptance probabilities."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 class SegmentCalibrator:
-    """Learns from what the target accepts of a segment under the request's ``settings``. Not thread-safe.
+    """Calibrates segments, and learns from what the target accepts. Not thread-safe.
 
-    The scores of tokens that were sampled with their distributions depend on depth alone, as ``SampledChain`` demands.
+    The scores of sampled tokens depend only on their depth, as ``SampledChain`` requires.
     """
 
     def __init__(self, retrieval: bool) -> None:
-        """``retrieval``: the top level is retrieval, whose probabilities are calibrated already."""
+        """``retrieval``: whether the top level is retrieval. Its probabilities are already calibrated."""
         self._retrieval = retrieval
         self._by_prob, self._by_depth = Confidence(), Confidence()
 
     def scores(self, segment: DraftSegment, settings: SamplingSettings) -> Floats:
-        """float64[n], the probability that the path to each token is accepted."""
+        """float64[n], the probability that each token is accepted with all tokens before it."""
         chances = segment.draft_probs
         if not self._retrieval:
             depths = np.arange(1, len(segment) + 1)
@@ -33,7 +33,7 @@ class SegmentCalibrator:
         return np.asarray(np.cumprod(np.clip(chances, 0.0, 1.0)), np.float64)
 
     def proposal(self, segment: DraftSegment, settings: SamplingSettings, source: int) -> Proposal:
-        """``segment`` as a draft for the target."""
+        """The draft for the target: ``segment`` as a chain, marked with the bits ``source``."""
         size = len(segment)
         tree = DraftTree(
             np.asarray(segment.tokens, np.int32),
@@ -44,7 +44,7 @@ class SegmentCalibrator:
         return tree if segment.distribution is None or not size else SampledChain(tree, segment.distribution)
 
     def learn(self, segment: DraftSegment, settings: SamplingSettings, tokens: npt.NDArray[np.int32]) -> int:
-        """Learn from the target's ``tokens`` behind ``segment``; return how many tokens were accepted."""
+        """Learn from the ``tokens`` generated after ``segment`` was drafted. Returns the number of accepted tokens."""
         looked = min(len(segment), len(tokens))
         agree = np.asarray(segment.tokens[:looked]) == tokens[:looked]
         accepted = looked if agree.all() else int(np.argmin(agree))

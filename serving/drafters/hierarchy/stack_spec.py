@@ -1,4 +1,4 @@
-"""Parses stacks of drafting levels, from the bottom up: ``prompt-lookup:4 > exit-8:4 > draft-model:6``."""
+"""Parses stacks of levels, as in ``prompt-lookup:4 > exit-8:4 > draft-model:6``, from the bottom up."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class StackLevel:
 
     Attributes:
         name: prompt-lookup, datastore, draft-model, or exit-N for the target's first N layers.
-        tokens: the least that it drafts at a time, 1..64; of retrieval the most.
-        temperature: its own where the target's is above 0; 0 or 1e-6..100; None: the target's.
+        tokens: the least tokens of its drafts, 1..64; for retrieval the most.
+        temperature: its temperature for requests above temperature 0; 0 or 1e-6..100; None for the request's.
 
     Raises:
         InvalidArgument: a value is out of its range, or retrieval is given a temperature.
@@ -69,7 +69,7 @@ class StackLevel:
 
 
 def exit_layers(name: str) -> int | None:
-    """The number of the target's layers that the level of this name runs; None if it is no exit."""
+    """N for the level name exit-N; None for other names."""
     found = _EXIT.fullmatch(name)
     return None if found is None else int(found[1])
 
@@ -80,11 +80,9 @@ def level_name(name: str, temperature: float | None) -> str:
 
 
 def read_stack(text: str) -> tuple[StackLevel, ...]:
-    """Parse the levels of ``text``, from the bottom up; it may end with ``> target``.
+    """Parse the levels of ``text``, from the bottom up. It may end with ``> target``.
 
-    Raises:
-        InvalidArgument: it is none; retrieval stands above another level, a level is named twice, or a smaller exit above a
-            larger one.
+    Raises as ``StackLevel`` and ``require_stack``, and InvalidArgument if ``text`` cannot be parsed.
     """
     levels = []
     parts = text.split(">")
@@ -94,14 +92,14 @@ def read_stack(text: str) -> tuple[StackLevel, ...]:
         found = _LEVEL.fullmatch(part.strip())
         if found is None:
             raise InvalidArgument(
-                f"levels: {part.strip()!r} is no level; write NAME:TOKENS or NAME@TEMPERATURE:TOKENS, from the bottom up, as in "
+                f"levels: {part.strip()!r} is not a level; write NAME:TOKENS or NAME@TEMPERATURE:TOKENS, from the bottom up, as in "
                 f"{EXAMPLE!r}"
             )
         written = found["temperature"]
         try:
             temperature = None if written is None else float(written)
         except ValueError as error:
-            raise InvalidArgument(f"levels: temperature {written!r} of {found['name']} is no number") from error
+            raise InvalidArgument(f"levels: temperature {written!r} of {found['name']} is not a number") from error
         levels.append(StackLevel(found["name"], int(found["tokens"]), temperature))
     require_stack(levels)
     return tuple(levels)
@@ -113,14 +111,17 @@ def name_stack(levels: tuple[StackLevel, ...]) -> str:
 
 
 def require_stack(levels: Sequence[StackLevel]) -> None:
-    """Raise InvalidArgument unless ``levels``, from the bottom up, are 1 to 16 in an order that ``read_stack`` accepts."""
+    """Raise InvalidArgument unless ``levels``, from the bottom up, are a stack.
+
+    A stack has 1 to 16 distinct levels. Only the bottom level may be retrieval. The layers of exits rise.
+    """
     if not 0 < len(levels) <= MOST_LEVELS:
         raise InvalidArgument(f"levels are {len(levels)}; give 1 to {MOST_LEVELS}")
     names = [level.name for level in levels]
     for place, level in enumerate(levels):
         if level.is_retrieval and place:
             raise InvalidArgument(
-                f"level {level.name} stands above {names[place - 1]}; retrieval drafts at the bottom alone"
+                f"level {level.name} stands above {names[place - 1]}; retrieval can only be the bottom level"
             )
         if names.count(level.name) > 1:
             raise InvalidArgument(f"level {level.name} is named twice; leave one out")

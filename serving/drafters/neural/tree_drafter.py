@@ -39,6 +39,8 @@ class TreeDrafter(StatefulDrafter[DraftState]):
     """
 
     source: int
+    _cache: KVCache
+    """Keys and values of the texts. Subclasses set it."""
 
     def __init__(self, bounds: TreeBounds, expansion: ExpansionPolicy, label: str, slots: int = 0) -> None:
         """``label``, ``slots``: as in ``StatefulDrafter``."""
@@ -87,10 +89,6 @@ class TreeDrafter(StatefulDrafter[DraftState]):
         self, states: Sequence[DraftState], nodes: Sequence[Ints], layouts: list[TreeLayout]
     ) -> torch.Tensor:
         """Make a pass over ``nodes`` of each tree; float[nodes of all states, vocab], the logits after them."""
-
-    @abstractmethod
-    def _contexts(self, states: Sequence[DraftState]) -> npt.NDArray[np.int64]:
-        """int64[states], the cached tokens of each."""
 
     def _keep(self, state: DraftState, tokens: npt.NDArray[np.int32]) -> None:
         """Keep the cache rows of nodes that ``tokens`` accept. By default none are kept."""
@@ -157,16 +155,21 @@ class TreeDrafter(StatefulDrafter[DraftState]):
             self._bounds.width, deepest, self._bounds.by_level, self._most_nodes(state.request)
         )
 
+    def _keep_text(self, states: Sequence[DraftState], layouts: Sequence[TreeLayout]) -> None:
+        """Keep all cache rows of a pass over texts."""
+        self._cache.keep([state.slot for state in states], [np.arange(len(rows)) for rows in layouts])
+
+    def _contexts(self, states: Sequence[DraftState]) -> npt.NDArray[np.int64]:
+        """int64[states], the cached tokens of each text."""
+        return self._cache.lengths[[state.slot for state in states]]
+
     def _seconds(self, rows: int, states: Sequence[DraftState]) -> float:
         """The expected seconds of a pass of ``rows`` rows for ``states``."""
         return self._expansion.costs.time(rows, len(states), float(self._contexts(states).mean())) if rows else 0.0
 
 
 class ModelTreeDrafter(TreeDrafter):
-    """Grows trees with a causal language model. The tokens of a text are in ``_cache``. Not thread-safe."""
-
-    _cache: KVCache
-    """Keys and values of the texts."""
+    """Grows trees with a causal language model. Not thread-safe."""
 
     def __init__(
         self, model: Target, vocab_size: int, bounds: TreeBounds, expansion: ExpansionPolicy, label: str, slots: int = 0
@@ -180,16 +183,13 @@ class ModelTreeDrafter(TreeDrafter):
         self, states: Sequence[DraftState], layouts: list[TreeLayout], ready: Sequence[DraftState]
     ) -> torch.Tensor:
         logits = self._forward(states, layouts, [int(not state.pending) for state in states])
-        self._cache.keep([state.slot for state in states], [np.arange(len(rows)) for rows in layouts])
+        self._keep_text(states, layouts)
         return logits
 
     def _read_nodes(
         self, states: Sequence[DraftState], nodes: Sequence[Ints], layouts: list[TreeLayout]
     ) -> torch.Tensor:
         return self._forward(states, layouts, [len(layout) for layout in layouts])
-
-    def _contexts(self, states: Sequence[DraftState]) -> npt.NDArray[np.int64]:
-        return self._cache.lengths[[state.slot for state in states]]
 
     def _forward(self, states: Sequence[DraftState], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
         slots = [state.slot for state in states]

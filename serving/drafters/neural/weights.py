@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +18,18 @@ from suffolk.datastore.errors import Corruption, NotFound
 from suffolk.serving.drafters.neural.head_folder import CONFIG
 
 FILE = "model.safetensors"
+DAMAGED = (
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)
+"""Errors of ``torch.load`` for damaged files."""
 Tensors = dict[str, torch.Tensor]
 
 

@@ -1,1 +1,1 @@
-"""Trains draft heads on text, behind a target that stays as it is (``suffolk train``)."""
+"""Trains draft heads on text for a frozen target (``suffolk train``)."""

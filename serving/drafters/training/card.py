@@ -1,4 +1,4 @@
-"""Writes the description of a trained head: ``README.md`` and ``training.json`` in its folder."""
+"""Writes ``README.md`` and ``training.json``, which describe a trained head."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from suffolk.serving.drafters.training.rows import DataFile
 def describe(
     options: TrainOptions, files: Sequence[DataFile], corpus: Corpus, curve: Sequence[Point], parameters: int
 ) -> dict[str, Any]:
-    """Everything known of a run, as JSON holds it."""
+    """The content of ``training.json``."""
     last = curve[-1]
     return {
         "head": options.head,
@@ -49,7 +49,7 @@ def describe(
 
 
 def write_card(folder: Path, run: dict[str, Any]) -> None:
-    """Write ``training.json`` and ``README.md`` of a ``run`` from ``describe``."""
+    """Write ``training.json`` and ``README.md``. ``run``: as from ``describe``."""
     (folder / "training.json").write_text(json.dumps(run, indent=1) + "\n")
     (folder / "README.md").write_text("\n".join(_card(run)) + "\n")
 

@@ -1,30 +1,27 @@
-"""Saves and loads a run's state in one file, replaced atomically: a killed process leaves the last one."""
+"""Saves and loads the state of a run in one file. The file is replaced atomically, so a killed process leaves the last one."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from suffolk.datastore.errors import Corruption, PermissionDenied, ResourceExhausted
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import fsync_directory
+from suffolk.serving.drafters.neural.weights import DAMAGED
 
-_FORMAT = 1
-_CPU, _CUDA = "random.cpu", "random.cuda"
+_FORMAT = 2
 
 
 def random_state(device: torch.device) -> dict[str, torch.Tensor]:
-    """State of torch's random generators by name: uint8 tensors of the CPU's and, if there is one, the CUDA device's."""
-    state = {_CPU: torch.get_rng_state()}
-    return state | {_CUDA: torch.cuda.get_rng_state(device)} if device.type == "cuda" else state
+    """The state of torch's random generators: of the CPU, and of ``device`` if it is a CUDA device."""
+    state = {"cpu": torch.get_rng_state()}
+    return state | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else state
 
 
 def save_checkpoint(
@@ -34,25 +31,29 @@ def save_checkpoint(
     random: dict[str, torch.Tensor],
     facts: dict[str, Any],
 ) -> None:
-    """Write parameters, the optimizer's state, ``random_state`` and ``facts`` (JSON) to ``path``.
+    """Write parameters, the optimizer's state, ``random_state`` and ``facts`` (values of JSON) to ``path``.
 
     Raises:
         ResourceExhausted: the disk is full. PermissionDenied: the folder cannot be written to.
     """
-    tensors = {f"head.{number}": each.detach().contiguous() for number, each in enumerate(parameters)}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": each.contiguous() for name, each in state.items()}
-    tensors |= random
+    content = {
+        "format": _FORMAT,
+        "parameters": [each.detach() for each in parameters],
+        "optimizer": optimizer.state_dict()["state"],
+        "random": random,
+        "facts": facts,
+    }
     temporary = path.with_name(f"{path.name}.tmp")
     try:
-        save_file(tensors, str(temporary), {"format": str(_FORMAT), "facts": json.dumps(facts)})
-        with temporary.open("rb") as file:
+        with temporary.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
             os.fsync(file.fileno())
         failpoint("checkpoint.written")
         os.replace(temporary, path)
         failpoint("checkpoint.renamed")
         fsync_directory(path.parent)
-    except (OSError, SafetensorError) as error:
+    except (OSError, RuntimeError) as error:  # torch raises RuntimeError if the disk is full
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise PermissionDenied(
@@ -66,43 +67,31 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path, parameters: Iterable[torch.nn.Parameter], optimizer: torch.optim.Optimizer, device: torch.device
 ) -> dict[str, Any]:
-    """Restore what was saved; return the ``facts``.
+    """Restore the state of ``save_checkpoint``, and return its ``facts``.
 
     Raises:
         Corruption: the file is damaged, or does not fit the head.
     """
     try:
-        with safe_open(str(path), framework="pt") as file:
-            words = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-        if words["format"] != str(_FORMAT):
-            raise ValueError(f"format {words['format']}, not {_FORMAT}")
-        facts: dict[str, Any] = json.loads(words["facts"])
+        content = torch.load(path, "cpu", weights_only=True)
+        if content["format"] != _FORMAT:
+            raise ValueError(f"format {content['format']}, not {_FORMAT}")
         with torch.no_grad():
-            for number, parameter in enumerate(parameters):
-                saved = tensors.pop(f"head.{number}")
+            for parameter, saved in zip(parameters, content["parameters"], strict=True):
                 if saved.shape != parameter.shape or saved.dtype != parameter.dtype:
-                    raise ValueError(f"parameter {number} is {_form(saved)}, and the head's is {_form(parameter)}")
+                    raise ValueError(f"a parameter is {_form(saved)}, and the head's is {_form(parameter)}")
                 parameter.copy_(saved)
-        cpu, cuda = tensors.pop(_CPU), tensors.pop(_CUDA, None)
         groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": _optimizer_state(tensors), "param_groups": groups})
-        torch.set_rng_state(cpu)
-        if cuda is not None and device.type == "cuda":
-            torch.cuda.set_rng_state(cuda, device)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        optimizer.load_state_dict({"state": content["optimizer"], "param_groups": groups})
+        torch.set_rng_state(content["random"]["cpu"])
+        if device.type == "cuda" and "cuda" in content["random"]:
+            torch.cuda.set_rng_state(content["random"]["cuda"], device)
+        facts: dict[str, Any] = content["facts"]
+    except DAMAGED as error:
         raise Corruption(
             f"checkpoint {path}: cannot be used ({' '.join(str(error).split())}); remove the folder {path.parent} and start again"
         ) from error
     return facts
-
-
-def _optimizer_state(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for name, tensor in tensors.items():
-        _, number, key = name.split(".", 2)
-        state.setdefault(int(number), {})[key] = tensor
-    return state
 
 
 def _form(tensor: torch.Tensor) -> str:

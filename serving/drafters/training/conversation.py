@@ -1,4 +1,4 @@
-"""Renders conversations with a model's chat template, and finds the spans of the answers."""
+"""Renders conversations with a model's chat template, and locates the answers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ ASSISTANT = "assistant"
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A text, and the spans (begin, end) of its answers in characters, end marks included."""
+    """A text, and the spans (begin, end) of its answers, in characters. Spans include end marks."""
 
     text: str
     answers: tuple[tuple[int, int], ...]
 
 
 def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
-    """Render the conversation up to its last answer, and find its answers.
+    """Render the conversation up to its last answer, and locate its answers.
 
-    The template is rendered up to each answer, with and without it, and the texts are compared. A template that renders an answer
-    differently once others follow (reasoning templates do) gives one more text for each of them, which ends with that answer. An
-    answer without a message before it is not counted.
+    The conversation is rendered up to each answer, with and without that answer, and both texts are compared. Reasoning templates
+    render an answer differently if others follow. Each of these answers gives a further text, which ends with the answer. An
+    answer without a message before it is skipped.
 
     Raises:
-        InvalidArgument: no answer, no template, or the template refuses it.
+        InvalidArgument: there is no answer or no template, or the template fails.
     """
     last = max((number for number, message in enumerate(messages) if message["role"] == ASSISTANT), default=0)
     if last == 0:
@@ -47,7 +47,7 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
 
 
 def render_question(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """Render the conversation up to where its last answer begins. Raises as ``render``."""
+    """Render the conversation up to the beginning of its last answer. Raises as ``render``."""
     answers = [number for number, message in enumerate(messages) if message["role"] == ASSISTANT]
     question = messages[: answers[-1]] if answers and answers[-1] == len(messages) - 1 else messages
     if not question or question[-1]["role"] == ASSISTANT:
@@ -62,11 +62,11 @@ def _apply(tokenizer: Any, messages: Sequence[Message], asking: bool = False) ->
         written = tokenizer.apply_chat_template(
             [dict(message) for message in messages], tokenize=False, add_generation_prompt=asking
         )
-    except (TemplateError, TypeError, KeyError) as error:  # raised by the template and by its expressions
+    except (TemplateError, TypeError, KeyError) as error:  # errors of the template and of its expressions
         raise InvalidArgument(f"the chat template refuses it ({' '.join(str(error).split())})") from error
     return str(written)
 
 
 def _common(one: str, other: str) -> int:
-    """The length of the common prefix."""
+    """The length of the common prefix of two texts."""
     return len(os.path.commonprefix([one, other]))

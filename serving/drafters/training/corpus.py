@@ -1,4 +1,4 @@
-"""Cuts a corpus into windows of tokens to train on, and held-out windows that measure the head."""
+"""Cuts a corpus into windows for training, and held-out windows for evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suffolk.serving.drafters.training.documents import Document, is_held_out
 from suffolk.serving.drafters.training.options import TrainOptions
 
 AHEAD = 2
-"""Tokens of a window that no draft reaches: a draft begins behind a token with features and the next one."""
+"""First tokens of a window, which no draft predicts. A draft begins after a token with hidden states and the next token."""
 
 _MOST_REASONS = 3
 _ADVICE = {
@@ -27,12 +27,12 @@ _ADVICE = {
     "no room in a window": "give a larger window, or shorter prompts",
     "documents": "give longer texts",
 }
-"""Part of a reason for leaving something out -> advice."""
+"""Part of a reason for skipping data -> advice."""
 _REGENERATED = "raise max_new_tokens, or give longer prompts"
 
 
 class Window(NamedTuple):
-    """A part of one document: tokens int32[n], and which of them count, bool[n]."""
+    """A part of one document: tokens int32[n], and ``counted`` bool[n], the tokens whose prediction is trained."""
 
     tokens: npt.NDArray[np.int32]
     counted: npt.NDArray[np.bool_]
@@ -40,13 +40,14 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Windows to train on and held-out ones.
+    """Windows for training, and held-out windows.
 
     Attributes:
         training, held_out: windows of different documents.
-        documents, held_out_documents: numbers of documents used.
-        tokens, counted: of the windows to train on, all and those that count.
-        skipped: files, rows and documents left out, by reason.
+        documents, held_out_documents: number of documents in each part.
+        tokens: number of tokens for training.
+        counted: number of counted tokens for training.
+        skipped: number of skipped files, rows and documents, by reason.
     """
 
     training: tuple[Window, ...]
@@ -59,11 +60,11 @@ class Corpus:
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """All windows, those to train on first."""
+        """All windows. Windows for training come first."""
         return self.training + self.held_out
 
     def to_dict(self) -> dict[str, Any]:
-        """Its sizes."""
+        """Sizes of the corpus, as values of JSON."""
         return {
             "documents": self.documents,
             "windows": len(self.training),
@@ -76,10 +77,9 @@ class Corpus:
 
 
 def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int, skipped: Counter[str]) -> Corpus:
-    """Cut ``documents`` into windows. ``depth``: how many tokens ahead the head drafts.
+    """Cut ``documents`` into windows. ``depth``: the number of tokens that the head drafts.
 
-    Raises:
-        InvalidArgument: nothing is left to train on, or to measure with, and why.
+    Raises InvalidArgument if no window is left for training or for evaluation.
     """
     needed = depth + AHEAD
     if options.window < needed:
@@ -114,7 +114,7 @@ def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int
 def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
     """Cut a document into windows of up to ``size`` tokens.
 
-    Windows of fewer than ``needed`` tokens, or in which no draft reaches a counted token, are left out.
+    Windows of fewer than ``needed`` tokens, and windows in which no draft reaches a counted token, are skipped.
     """
     for begin in range(0, len(document.tokens), size):
         window = Window(document.tokens[begin : begin + size], document.counted[begin : begin + size])
@@ -149,7 +149,7 @@ def _reasons(skipped: Counter[str]) -> list[str]:
 def _nothing_to_learn(options: TrainOptions, needed: int, longest: int, skipped: Counter[str]) -> str:
     """The error message for a corpus without usable documents, with advice for the most frequent reason.
 
-    ``needed``: tokens of a document; ``longest``: tokens of the longest. ``skipped``: documents and rows left out, by reason.
+    ``needed``: least tokens of a document. ``longest``: tokens of the longest document. ``skipped``: counts by reason.
     """
     reasons = _reasons(skipped)
     found = ", ".join(reasons) or "no documents at all"

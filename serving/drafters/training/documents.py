@@ -1,4 +1,4 @@
-"""Encodes rows of a corpus as documents: tokens, and which of them count."""
+"""Encodes rows of a corpus as documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from suffolk.serving.engine.model.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Tokens int32[n] and whether each counts, bool[n]; ``key``: the SHA-256 of the row that it comes from, 32 bytes."""
+    """A text as tokens.
+
+    Attributes:
+        tokens: int32[n].
+        counted: bool[n], the tokens whose prediction is trained.
+        key: the SHA-256 of the document's row, 32 bytes.
+    """
 
     tokens: npt.NDArray[np.int32]
     counted: npt.NDArray[np.bool_]
@@ -26,10 +32,10 @@ class Document:
 
 
 def encode_row(target: Target, row: Row) -> list[Document]:
-    """Encode a text as one document whose tokens all count, a conversation as those of ``render``, whose answers count.
+    """Encode a row. All tokens of a text count. Of a conversation, the answers count (``render``).
 
     Raises:
-        InvalidArgument: a conversation without an answer; the message is the reason, without the row.
+        InvalidArgument: a conversation has no answer. The message is the reason only, without the row.
         Unsupported: the tokenizer gives ids outside the model's vocabulary, or no offsets.
     """
     key = key_of(row.content)
@@ -43,7 +49,7 @@ def encode_row(target: Target, row: Row) -> list[Document]:
 
 
 def make_document(target: Target, tokens: Any, counted: npt.NDArray[np.bool_], key: bytes) -> Document:
-    """A document of ``tokens``. Raises Unsupported: one is outside the model's vocabulary."""
+    """A document of ``tokens``. Raises Unsupported if a token is outside the model's vocabulary."""
     ids = np.asarray(tokens, np.int32)
     if len(ids) and int(ids.max()) >= target.vocab_size:
         raise Unsupported(
@@ -64,7 +70,7 @@ def is_held_out(key: bytes, share: float) -> bool:
 
 
 def _encode_rendered(target: Target, rendered: Rendered) -> tuple[list[int], npt.NDArray[np.bool_]]:
-    """Tokens, and whether each begins inside an answer, up to the answer's end token."""
+    """The tokens, and whether each is part of an answer. An answer ends with its end token."""
     try:
         encoded = target.tokenizer(rendered.text, add_special_tokens=False, return_offsets_mapping=True)
     except NotImplementedError as error:

@@ -1,4 +1,4 @@
-"""The quality of a head: losses and acceptance by depth over batches, and the learning curve."""
+"""Loss and acceptance by depth of a head, and the learning curve."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _PROBED_TOKENS = 128
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over batches, ready for JSON. Not thread-safe.
+    """Sums over batches, as values of JSON. Not thread-safe.
 
     Attributes:
-        weight: counted predictions of the first depth. ``loss``: the sum of losses, each times its batch's weight.
+        weight: number of counted predictions at the first depth.
+        loss: the sum of the batches' losses, weighted by ``weight``.
         hits, seen: by depth, as in ``HeadLoss``.
     """
 
@@ -48,19 +49,20 @@ class Tally:
 
     @property
     def acceptance(self) -> list[float]:
-        """By depth: the share of right tokens among those whose predecessors in the draft were right."""
+        """``hits`` / ``seen`` by depth."""
         return [hit / max(seen, 1.0) for hit, seen in zip(self.hits, self.seen, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the learning curve: the head's quality after ``step`` steps.
+    """A point of the learning curve, after ``step`` steps.
 
     Attributes:
-        tokens: trained on so far, repetitions included. ``seconds``: of training so far, over all runs.
-        learning_rate: of the last step.
-        loss, acceptance: of the steps since the last point; None before the first step.
-        held_out_loss, held_out_acceptance: of held-out windows, with the head as it is; None if none are held out.
+        tokens: number of tokens trained on so far, with repetitions.
+        seconds: seconds of training so far, over all runs.
+        learning_rate: that of the last step.
+        loss, acceptance: means over the steps since the last point; None before the first step.
+        held_out_loss, held_out_acceptance: means over held-out windows; None if none are held out.
     """
 
     step: int
@@ -79,17 +81,14 @@ def percentages(acceptance: list[float] | None) -> str:
 
 
 def expected_tokens(acceptance: list[float]) -> float:
-    """The expected accepted tokens of a draft with one candidate a depth."""
+    """The expected number of accepted tokens of a draft with one candidate per depth."""
     return float(np.cumprod(acceptance).sum())
 
 
 def evaluate(
     head: TrainableHead, source: FeatureSource, windows: Sequence[int], batch: int, seed: int, device: torch.device
 ) -> Tally:
-    """Loss and acceptance over ``windows``, by their numbers, ``batch`` at a time, in evaluation mode.
-
-    The random generators of training are unchanged afterwards.
-    """
+    """Loss and acceptance over the windows of these numbers, ``batch`` windows at a time. Random generators are restored."""
     tally = Tally()
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.no_grad(), _evaluation_mode(head):
@@ -100,7 +99,7 @@ def evaluate(
 
 
 def draft_depth(head: TrainableHead, target: Target) -> int:
-    """How many tokens ahead ``head`` drafts, from its losses on a batch of zeros."""
+    """The number of tokens that ``head`` drafts, found from its losses on a batch of zeros."""
     shape = 1, _PROBED_TOKENS
     batch = Batch(
         torch.zeros(shape, dtype=torch.int64, device=target.device),
@@ -113,7 +112,7 @@ def draft_depth(head: TrainableHead, target: Target) -> int:
 
 @contextmanager
 def _evaluation_mode(head: TrainableHead) -> Iterator[None]:
-    """Inside it the head is in evaluation mode: without dropout and noise."""
+    """Set evaluation mode inside the block: no dropout and no noise."""
     assert isinstance(head, torch.nn.Module)  # as TrainableHead says
     head.eval()
     try:

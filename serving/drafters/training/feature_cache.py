@@ -17,17 +17,18 @@ PATTERN = "features-*.safetensors"
 
 
 class FeatureCache:
-    """Features of windows by their number, each kept once. Not thread-safe.
+    """Hidden states by number of window. Not thread-safe.
 
-    They are written when a shard is full and on ``flush``. A killed process loses unwritten ones, which are computed again.
+    They are written when a shard is full, and on ``flush``. Those that a killed process did not write are computed again.
 
     Attributes:
-        full: whether the limit is reached: nothing more is kept.
-        shards: how many have been written. ``nbytes``: their size, at most ``limit``.
+        full: whether the limit is reached. Then nothing more is kept.
+        shards: number of written shards.
+        nbytes: size of all shards, at most ``limit``.
     """
 
     def __init__(self, folder: Path, limit: int, shard_bytes: int = SHARD_BYTES) -> None:
-        """Make ``folder`` if it is missing. ``take_over`` decides what of its content is used."""
+        """Make ``folder`` if it is missing. ``take_over`` loads its content."""
         self._folder, self._limit, self._shard_bytes = folder, limit, shard_bytes
         self._places: dict[int, Path] = {}
         self._waiting: dict[int, torch.Tensor] = {}
@@ -36,10 +37,9 @@ class FeatureCache:
         folder.mkdir(exist_ok=True)
 
     def take_over(self, shards: int, full: bool) -> None:
-        """Use the first ``shards`` of the folder, and remove the others: a killed run may have written more after its checkpoint.
+        """Use the first ``shards`` shards of the folder, and remove shards that a killed run wrote after its checkpoint.
 
-        Raises:
-            Corruption: one of them is missing or damaged.
+        Raises Corruption if a shard is missing or damaged.
         """
         kept = [self._path(number) for number in range(shards)]
         for path in self._folder.glob(f"{PATTERN}*"):
@@ -52,7 +52,7 @@ class FeatureCache:
         self.shards, self.full = shards, full
 
     def get(self, number: int) -> torch.Tensor | None:
-        """float[n, layers, width] on the CPU; None if it is not kept."""
+        """float[n, layers, width] on the CPU, the hidden states of a window; None if they are not cached."""
         if number in self._waiting:
             return self._waiting[number]
         path = self._places.get(number)
@@ -63,7 +63,7 @@ class FeatureCache:
             return found
 
     def put(self, features: Mapping[int, torch.Tensor]) -> None:
-        """Keep the features of one pass; from the first that would exceed the limit on, keep nothing."""
+        """Keep the hidden states of one pass. Once they would exceed the limit, nothing more is kept."""
         if self.full or not features:
             return
         added = sum(each.nbytes for each in features.values())

@@ -1,4 +1,4 @@
-"""Makes batches of windows with the frozen target's hidden states, as the decoding loop gives them to a drafter."""
+"""Makes batches of windows with the target's hidden states. They equal those that a drafter gets in decoding."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from suffolk.serving.engine.model.tree_layout import chain
 class FeatureSource:
     """Batches of windows with the target's hidden states. Not thread-safe.
 
-    They come from ``Target.forward``, the pass of decoding, with layers numbered as in ``FeatureDrafter``. The windows of a batch
-    are concatenated in one pass, without padding.
+    Hidden states come from ``Target.forward``, the pass of decoding. The windows of a batch are concatenated in one pass, without
+    padding.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class FeatureSource:
         """Allocate keys and values for ``batch`` windows.
 
         Args:
-            layers: 0 for the embedding, k for the output of layer k, the last as the output layer reads it; rising.
+            layers: as in ``FeatureDrafter``.
             batch: the most windows in a pass.
-            cache: of features that need not be computed; None to compute all.
+            cache: the cache of hidden states; None to compute them always.
 
         Raises:
-            InvalidArgument: layers that the target does not have.
-            ResourceExhausted: no memory for keys and values.
+            InvalidArgument: the target does not have these layers.
+            ResourceExhausted: out of memory for keys and values.
         """
         if not layers or list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] <= target.layers:
             raise InvalidArgument(
@@ -49,9 +49,9 @@ class FeatureSource:
         self._keys = target.new_cache(batch, max(len(window.tokens) for window in windows))
 
     def batch(self, numbers: Sequence[int]) -> Batch:
-        """The windows of these numbers on the target's device, padded with tokens that do not count.
+        """The windows of these numbers on the target's device, with features in the target's dtype.
 
-        Features are of the target's dtype. Raises ResourceExhausted: no memory for the pass.
+        Padding does not count. Raises ResourceExhausted if memory is out.
         """
         windows = [self._windows[number] for number in numbers]
         shape = len(windows), max(len(window.tokens) for window in windows)
@@ -68,7 +68,7 @@ class FeatureSource:
         return Batch(torch.from_numpy(tokens).to(device), torch.from_numpy(counted).to(device), features)
 
     def _find(self, numbers: Sequence[int]) -> Mapping[int, torch.Tensor]:
-        """float[n, layers, width] of each window, cached or computed; all missing ones in one pass."""
+        """float[n, layers, width] of each window, from the cache or from one pass."""
         kept = {} if self.cache is None else {number: self.cache.get(number) for number in numbers}
         found = {number: each for number, each in kept.items() if each is not None}
         missing = [number for number in dict.fromkeys(numbers) if number not in found]
@@ -83,6 +83,6 @@ class FeatureSource:
         layouts = [chain(self._windows[number].tokens.astype(np.int64)) for number in numbers]
         slots = range(len(numbers))
         features = self._target.forward(self._keys, slots, layouts, [0] * len(numbers), self._layers).features
-        assert features is not None  # layers were asked for
+        assert features is not None  # layers were requested
         parts = torch.split(features, [len(layout) for layout in layouts])
         return dict(zip(numbers, parts, strict=True))

@@ -16,10 +16,9 @@ class Batch:
 
     Attributes:
         tokens: int64[windows, n].
-        counted: bool[windows, n], the tokens whose prediction is trained: answers, not prompts or padding.
-        features: float[windows, n, layers, width], hidden states of the layers that the head reads; those of token i have read
-            tokens 0..i.
-        begun: bool[windows, n], the hidden states behind which a draft begins; None: all. Logits are made for these drafts alone.
+        counted: bool[windows, n], the tokens whose prediction is trained: answers, but not prompts or padding.
+        features: float[windows, n, layers, width], the target's hidden states for the head. Those of token i have read tokens 0..i.
+        begun: bool[windows, n], the hidden states after which a draft begins; None for all. Other drafts need no logits.
     """
 
     tokens: torch.Tensor
@@ -33,9 +32,9 @@ class Batch:
         return torch.ones_like(self.counted) if self.begun is None else self.begun
 
     def thin(self, share: float, ahead: int) -> Batch:
-        """The batch with a random ``share`` of its drafts, and at least one.
+        """The batch with a random ``share`` of its drafts, and at least one draft.
 
-        It chooses among drafts whose first token counts, ``ahead`` tokens behind the hidden state; among all if none counts.
+        Only drafts whose first token counts are chosen, if there are any. That token is ``ahead`` tokens after the hidden state.
         """
         first = torch.nn.functional.pad(self.counted[:, ahead:], (0, ahead))
         lots = torch.rand(first.shape, device=first.device).masked_fill(~first, torch.inf)
@@ -47,10 +46,9 @@ class HeadLoss:
     """The loss and the acceptance of a head on a batch.
 
     Attributes:
-        loss: scalar to minimize; a mean over counted predictions.
-        hits, seen: float64[depth]: of the counted tokens whose predecessors in the draft were right, how many the best candidate
-            hits at each depth, and how many there were. hits / seen is the acceptance by depth. In training they may be of the
-            first depths alone.
+        loss: the scalar to minimize, a mean over counted predictions.
+        seen: float64[depth], the counted tokens whose predecessors in the draft were right. Training may omit later depths.
+        hits: float64[depth], the tokens of ``seen`` that equal the best candidate. hits / seen is the acceptance by depth.
     """
 
     loss: torch.Tensor
@@ -59,7 +57,7 @@ class HeadLoss:
 
 
 class TrainableHead(Protocol):
-    """A ``torch.nn.Module`` whose own parameters are trained; the target's are none of them."""
+    """A ``torch.nn.Module`` whose parameters are trained. They do not include the target's."""
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -68,15 +66,15 @@ class TrainableHead(Protocol):
 
     @property
     def ahead(self) -> int:
-        """How many tokens behind a hidden state its draft begins: 2 if the head reads the token between, else 1."""
+        """The distance from a hidden state to the first drafted token: 2 if the head reads the token between, else 1."""
         ...
 
     def initialize(self, batches: Iterator[Batch]) -> None:
-        """Set the first weights from some text; takes as many ``batches`` as it needs, perhaps none."""
+        """Set the initial weights. May read some of ``batches``."""
         ...
 
     def losses(self, batch: Batch) -> HeadLoss:
-        """The loss and the acceptance by depth of a batch; differentiable in its parameters."""
+        """The loss and the acceptance of a batch. The loss is differentiable with respect to the parameters."""
         ...
 
     def parameters(self) -> Iterable[torch.nn.Parameter]:

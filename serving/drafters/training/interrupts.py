@@ -9,9 +9,9 @@ from typing import Any
 
 
 class Interrupts:
-    """Context manager: inside it the first SIGINT only sets ``wanted``, and the second raises KeyboardInterrupt.
+    """Context manager. Inside the block, the first SIGINT only sets ``wanted``. The second raises KeyboardInterrupt.
 
-    It changes nothing in threads other than the main one, and where SIGINT is ignored or has another handler.
+    It has no effect outside the main thread, or if SIGINT is ignored or has another handler.
     """
 
     def __init__(self) -> None:

@@ -1,17 +1,17 @@
-"""Ridge regression over rows that come in parts."""
+"""Ridge regression over rows that are added in parts."""
 
 from __future__ import annotations
 
 import torch
 
 _RIDGE = 1e-4
-"""Ridge as a share of each input's sum of squares."""
+"""The ridge, as a share of each input's sum of squares."""
 _ROWS = 16
-"""Rows per input that are enough."""
+"""Rows per input that suffice."""
 
 
 class LeastSquares:
-    """Sums over rows x -> y, in fp64 on the device of the first. Not thread-safe."""
+    """Sums of products for the linear map x -> y, in fp64. Not thread-safe."""
 
     def __init__(self) -> None:
         self._rows = 0
@@ -20,7 +20,7 @@ class LeastSquares:
 
     @property
     def enough(self) -> bool:
-        """Whether enough rows were added."""
+        """Whether the rows suffice for ``solve``."""
         return self._inputs is not None and self._rows >= _ROWS * len(self._inputs)
 
     def add(self, x: torch.Tensor, y: torch.Tensor) -> None:

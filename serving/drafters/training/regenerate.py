@@ -1,4 +1,4 @@
-"""Lets the target generate the answers that a head learns from."""
+"""Generates answers with the target, for a head to learn from."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def regenerate(
     skipped: Counter[str],
     report: Callable[[int], None],
 ) -> Iterator[Document]:
-    """One document a row: its prompt and the target's answer, which alone counts; at most ``window`` tokens together.
+    """One document per row: a prompt and the target's answer, together at most ``window`` tokens. Only answers count.
 
-    The prompt is a conversation without its last answer, or the beginning of a text. Answers are appended to ``file`` in order and
-    are not generated again: an answer depends on its prompt, the settings and the seed alone. ``report`` gets their number.
+    A prompt is a conversation without its last answer, or the beginning of a text. Answers are appended to ``file`` in order. They
+    are not generated again, because an answer depends only on its prompt, the settings and the seed. ``report`` receives the
+    number of answers so far.
 
-    Raises:
-        Corruption: ``file`` is of other rows. And as ``Engine`` does.
+    Raises as ``Engine``, and Corruption if ``file`` belongs to other rows.
     """
     questions = _questions(target, rows, regeneration, window, skipped)
     done = count(1)
@@ -95,7 +95,7 @@ def _settings(question: Question, regeneration: Regeneration, window: int, seed:
 
 
 def _take(target: Target, waiting: deque[tuple[Question, Generation]], descriptor: int) -> Document:
-    """Wait for the oldest answer, and save it before it is used."""
+    """Wait for the oldest answer, and save it."""
     question, generation = waiting.popleft()
     for _ in generation:
         pass
@@ -111,7 +111,7 @@ def _document(target: Target, question: Question, answer: list[int]) -> Document
 
 
 def _read_kept(file: Path) -> list[tuple[str, list[int]]]:
-    """The answers of an earlier run; a cut last line is removed."""
+    """The prompt keys and answers of an earlier run. An incomplete last line is removed."""
     if not file.exists():
         return []
     content = file.read_bytes()

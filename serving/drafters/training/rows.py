@@ -1,4 +1,4 @@
-"""Reads the rows of a corpus: texts and conversations, with their file and line."""
+"""Reads the rows of a corpus: texts and conversations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A text, or a conversation; the other is None. ``source``: the file, and the line in it."""
+    """A text or a conversation; the other field is None. ``source``: its file and line."""
 
     source: str
     text: str | None = None
@@ -32,13 +32,13 @@ class Row:
 
     @property
     def content(self) -> str:
-        """The row without its source: equal for copies."""
+        """The row without its source. Copies of a row have equal content."""
         return self.text if self.text is not None else json.dumps(self.messages, sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of the corpus; ``sha256`` of its bytes, in hexadecimal."""
+    """A file of the corpus. ``sha256``: of its content, in hexadecimal."""
 
     path: str
     bytes: int
@@ -51,28 +51,28 @@ def reading_options(options: TrainOptions) -> BuildOptions:
 
 
 def find_corpus(options: TrainOptions) -> Inputs:
-    """The files of the corpora, without those in the run's own work folder.
-
-    Raises:
-        NotFound, InvalidArgument: as ``find_inputs``.
-    """
+    """The files of the corpora, except those in the run's work folder. Raises as ``find_inputs``."""
     found = find_inputs(reading_options(options))
     own = work_folder(options.output)
     return replace(found, files=tuple(file for file in found.files if own not in Path(file.path).resolve().parents))
 
 
 def describe_files(inputs: Inputs) -> list[DataFile]:
-    """Sizes and digests of all files. Raises NotFound or InvalidArgument: one cannot be read."""
+    """The sizes and digests of all files. Raises NotFound or InvalidArgument if a file cannot be read."""
     return [DataFile(file.path, file.size, _digest(file.path)) for file in inputs.files]
 
 
 def read_rows(
     inputs: Inputs, options: BuildOptions, skipped: Counter[str], report: Callable[[float], None]
 ) -> Iterator[Row]:
-    """Read all rows in order; count skipped files in ``skipped``, and report the share that is read.
+    """Read all rows in order.
+
+    Args:
+        skipped: counts skipped files by reason.
+        report: receives the share of bytes read so far.
 
     Raises:
-        InvalidArgument: token arrays, or a line without text or messages; the message names file and line.
+        InvalidArgument: a file holds token ids, or a line has no text and no messages. The message names file and line.
         NotFound, Corruption: a file is missing or damaged.
     """
     for block in read_blocks(inputs, options, "u16", skipped):
@@ -102,7 +102,7 @@ def _read_records(payload: Lines | Records, options: BuildOptions) -> Iterator[R
 
 
 def _cut(texts: Texts, options: BuildOptions) -> Iterator[Row]:
-    """Each text as one row, or as several if it has more than a million characters."""
+    """One row for each text. A text of more than a million characters gives several rows."""
     found = parse_documents(texts, options)
     for source, text in zip(found.sources, found.texts, strict=True):
         yield Row(source, text=text)

@@ -1,4 +1,4 @@
-"""Runs a training from its corpus to a folder with a head."""
+"""Trains a head, from the corpus to the folder of the head."""
 
 from __future__ import annotations
 
@@ -41,18 +41,17 @@ def train(
     resume: bool = False,
     load: Callable[[TrainOptions], Target] = load_frozen,
 ) -> dict[str, Any]:
-    """Train a head and write its folder; return the content of its ``training.json``.
-
-    With ``resume`` a run that was interrupted or killed at any point continues from its last checkpoint. On a CPU the head is then
-    bit for bit that of an uninterrupted run.
+    """Train a head and write its folder. Returns the content of its ``training.json``.
 
     Args:
-        load: loads the target, which is frozen here. Its linear layers must be torch's own (``accelerate=False``): gradients go
-            through the output layer.
+        resume: whether to continue a killed or interrupted run from its last checkpoint. On a CPU, the head then equals that of an
+            uninterrupted run bit for bit.
+        load: loads the target. Its linear layers must be torch's own (``accelerate=False``), because gradients pass through its
+            output layer.
 
     Raises:
         SuffolkError: a file, setting or folder cannot be used.
-        KeyboardInterrupt: Ctrl-C; the work done is saved.
+        KeyboardInterrupt: Ctrl-C was pressed. The work so far is saved.
     """
     show = progress or SilentProgress()
     maker = head_maker(options.head, options.head_options)
@@ -64,7 +63,7 @@ def train(
         target = load(options)
         target.model.requires_grad_(False)
         torch.manual_seed(options.seed)
-        head = maker(target, options.head_options)
+        head = maker(target)
         depth = draft_depth(head, target)
         corpus = _read_corpus(options, inputs, target, depth, workspace, show)
         trainer = _trainer(head, target, corpus, options, workspace, show)
@@ -86,7 +85,7 @@ def train(
 
 
 def _require_window(options: TrainOptions) -> None:
-    """Raise InvalidArgument if the model's context is shorter, before anything large is read."""
+    """Raise InvalidArgument if the window exceeds the model's context length."""
     limit = read_context_length(options.model)
     if limit is not None and options.window > limit:
         raise InvalidArgument(
@@ -139,7 +138,7 @@ def _trainer(
     workspace: Workspace,
     show: WorkProgress,
 ) -> Trainer:
-    """A new trainer, or one at the last checkpoint if there is one."""
+    """A trainer at the last checkpoint, or a new one if there is none."""
     torch.manual_seed(options.seed)
     resumed = workspace.checkpoint.exists()
     if not resumed:

@@ -1,4 +1,4 @@
-"""The schedule of a run: its learning rate, and the order of its windows."""
+"""The learning rate and the order of windows in a run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 
 def learning_rate(step: int, steps: int, highest: float, warmup: float) -> float:
-    """The rate of a step, 0 <= step < steps: rising to ``highest`` over the share ``warmup`` of the steps, then falling to 0.
+    """The learning rate of a step, 0 <= step < steps: linear warm-up, then half a cosine to 0.
 
-    A linear warm-up and half a cosine (Loshchilov and Hutter 2017, SGDR, without restarts).
+    The warm-up to ``highest`` takes the share ``warmup`` of the steps. Source: Loshchilov and Hutter 2017 (SGDR), without restarts.
     """
     rising = round(warmup * steps)
     if step < rising:
@@ -20,9 +20,9 @@ def learning_rate(step: int, steps: int, highest: float, warmup: float) -> float
 
 
 def batches_of(step: int, windows: int, batch: int, accumulate: int, seed: int) -> Iterator[list[int]]:
-    """The numbers of the windows in each of a step's ``accumulate`` batches, of ``batch`` windows or, at the end of a pass, fewer.
+    """The numbers of the windows in each of the ``accumulate`` batches of a step. The last batch of a pass may be smaller.
 
-    Every pass over all windows has its own order, which depends on the arguments alone: a resumed run sees the same batches.
+    Each pass over all windows has its own order. The order depends only on the arguments, so a resumed run gets the same batches.
     """
     in_a_pass = math.ceil(windows / batch)
     first = step * accumulate

@@ -25,7 +25,7 @@ from suffolk.serving.drafters.training.schedule import batches_of, learning_rate
 from suffolk.serving.engine.model.memory import memory_guard
 
 BETAS = (0.9, 0.95)
-"""Of AdamW, as in EAGLE (Li et al. 2024)."""
+"""AdamW's betas, as in EAGLE (Li et al. 2024)."""
 _SMALLER = (
     "give fewer windows in a pass (--batch, and more to accumulate), a smaller --window, or a smaller dtype (bfloat16)"
 )
@@ -35,7 +35,9 @@ class Trainer:
     """One run, from its first step or its last checkpoint to its end. Not thread-safe; uses torch's global random generators.
 
     Attributes:
-        curve: points so far. ``step``: steps done, of ``steps``.
+        step: number of steps done.
+        steps: number of steps of the run.
+        curve: the learning curve so far.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class Trainer:
         self.steps = options.count_steps(len(corpus.training))
         self.step = self._tokens = 0
         self._seconds = 0.0
-        self._scale = 1.0 / (options.batch * options.window)  # keeps weighted losses small: gradients may be fp16
+        self._scale = 1.0 / (
+            options.batch * options.window
+        )  # keeps weighted losses small, because gradients may be fp16
         self._tally = Tally()
         self.curve: list[Point] = []
 
     def resume(self) -> None:
-        """Restore the checkpoint. Raises Corruption: it is damaged or does not fit."""
+        """Restore the checkpoint. Raises Corruption if it is damaged or does not fit."""
         facts = load_checkpoint(self._checkpoint, self._parameters, self._optimizer, self._device)
         self.step, self._tokens, self._seconds = facts["step"], facts["tokens"], facts["seconds"]
         self._tally = Tally(**facts["tally"])
@@ -74,8 +78,8 @@ class Trainer:
         """Train to the last step.
 
         Raises:
-            InvalidArgument: the loss or its gradient is not finite; the last checkpoint remains.
-            KeyboardInterrupt: Ctrl-C, after a checkpoint is saved.
+            InvalidArgument: the loss or its gradient is not finite. The last checkpoint remains.
+            KeyboardInterrupt: Ctrl-C was pressed. A checkpoint is saved first.
             ResourceExhausted: out of memory or disk space.
         """
         with Interrupts() as interrupts, memory_guard("training", _SMALLER):
@@ -124,7 +128,7 @@ class Trainer:
                 yield self._source.batch(numbers)
 
     def _train_step(self, interrupts: Interrupts) -> bool:
-        """Make one step over ``accumulate`` batches, weighted by their counted tokens; False if it was interrupted."""
+        """Make one step. Batches are weighted by their counted tokens. Returns False if the step was interrupted."""
         begin = time.monotonic()
         self._optimizer.zero_grad()
         tally, tokens = Tally(), 0
@@ -147,7 +151,7 @@ class Trainer:
         return True
 
     def _apply(self, weight: float) -> None:
-        """Make one step of the optimizer with the mean gradient."""
+        """Update the parameters with the mean gradient."""
         for parameter in self._parameters:
             if parameter.grad is not None:
                 parameter.grad /= max(weight, self._scale)
@@ -161,7 +165,7 @@ class Trainer:
         return learning_rate(step, self.steps, self._options.learning_rate, self._options.warmup)
 
     def _measure(self) -> None:
-        """Add a point to the curve: held-out windows now, and training since the last point."""
+        """Evaluate the head, and add a point to the curve."""
         held_out = self._evaluate()
         trained = self._tally if self._tally.weight else None
         self.curve.append(
@@ -183,7 +187,7 @@ class Trainer:
             )
 
     def _evaluate(self) -> Tally | None:
-        """Evaluate the first held-out windows; None if there are none."""
+        """The tally of the first held-out windows; None if there are none."""
         options, first = self._options, len(self._corpus.training)
         count = min(len(self._corpus.held_out), options.evaluate_windows)
         if not count:
@@ -199,7 +203,7 @@ class Trainer:
 
     def _require_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
-            kept = f"the last checkpoint stands in {self._checkpoint.parent}"
+            kept = f"the last checkpoint is in {self._checkpoint.parent}"
             if not self._checkpoint.exists():
                 kept = "nothing was saved"
             raise InvalidArgument(

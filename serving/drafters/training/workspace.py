@@ -1,4 +1,4 @@
-"""The work folder of a run until the head is complete: ``OUTPUT.training``, beside the output."""
+"""The work folder of a run, ``OUTPUT.training``. It exists until the head is complete."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def work_folder(output: Path) -> Path:
 
 
 class Workspace:
-    """The files of one run. Made by ``open_workspace``, which holds the lock."""
+    """The files of one run. ``open_workspace`` makes it and holds the lock."""
 
     def __init__(self, output: Path) -> None:
         self.output = output.resolve()
         self.folder = work_folder(output)
         self.settings = self.folder / "settings.json"
-        self.checkpoint = self.folder / "checkpoint.safetensors"
+        self.checkpoint = self.folder / "checkpoint.pt"
         self.answers = self.folder / "answers.jsonl"
         self.features = self.folder / "features"
         self.result = self.folder / "result"
 
     def holds_work(self) -> bool:
-        """Whether there is something to resume."""
+        """Whether the folder has work to resume."""
         return self.checkpoint.exists() or (self.answers.exists() and self.answers.stat().st_size > 0)
 
     def new_result(self) -> Path:
@@ -46,7 +46,7 @@ class Workspace:
         return self.result
 
     def publish(self) -> None:
-        """Rename ``result`` to the output atomically, and remove the rest."""
+        """Rename ``result`` to the output atomically, and remove the work folder."""
         for path in self.result.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -60,17 +60,17 @@ class Workspace:
 
 @contextmanager
 def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[Workspace]:
-    """Lock and open the workspace of the run that makes ``output``. A run that fails with nothing to resume leaves nothing.
+    """Lock and open the workspace of the run that makes ``output``. It is removed if the run fails without work to resume.
 
     Args:
-        settings: everything that decides the result, as JSON holds it; saved, and compared when a run is resumed.
-        resume: continue an interrupted run.
+        settings: all settings that decide the result, as values of JSON. They are saved, and compared when a run is resumed.
+        resume: whether to continue an interrupted run.
 
     Raises:
-        InvalidArgument: the output is not empty, an interrupted run exists and ``resume`` is False, or the settings differ from
+        InvalidArgument: the output is not empty; an interrupted run exists and ``resume`` is False; or the settings differ from
             those of the run to resume.
-        NotFound: nothing to resume, or no folder for the output.
-        Unavailable: another process uses it.
+        NotFound: there is no run to resume, or the output's parent folder is missing.
+        Unavailable: another process uses the workspace.
     """
     workspace = Workspace(output)
     _require_output(workspace)
@@ -112,7 +112,7 @@ def _require_output(workspace: Workspace) -> None:
 
 
 def _require_ours(workspace: Workspace) -> None:
-    """Refuse a folder of the user's own with this name."""
+    """Raise InvalidArgument if the work folder's path is a folder of the user's."""
     if not workspace.folder.exists():
         return
     names = {path.name for path in workspace.folder.iterdir()} if workspace.folder.is_dir() else {"no folder"}

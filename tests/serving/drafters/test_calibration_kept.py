@@ -58,7 +58,7 @@ def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> 
         ("{", Corruption, "no JSON .*; name a file that --calibration wrote"),
         ("[" * 100_000, Corruption, "no JSON"),
         ("[]", Corruption, "holds a list, no object"),
-        ("{}", Corruption, "is no calibration"),
+        ("{}", Corruption, "is not a calibration"),
         ('{"suffolk": "calibration", "version": 9}', Unsupported, "has version 9, this program reads 2"),
         ('{"suffolk": "calibration", "version": 2}', Corruption, "is damaged"),
     ],

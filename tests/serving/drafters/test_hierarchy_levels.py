@@ -65,7 +65,7 @@ def test_levels_survive_json(tmp_path: Path) -> None:
         ({"seconds": "1"}, "seconds of level x is '1', of type str; it must be a number"),
         ({"seconds": ()}, "seconds of level x are 0 numbers"),
         ({"seconds": (1.0, 0.0)}, "seconds of level x is 0.0"),
-        ({"seconds": (1.0, 2.0), "retrieval": True}, "retrieval has a single number"),
+        ({"seconds": (1.0, 2.0), "retrieval": True}, "retrieval needs a single number"),
         ({"retrieval": 1}, "retrieval of level x is 1; it must be true or false"),
     ],
 )
@@ -95,8 +95,8 @@ def test_bad_laws_are_refused(law: Any, message: str) -> None:
     [
         ({"levels": ()}, "levels are 0; give 1 to 256"),
         ({"levels": ("a", DRAFT, TARGET)}, r"levels\[0\] is 'a'; it must be a Level"),
-        ({"levels": (DRAFT, DRAFT, TARGET)}, "levels are two of the name draft"),
-        ({"levels": (DRAFT, TARGET, STORE)}, "level store is last, and retrieval"),
+        ({"levels": (DRAFT, DRAFT, TARGET)}, "levels: two are named draft"),
+        ({"levels": (DRAFT, TARGET, STORE)}, "level store is last, and it is retrieval"),
         ({"acceptance": RATES[:2]}, "acceptance has 2 entries; it must have one for each of the 3 levels"),
         ({"acceptance": (*RATES[:2], (None,))}, r"acceptance\[2\] has 1 entries"),
         (
@@ -111,7 +111,7 @@ def test_bad_laws_are_refused(law: Any, message: str) -> None:
             {"runs": (RunDistribution("target", "draft", (1.0,)),)},
             "runs from target to draft: the verifier must come behind",
         ),
-        ({"runs": (RunDistribution("target", "other", (1.0,)),)}, "runs name 'other', which is no level"),
+        ({"runs": (RunDistribution("target", "other", (1.0,)),)}, "runs name the unknown level 'other'"),
         ({"runs": ("x",)}, r"runs\[0\] is 'x'; it must be a RunDistribution"),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_long_law_of_what_is_found_is_summed_once() -> None:
 
 
 def test_only_retrieval_may_find_nothing() -> None:
-    with pytest.raises(InvalidArgument, match="found of level draft is given, and it is no retrieval"):
+    with pytest.raises(InvalidArgument, match="found of level draft is given, but the level is not retrieval"):
         Level("draft", 1.0, found=(1.0,))
     with pytest.raises(InvalidArgument, match="found of level store add up to 0.5"):
         Level("store", 1.0, retrieval=True, found=(0.5,))

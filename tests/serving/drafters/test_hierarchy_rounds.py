@@ -59,7 +59,7 @@ def test_renewals_of_certain_gains() -> None:
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), [0.5, 2.0]])
 def test_rates_out_of_range_are_refused(rate: object) -> None:
-    with pytest.raises(InvalidArgument, match="no number between 0 and 1"):
+    with pytest.raises(InvalidArgument, match="not a number between 0 and 1"):
         expected_rounds(rate, 4, 8)  # type: ignore[arg-type]  # that is what is tested
 
 

@@ -37,8 +37,8 @@ def test_stacks_are_written_and_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no level"),
-        ("draft-model", "'draft-model' is no level"),
+        ("", "'' is not a level"),
+        ("draft-model", "'draft-model' is not a level"),
         ("draft-model:0", "tokens of level draft-model is 0; it must be between 1 and 64"),
         ("large:3", "level 'large' is unknown"),
         ("exit-1:2 > datastore:3", "level datastore stands above exit-1"),
@@ -48,7 +48,7 @@ def test_stacks_are_written_and_read() -> None:
         ("draft-model@-1:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
         ("draft-model@1e-7:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
         ("draft-model@101:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
-        ("draft-model@1e:3", "is no number"),
+        ("draft-model@1e:3", "is not a number"),
     ],
 )
 def test_what_is_no_stack_is_refused(text: str, message: str) -> None:

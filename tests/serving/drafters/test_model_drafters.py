@@ -112,9 +112,9 @@ def test_every_network_gives_the_same_text(
             ["--levels", "exit-2:4"],
             "layers of level exit-2 is 2; it must be 1 or more, and fewer than the 2 of the model",
         ),
-        (["--levels", "exit-1"], "levels: 'exit-1' is no level; write NAME:TOKENS"),
+        (["--levels", "exit-1"], "levels: 'exit-1' is not a level; write NAME:TOKENS"),
         (["--levels", "datastore:4"], "level datastore needs a datastore (on the command line: --datastore STORE)"),
-        (["--levels", "exit-1:2 > prompt-lookup:2"], "retrieval drafts at the bottom alone"),
+        (["--levels", "exit-1:2 > prompt-lookup:2"], "retrieval can only be the bottom level"),
         (
             ["--head", "/nowhere"],
             "/nowhere/config.json: cannot be read (No such file or directory); name a trained head",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import torch
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from suffolk.serving.drafters.neural.eagle.config import KIND, EagleConfig, RopeScaling
 from suffolk.serving.drafters.neural.head_folder import CONFIG, own_config, read_config
-from suffolk.serving.drafters.neural.weights import Tensors, read_tensors
+from suffolk.serving.drafters.neural.weights import DAMAGED, Tensors, read_tensors
 from suffolk.serving.engine.model.target import Target
 
 _PREFIXES = {
@@ -23,18 +21,6 @@ _PREFIXES = {
     "fusion_fc.": "fc.",
     "embed_tokens.weight": "embed_tokens",
 }
-_UNREADABLE = (
-    pickle.UnpicklingError,
-    zipfile.BadZipFile,
-    RuntimeError,
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-)
-"""Errors of ``torch.load`` for damaged files."""
 _COPIES = ("rotary_emb.inv_freq", "verifier_lm_head.weight", "verifier_norm.weight")
 """Tensors that are copies of the target's. Some folders have them."""
 _UNKNOWN_PARTS = ("norm_before_fc", "fc_norm", "norm_output", "layernorms")
@@ -79,7 +65,7 @@ def _read_file(file: Path) -> Tensors:
         return read_tensors(file)
     try:
         found = torch.load(file, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
+    except DAMAGED as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise Corruption(f"{file}: it holds no plain weights ({line}); fetch it again") from error
     if not isinstance(found, dict) or not all(isinstance(each, torch.Tensor) for each in found.values()):

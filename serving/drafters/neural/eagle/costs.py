@@ -51,7 +51,7 @@ def _time_pass(head: EagleHead, cache: HeadCache, point: tuple[int, int, int]) -
     tokens = torch.zeros((1, rows * batch), dtype=torch.int64, device=weight.device)
     hidden = torch.ones((1, rows * batch, head.config.hidden_size), dtype=weight.dtype, device=weight.device)
     begin = time.perf_counter()
-    positions, attend = cache.place(range(batch), [chain(np.zeros(rows, np.int64))] * batch)
+    positions, attend = cache.attention(range(batch), [chain(np.zeros(rows, np.int64))] * batch)
     states = head.step(tokens, hidden, positions, attend)
     head.logits(states[0]).argmax(-1).cpu()
     return time.perf_counter() - begin

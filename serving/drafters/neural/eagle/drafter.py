@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from suffolk.datastore.errors import InvalidArgument
@@ -37,6 +36,7 @@ class EagleDrafter(TreeDrafter):
 
     name = "eagle"
     source = source_bits("eagle")
+    _cache: HeadCache
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class EagleDrafter(TreeDrafter):
                 for buffer, part in zip(buffers, features, strict=True):
                     buffer.put_back(part)
                 raise
-            for state, buffer, part in zip(states, buffers, found, strict=True):
-                self._cache.keep(state.slot, len(part))
+            self._keep_text(states, layouts)
+            for buffer, part in zip(buffers, found, strict=True):
                 buffer.states = part[-1:]
         return self._logits([buffer.states for buffer in self._buffers_of(ready)])
 
@@ -150,9 +150,6 @@ class EagleDrafter(TreeDrafter):
             buffer.states = torch.cat([buffer.states, part])
         return self._logits(found)
 
-    def _contexts(self, states: Sequence[DraftState]) -> npt.NDArray[np.int64]:
-        return self._cache.lengths[[state.slot for state in states]]
-
     def _buffers_of(self, states: Sequence[DraftState]) -> list[FeatureBuffer]:
         return [self._buffers[state.request.request_id] for state in states]
 
@@ -160,7 +157,7 @@ class EagleDrafter(TreeDrafter):
         self, states: Sequence[DraftState], layouts: list[TreeLayout], hidden: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """The head's hidden states for the rows of each request; ``hidden``: float[rows of all, hidden], the input."""
-        positions, attend = self._cache.place([state.slot for state in states], layouts)
+        positions, attend = self._cache.attention([state.slot for state in states], layouts)
         tokens = to_device(np.concatenate([layout.tokens for layout in layouts]), self._device)
         self._passes += 1
         found = self._head.step(tokens[None], hidden[None], positions, attend)[0]

@@ -33,14 +33,9 @@ class FeatureBuffer:
 
     def take(self, count: int) -> torch.Tensor:
         """float[count, layers, width], the oldest buffered hidden states. REQUIRES: ``count`` are buffered."""
-        taken: list[torch.Tensor] = []
-        while count:
-            part = self._waiting.pop(0)
-            taken.append(part[:count])
-            if len(part) > count:
-                self._waiting.insert(0, part[count:])
-            count -= len(taken[-1])
-        return taken[0] if len(taken) == 1 else torch.cat(taken)
+        waiting = self._waiting[0] if len(self._waiting) == 1 else torch.cat(self._waiting)
+        self._waiting = [waiting[count:]] if len(waiting) > count else []
+        return waiting[:count]
 
     def put_back(self, features: torch.Tensor) -> None:
         """Undo the last ``take``, after a pass that failed."""

@@ -1,4 +1,4 @@
-"""The configuration of an early-exit head: its target's shape, its layer and its width."""
+"""The configuration of an early-exit head."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KIND = "early-exit"
 
 @dataclass(frozen=True, slots=True)
 class ExitConfig:
-    """The shape of an exit. Raises as ``check_fields`` and ``require_exit``.
+    """The configuration of an exit. Raises as ``check_fields`` and ``require_exit``.
 
     Attributes:
         layers: how many of the target's layers run; fewer than all.
-        width: of the exit's own layer.
-        target_layers, hidden_size, vocab_size: the target's.
+        width: width of the exit's own block.
+        target_layers, hidden_size, vocab_size: the target's number of layers and its sizes.
     """
 
     layers: int
@@ -36,12 +36,12 @@ class ExitConfig:
 
     @staticmethod
     def load(folder: Path) -> ExitConfig:
-        """Raises as ``read_own_config``."""
+        """The configuration in ``folder``. Raises as ``read_own_config``."""
         return read_own_config(ExitConfig, KIND, folder)
 
 
 def require_exit(name: str, layers: object, target_layers: int) -> None:
-    """Raises InvalidArgument unless ``layers``, called ``name``, are some of the target's, and not all: they would save nothing."""
+    """Raise InvalidArgument unless ``layers`` is between 1 and ``target_layers - 1``. ``name``: its name in the message."""
     if not 1 <= whole_number(name, layers) < target_layers:
         raise InvalidArgument(
             f"{name} is {layers}; it must be 1 or more, and fewer than the {target_layers} of the model"

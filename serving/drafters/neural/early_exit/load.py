@@ -1,4 +1,4 @@
-"""Loads trained exits."""
+"""Loads early-exit drafters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffolk.serving.engine.model.target import Target
 
 
 def load(context: LoadContext, options: Options) -> EarlyExitDrafter:
-    """The drafter of the registry. Raises as ``load_exit``, and InvalidArgument if ``exit_layers`` are none or all."""
+    """Load the registry's drafter. Raises as ``load_exit`` and ``require_exit``."""
     target = context.require_target()
     if "head" in options:
         (folder,) = options["head"]
@@ -31,11 +31,11 @@ def load(context: LoadContext, options: Options) -> EarlyExitDrafter:
 
 
 def load_exit(folder: Path, target: Target) -> Target:
-    """The target's first layers with the exit that ``folder`` holds.
+    """The target's first layers with the trained exit in ``folder``.
 
     Raises:
         NotFound: a file is missing.
-        Corruption: config or weights are damaged, or do not belong together.
+        Corruption: config.json or the weights are damaged, or they do not fit each other.
         Unsupported: the exit is for another model.
     """
     with naming(folder):
@@ -45,5 +45,5 @@ def load_exit(folder: Path, target: Target) -> Target:
 
 
 def with_exit(target: Target, head: ExitHead) -> Target:
-    """The target's first layers with ``head`` behind them."""
+    """The target's first layers, with ``head`` after the last of them."""
     return shallow(target, head.config.layers, lambda layer: ExitLayer(layer, head))

@@ -19,10 +19,10 @@ _NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
 
 
 class ExitHead(nn.Module):
-    """x + W2 SiLU(W1 norm(x)) of the hidden states x behind some layer; the identity before training."""
+    """x + W2 SiLU(W1 norm(x)), for the hidden states x after a layer. The identity before training."""
 
     def __init__(self, target: Target, config: ExitConfig) -> None:
-        """Raises Unsupported if ``config`` is for another target, or more than a norm and a linear layer follows its layers."""
+        """Raises Unsupported if ``config`` is for another target, or if the target's output is not a norm and a linear layer."""
         super().__init__()
         _require_fit(config, target)
         self.config = config
@@ -31,7 +31,10 @@ class ExitHead(nn.Module):
         self.inner = nn.Linear(config.hidden_size, config.width, bias=False)
         self.outer = nn.Linear(config.width, config.hidden_size, bias=False)
         nn.init.zeros_(self.outer.weight)
-        self._behind = (_final_norm(target), target.model.get_output_embeddings())  # in a tuple: no submodules
+        self._behind = (
+            _final_norm(target),
+            target.model.get_output_embeddings(),
+        )  # a tuple, so that they are not submodules
         self.to(target.device, torch.float64 if target.dtype == torch.float64 else torch.float32)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -46,7 +49,7 @@ class ExitHead(nn.Module):
 
 
 class ExitLayer(nn.Module):
-    """A layer of the target with an exit behind it; other attributes are the layer's."""
+    """A layer of the target with an exit after it. Other attributes are the layer's."""
 
     def __init__(self, layer: nn.Module, head: ExitHead) -> None:
         super().__init__()
@@ -82,5 +85,5 @@ def _final_norm(target: Target) -> nn.Module:
         if isinstance(norm, nn.Module) and not getattr(config, "final_logit_softcapping", None):
             return norm
     raise Unsupported(
-        f"model {target.name}: no exit can be trained: more than a norm and a linear layer follows its layers"
+        f"model {target.name}: no exit can be trained, because its output is not a norm and a linear layer"
     )

@@ -1,4 +1,4 @@
-"""The first layers of a model as a model of their own, which shares its weights."""
+"""Makes a model from the first layers of another, with shared weights."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from suffolk.serving.engine.model.target import Target
 
 
 def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] | None = None) -> Target:
-    """``target`` with its first ``layers`` alone: its final norm and output layer read the output of the last of them.
+    """A model of the first ``layers`` layers of ``target``, with the target's final norm and output layer.
 
-    Weights, configuration and attention are shared with the target, and the target's cache serves both.
+    Weights, configuration and attention are the target's. Both models use the target's cache.
 
     Args:
         layers: 1 up to all of the target's.
-        wrap: replaces the last of them by another module with the same arguments.
+        wrap: makes a module that replaces the last of these layers.
 
     Raises:
         Unsupported: the model does not keep its layers in one list.
@@ -40,7 +40,7 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
 
 
 def find_layers(target: Target) -> str:
-    """The name of the target's list of layers. Raises Unsupported if there is none."""
+    """The name of the target's list of layers. Raises Unsupported if it has none."""
     found: list[str] = [
         name
         for name, module in target.model.named_modules()
@@ -48,13 +48,13 @@ def find_layers(target: Target) -> str:
     ]
     if not found:
         raise Unsupported(
-            f"model {target.name}: its {target.layers} layers stand in no list, so that none can be left out"
+            f"model {target.name}: its {target.layers} layers are not in one list, so none can be left out; use another drafter"
         )
     return min(found, key=lambda name: str.count(name, "."))
 
 
 def _copy(module: nn.Module) -> Any:
-    """The module with the same parameters and submodules, to which others may be given."""
+    """A copy that shares parameters and submodules. Submodules can be replaced without changing the original."""
     shared = copy.copy(module)
     shared._modules = dict(module._modules)
     return shared

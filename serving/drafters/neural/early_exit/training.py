@@ -1,4 +1,4 @@
-"""Trains an early-exit head on the token behind each hidden state."""
+"""Trains an early-exit head to predict the next token from a hidden state."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class TrainableExitHead(ExitHead):
     ahead = 1
 
     def initialize(self, batches: Iterator[Batch]) -> None:
-        """Do nothing: the head begins as the identity."""
+        """Do nothing. The initial head is the identity."""
 
     def losses(self, batch: Batch) -> HeadLoss:
-        """The cross-entropy of the token behind each hidden state."""
+        """The cross-entropy of the token after each hidden state."""
         wanted = batch.counted[:, 1:] & batch.starts[:, :-1]
         hidden, tokens = batch.features[:, :-1, 0][wanted], batch.tokens[:, 1:][wanted]
         logits = self(hidden)
@@ -36,6 +36,11 @@ class TrainableExitHead(ExitHead):
         return HeadLoss(loss, hits[None], torch.full_like(hits, len(tokens))[None])
 
 
-def new_head(target: Target, layers: int, width: int) -> TrainableExitHead:
-    """A head behind the target's first ``layers``, with a block of ``width``. Raises InvalidArgument for no or all layers."""
+def new_head(target: Target, layers: int | None = None, width: int | None = None) -> TrainableExitHead:
+    """A head after the target's first ``layers``, by default half of them, with a block of ``width``, by default the hidden size.
+
+    Raises InvalidArgument for no or all layers.
+    """
+    layers = max(1, target.layers // 2) if layers is None else layers
+    width = target.hidden_size if width is None else width
     return TrainableExitHead(target, ExitConfig(layers, width, target.layers, target.hidden_size, target.vocab_size))

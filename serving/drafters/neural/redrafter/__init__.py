@@ -1,1 +1,1 @@
-"""Drafts by a recurrent head on the target's hidden states (ReDrafter, Zhang et al. 2024)."""
+"""A recurrent head on the target's hidden states as a drafter (ReDrafter, Zhang et al. 2024)."""

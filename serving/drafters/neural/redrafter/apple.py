@@ -1,9 +1,13 @@
 """Reads Apple's recurrent heads (ml-recurrent-drafter).
 
-Their config.json is a transformers config with the keys below; num_lookback_tokens says nothing about the head and is not read.
-Their tensors are rnn_w.weight, rnn_u.weight and .bias, input_proj.weight and .bias (where exit_dim is not twice the hidden size),
-lm_head.K.linear.weight and .bias for each block K, and lm_head.N.weight, the output layer behind the N blocks. The state begins as
-zero.
+Their config.json is a transformers config with the keys below. Their tensors are:
+
+- rnn_w.weight, rnn_u.weight and rnn_u.bias,
+- input_proj.weight and input_proj.bias, if exit_dim is not twice the hidden size,
+- lm_head.K.linear.weight and lm_head.K.linear.bias, for each of N blocks K,
+- lm_head.N.weight, the output layer.
+
+The initial state is zero.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _NAMES = {"token_to_state": "rnn_w", "state_to_state": "rnn_u", "projection": "i
 
 
 def apple_config(values: Mapping[str, Any], path: Path) -> RedrafterConfig:
-    """The shape of a head from the config.json at ``path``. Raises Corruption as ``own_config``."""
+    """The configuration of a head from ``values``, the config.json at ``path``. Raises Corruption as ``own_config``."""
     if missing := [key for key in _KEYS.values() if key not in values]:
         raise Corruption(f"{path}: {missing[0]} is missing; fetch the head again")
     named = {name: values[key] for name, key in _KEYS.items()}
@@ -36,7 +40,7 @@ def apple_config(values: Mapping[str, Any], path: Path) -> RedrafterConfig:
 
 
 def apple_name(name: str, blocks: int) -> str:
-    """The name in Apple's files of the tensor ``name`` of a ``RedrafterHead`` with so many ``blocks``."""
+    """Apple's name of the tensor ``name`` of a ``RedrafterHead`` with ``blocks`` blocks."""
     first, _, rest = name.partition(".")
     if first == "blocks":
         number, _, part = rest.partition(".")

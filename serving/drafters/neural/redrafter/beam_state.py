@@ -1,4 +1,4 @@
-"""The state of one request in the recurrent drafter: the target's last hidden state, and the draft of this step."""
+"""The state of one request in the ReDrafter drafter: the target's last hidden state, and the draft of this step."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ SOURCE = source_bits("redrafter")
 
 @dataclass(frozen=True, slots=True)
 class ReadPrefix:
-    """The ``tokens`` of a text that the target has read, and float[hidden], the ``feature`` of the last of them."""
+    """The number of ``tokens`` that the target has read, and the hidden state of the last one: ``feature``, float[hidden]."""
 
     tokens: int
     feature: torch.Tensor
 
 
 class BeamState:
-    """A request from its first draft on. Not thread-safe.
+    """A request, from its first draft on. Not thread-safe.
 
     Attributes:
-        request: as of the last ``begin``; ``feature``: float[hidden], of its last token but one.
-        room: the most tokens of a draft, by the request's and the beams' bounds.
-        sampled: whether the target's temperature is above 0.
+        request: the request of the last ``begin``.
+        feature: float[hidden], the target's hidden state of the last token but one.
+        room: the most tokens of a draft, within the bounds of the request and of the beams.
+        sampled: whether the request samples at a temperature above 0.
         needs_chain: whether the draft must be a chain with its distributions.
         proposal: the draft since the last ``begin``.
-        tree: all explored nodes; ``draft_probs``: float64[nodes], the head's probability of each, empty for a chain.
+        tree: all explored nodes.
+        draft_probs: float64[nodes], the head's probability of each node of ``tree``; empty for a chain.
         chain: the tokens sampled so far.
     """
 
     def __init__(self, request: DraftRequest, vocab_size: int, device: torch.device) -> None:
-        """``vocab_size``: of the ids that may be drafted; ``device``: of the head's logits."""
+        """``vocab_size``: the number of ids that may be drafted. ``device``: the device of the head's logits."""
         self.sampled = request.settings.temperature > 0
         self.needs_chain = needs_distributions(request.settings)
         self._sampler = drafter_sampler(request.settings, vocab_size, device)
@@ -61,7 +63,7 @@ class BeamState:
         self.forget()
 
     def forget(self) -> None:
-        """Drop the draft of the step before."""
+        """Drop the draft of the last step."""
         self.proposal: Proposal = DraftTree.empty()
         self.tree, self.draft_probs = DraftTree.empty(), np.empty(0, np.float64)
         self.chain: list[int] = []
@@ -69,11 +71,11 @@ class BeamState:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the target takes the argmax of its unprocessed logits."""
+        """Whether the request takes the argmax of unprocessed logits."""
         return self._sampler.is_plain_greedy
 
     def scores(self, logits: torch.Tensor, paths: npt.NDArray[np.int64], live: npt.NDArray[np.bool_]) -> torch.Tensor:
-        """float32[beams, vocab], the noisy scores of ``logits`` behind ``paths`` int64[beams, t]; 0 for beams not ``live``."""
+        """float32[beams, vocab], the noisy scores of ``logits`` after ``paths`` int64[beams, t]; 0 except for ``live`` beams."""
         found = torch.zeros_like(logits, dtype=torch.float32)
         rows = np.flatnonzero(live)
         if len(rows):
@@ -82,15 +84,15 @@ class BeamState:
         return found
 
     def take(self, packed: Packed, draft_probs: Floats) -> None:
-        """Propose the best nodes of a tree; ``draft_probs`` float64[beams * length]: the head's probabilities, by place."""
+        """Propose the best nodes of ``packed``. ``draft_probs``: float64[beams * length], the head's probabilities by place."""
         self.tree, self.draft_probs = packed.tree, draft_probs[packed.places]
         self.proposal = packed.tree.head(self.request.max_nodes)
 
     def sample(self, logits: torch.Tensor) -> int | None:
-        """Sample the chain's next token from ``logits`` float[1, vocab]; None where no token is allowed.
+        """Sample the chain's next token from ``logits`` float[1, vocab]. Returns None if no token is allowed.
 
-        Its random numbers are of a stream of the request's own, each used once: they are independent of the target's samples and
-        coins, and of earlier drafts.
+        Each request has its own random stream for chains, and uses each number once. So drafts are independent of the target's
+        samples and of each other.
         """
         row = distributions(self._sampler, self.request, [np.array(self.chain, np.int64)], logits)[0]
         uniform = torch.rand((), dtype=torch.float64, generator=self._uniforms).to(row.device)
@@ -102,7 +104,7 @@ class BeamState:
         return token
 
     def finish_chain(self, chances: Floats) -> None:
-        """Propose the chain; ``chances`` float64[n]: the conditional acceptance probability at each depth."""
+        """Propose the chain. ``chances``: float64[n], the conditional acceptance probability at each depth."""
         size = len(self.chain)
         if not size:
             return

@@ -1,4 +1,4 @@
-"""Beam search over several requests, and beams packed as trees, in tensor operations (ReDrafter, section 2, listing 1)."""
+"""Beam search for several requests, and packing of beams into trees, in tensor operations (ReDrafter, section 2, listing 1)."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import torch.nn.functional as F
 from suffolk.datastore.draft_tree import DraftTree
 
 PAD = -1
-"""Fills beams behind their end."""
+"""Fills beams after their end."""
 
 
 class BeamSearch:
     """The most likely continuations of each request, grown token by token. Not thread-safe.
 
-    A beam that has ended keeps its place among the best.
+    At first each request has one beam without tokens. A beam that has ended still competes with the others.
 
     Attributes:
-        tokens: int64[requests, beams, t], best beams first; ``PAD`` behind a beam's end.
-        log_probs: float64[requests, beams, t], of each token behind those before it; 0 behind a beam's end.
-        open: bool[requests, beams], which beams go on. At first each request has one beam without tokens.
+        tokens: int64[requests, beams, t], best beams first; ``PAD`` after a beam's end.
+        log_probs: float64[requests, beams, t], the conditional log-probability of each token; 0 after a beam's end.
+        open: bool[requests, beams], which beams have not ended.
     """
 
     def __init__(self, lengths: torch.Tensor, width: int, ends: torch.Tensor) -> None:
-        """Begin behind the texts themselves.
+        """Begin with empty beams.
 
         Args:
             lengths: int64[requests], the most tokens of each request's beams.
-            width: beams a request.
-            ends: int64[requests, k], tokens that end a beam; ``PAD`` where there are fewer.
+            width: the number of beams per request.
+            ends: int64[requests, k], the tokens that end a beam, filled up with ``PAD``.
         """
         self._lengths, self._width, self._ends = lengths[:, None], width, ends[:, None]
         self._totals = torch.zeros((len(lengths), 1), dtype=torch.float64, device=lengths.device)
@@ -42,10 +42,7 @@ class BeamSearch:
         self._dropped: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def explored(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """``tokens`` and ``log_probs`` of the beams, and behind them those of earlier steps, latest first.
-
-        Earlier beams cost no further step of the head. Prefixes are repeated.
-        """
+        """``tokens`` and ``log_probs`` of all beams so far, latest step first. Prefixes are repeated."""
         length = self.tokens.shape[2]
         parts = [(self.tokens, self.log_probs), *reversed(self._dropped)]
         return (
@@ -54,11 +51,16 @@ class BeamSearch:
         )
 
     def grow(self, log_probs: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Choose the best among all beams' candidates and the beams that have ended.
+        """Extend the beams: keep the best of all candidates and of the beams that have ended.
 
-        ``log_probs`` float64[requests, beams, k] are of the candidates int64 ``tokens``; those of closed beams are ignored. With k
-        the vocabulary's size, or at least ``width``, the search is exact. Returns int64[requests, new beams], the beam that each
-        continues.
+        The search is exact if k is at least ``width`` or the vocabulary's size.
+
+        Args:
+            log_probs: float64[requests, beams, k], conditional log-probabilities. Those of ended beams are ignored.
+            tokens: int64[requests, beams, k], the candidates.
+
+        Returns:
+            int64[requests, new beams], the beam that each new beam continues.
         """
         requests, beams, count = tokens.shape
         if self.tokens.shape[2]:
@@ -67,7 +69,9 @@ class BeamSearch:
         ended = self._totals.masked_fill(self.open, -torch.inf)
         choices = torch.cat([grown.flatten(1), ended], 1)
         self._totals, chosen = choices.topk(min(self._width, choices.shape[1]))
-        stays = (chosen >= beams * count) | (self._totals == -torch.inf)  # with too few candidates some are invalid
+        stays = (chosen >= beams * count) | (
+            self._totals == -torch.inf
+        )  # if candidates are too few, some choices are invalid
         origins = torch.where(chosen >= beams * count, chosen - beams * count, chosen // count)
         candidates = chosen.clamp(max=beams * count - 1)
         newest = tokens.flatten(1).gather(1, candidates).masked_fill(stays, PAD)
@@ -84,8 +88,8 @@ class Packed:
     """The beams of one request as a tree.
 
     Attributes:
-        tree: by falling score, parents first.
-        places: int64[nodes], where each node stands in the request's beams: beam * length + depth.
+        tree: the tree, sorted by falling score with parents first.
+        places: int64[nodes], the place of each node in the request's beams: beam * length + depth.
     """
 
     tree: DraftTree
@@ -98,17 +102,21 @@ def take(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:
 
 
 def pack(beams: torch.Tensor, chances: torch.Tensor, source: int) -> list[Packed]:
-    """Make a tree of each request's beams; equal prefixes become one node.
+    """Make a tree of each request's beams. Equal prefixes become one node.
 
-    ``beams`` int64[requests, width, length], ``PAD`` behind the ends of beams. ``chances`` float64 of the same shape, in 0..1: the
-    conditional acceptance probability of each token, equal for equal prefixes. Those of siblings are scaled down to a sum of 1 at
-    most; a node's score is the product along its path. Makes three copies to the host.
+    A node's score is the product of ``chances`` along its path. The chances of siblings are scaled down if their sum exceeds 1.
+    Makes three copies to the host.
+
+    Args:
+        beams: int64[requests, width, length], with ``PAD`` after the ends of beams.
+        chances: float64 of the same shape, in 0..1, conditional acceptance probabilities; equal for equal prefixes.
+        source: the bit that marks the nodes.
     """
     requests, width, length = beams.shape
     if not length:
         return [Packed(DraftTree.empty(), np.empty(0, np.int64))] * requests
     same = _same_prefix(beams)
-    match = same.int().argmax(2)  # the first beam with each prefix: argmax takes the first of equals
+    match = same.int().argmax(2)  # argmax of equal values is the first: the first beam with each prefix
     numbers = torch.arange(width, device=beams.device)[:, None]
     nodes = (match == numbers) & (beams != PAD)
     above = torch.cat([torch.ones_like(same[..., :1]), same[..., :-1]], 3)
@@ -118,7 +126,7 @@ def pack(beams: torch.Tensor, chances: torch.Tensor, source: int) -> list[Packed
     parents = match[..., :-1] + width * torch.arange(length - 1, device=beams.device)  # places by depth, then by beam
     parents = torch.cat([torch.zeros_like(match[..., :1]), parents], 2)
     numbered = order.argsort(1).gather(1, _by_depth(parents))
-    numbered[:, :width] = -1  # the first level hangs on the context
+    numbered[:, :width] = -1  # parents of the first level: the root
     places = order % width * length + order // width
     columns = torch.stack([_by_depth(beams).gather(1, order), numbered.gather(1, order), places]).cpu().numpy()
     values = _by_depth(scores).gather(1, order).float().cpu().numpy()

@@ -1,4 +1,4 @@
-"""The shape of a recurrent draft head, its training objective, and the bounds of its beams. Each raises as ``check_fields``."""
+"""The configurations of a ReDrafter head, of its beams and of its loss. All raise as ``check_fields``."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Annotated, Literal
 from suffolk.serving.engine.checked_fields import Within, check_fields
 
 KIND = "redrafter"
-"""The value of "suffolk" in our own config.json."""
+"""The value of "suffolk" in config.json."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedrafterConfig:
-    """The shape of a head (``model.py``).
+    """The configuration of a head (``model.py``).
 
     Attributes:
-        vocab_size: outputs of the head.
+        vocab_size: the number of tokens that the head can draft.
         hidden_size: the target's.
-        exit_dim: width of the residual blocks; ``blocks``: how many there are.
+        exit_dim: width of the residual blocks.
+        blocks: number of residual blocks.
         initial_state: ``embedding`` (the paper's s_0 = e_0) or ``zero``.
-        output: ``own`` (an output layer of the head's) or ``target`` (the target's).
-        recurrent: False: the state is the sum of the embeddings (U = W = I, b = 0, f(x) = x; section 3.1 of the paper).
+        output: ``own`` (the head has an output layer) or ``target`` (the head uses the target's output layer).
+        recurrent: whether the state is recurrent. Otherwise it is the sum of the embeddings: U = W = I, b = 0 and f(x) = x in
+            section 3.1 of the paper.
     """
 
     vocab_size: Annotated[int, Within(1, 1 << 24)]
@@ -38,11 +40,11 @@ class RedrafterConfig:
 
 @dataclass(frozen=True, slots=True)
 class BeamConfig:
-    """Bounds of the beams; they end earlier where a step of the head is not worth its cost.
+    """Bounds of the beams. They end earlier if the next step of the head is not worth its cost.
 
     Attributes:
-        width: beams a request.
-        length: tokens of a beam, and steps of the head, at most. Best is the length that the head was trained for.
+        width: beams per request.
+        length: the most tokens of a beam, and the most steps of the head. Best is the length that the head was trained for.
     """
 
     width: Annotated[int, Within(1, 64)] = 8
@@ -54,11 +56,11 @@ class BeamConfig:
 
 @dataclass(frozen=True, slots=True)
 class LossConfig:
-    """The loss that a head is trained with (``training.py``).
+    """The loss of a head in training (``training.py``).
 
     Attributes:
-        tokens: how many tokens ahead it predicts behind each feature. The paper trains 5.
-        distillation: learn the target's distribution of each of these tokens instead of the text's token.
+        tokens: the number of tokens that it predicts after each hidden state. The paper trains 5.
+        distillation: whether to learn the target's distribution of each token, instead of the text's token.
     """
 
     tokens: Annotated[int, Within(1, 64)] = 5

@@ -1,4 +1,4 @@
-"""The ReDrafter drafter: the best beams of a recurrent head as a tree, or a chain sampled from its distribution."""
+"""The ReDrafter drafter: the best beams of a recurrent head as a tree, or a sampled chain."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from suffolk.serving.engine.model.target import Target
 
 
 class RedrafterDrafter(StatefulDrafter[BeamState]):
-    """Drafts from the target's last hidden state, the only state that it keeps of a request (``FeatureDrafter``). Not thread-safe.
+    """Drafts from the target's last hidden state (``FeatureDrafter``). Not thread-safe.
 
-    Beam search gives trees, which verification ``match`` accepts exactly; at a temperature above 0 beams are scored with the
-    target's noise. Under ``rejection`` at a temperature above 0 the draft is one chain sampled from the head's distribution: the
-    test min(1, p / q) on the best of several beams would change the distribution of the text.
+    Under verification ``match``, beam search gives trees. At a temperature above 0, beams are scored with the target's noise.
+
+    Under ``rejection`` at a temperature above 0, the draft is one chain sampled from the head's distribution. Rejection sampling
+    of the best of several beams would change the distribution of the text.
     """
 
     name = "redrafter"
@@ -38,7 +39,7 @@ class RedrafterDrafter(StatefulDrafter[BeamState]):
         config: BeamConfig | None = None,
         costs: CostModel | None = None,
     ) -> None:
-        """``slots``: requests at once; ``costs``: of the head's steps, None to measure them now."""
+        """``slots``: the most requests at once. ``costs``: costs of the head's steps; None to measure them now."""
         super().__init__("redrafter")
         self._config = config or BeamConfig()
         self.layers = head.layers
@@ -56,7 +57,7 @@ class RedrafterDrafter(StatefulDrafter[BeamState]):
             return
         read = self._read.get(request_id)
         tokens = len(features) + (0 if read is None else read.tokens)
-        self._read[request_id] = ReadPrefix(tokens, features[-1, 0].clone())  # a view would keep them all
+        self._read[request_id] = ReadPrefix(tokens, features[-1, 0].clone())  # a view would keep all features in memory
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         self._calls += 1
@@ -81,7 +82,7 @@ class RedrafterDrafter(StatefulDrafter[BeamState]):
         super().close()
 
     def _begin(self, request: DraftRequest) -> BeamState | None:
-        """The request's state at the begin of a step; None if hidden states of all its tokens but the last have not come."""
+        """The request's state at the beginning of a step; None if hidden states are missing."""
         read, draft = self._read.get(request.request_id), self._states.get(request.request_id)
         if read is None or read.tokens != len(request.tokens) - 1:
             received, size = 0 if read is None else read.tokens, len(request.tokens) - 1

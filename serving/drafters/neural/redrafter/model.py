@@ -1,4 +1,4 @@
-"""The recurrent draft head: the target's last hidden state, and a state that reads the drafted tokens (ReDrafter, section 2)."""
+"""The ReDrafter head: drafts from the target's last hidden state and a recurrent state of drafted tokens (ReDrafter, section 2)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from suffolk.serving.engine.model.target import Target
 
 
 class RedrafterHead(torch.nn.Module):
-    """Predicts the token behind drafted ones from [h; s_t], the target's last hidden state and the state of the drafted text.
+    """Predicts the next drafted token from [h; s_t], the target's last hidden state and the state of the drafted tokens.
 
         s_t = SiLU(W e(token t) + U s_{t-1} + b)
-        x_0 = [h; s_t], or a projection of it to ``exit_dim`` where that is not twice the hidden size
+        x_0 = [h; s_t], or its projection to ``exit_dim`` if that is not twice the hidden size
         x_k = x_{k-1} + SiLU(V_k x_{k-1} + c_k), block by block
         logits = output layer of the last x
 
-    h is of the last token that the target has read; token 1 is the next one, which the target has sampled but not read. With the
-    initial state ``embedding``, s_0 is the embedding of the last token read. The embedding is the target's. An ``own`` output layer
-    has weights [vocab, exit_dim] and no bias. The ``target``'s reads a linear projection of x from ``exit_dim`` to the hidden size
-    (none where they are equal) and keeps its bias; logit caps and scales behind it are left out. Embedding and output layer of the
-    target are references: no parameters, not in ``state_dict``.
+    h is the hidden state of the last token that the target has read. Token 1 is the next token. The target has sampled it, but not
+    read it. With the initial state ``embedding``, s_0 is the embedding of the last token read. Embeddings are the target's.
+
+    An ``own`` output layer has weights [vocab, exit_dim] and no bias. The target's output layer reads x, projected to the hidden
+    size if ``exit_dim`` differs. Logit caps and scales after it are left out. The target's layers are references. They are not
+    parameters and not in ``state_dict``.
 
     Attributes:
-        config: its shape.
-        layers: of the target whose hidden states it reads: the last.
-        vocab_size: the target's; logits behind it are cut off.
+        config: its configuration.
+        layers: the target's layers whose hidden states it reads: the last one.
+        vocab_size: the target's. Further logits are cut off.
 
     Thread-safe in evaluation.
     """
@@ -43,13 +44,9 @@ class RedrafterHead(torch.nn.Module):
         target: Target,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """A head with random weights on the target's device.
+        """Make a head with random weights on the target's device. ``dtype``: of its weights; None for the target's.
 
-        Args:
-            dtype: of its weights; None for the target's.
-
-        Raises:
-            Unsupported: hidden size or vocabulary are not the target's.
+        Raises Unsupported if hidden size or vocabulary are not the target's.
         """
         super().__init__()
         self._target = SharedEmbeddings.of(target)
@@ -75,27 +72,27 @@ class RedrafterHead(torch.nn.Module):
     def forward(
         self, features: torch.Tensor, states: torch.Tensor, tokens: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One step: logits [..., vocab] behind ``tokens`` int64[...], and their states [..., hidden].
+        """Make one step. Returns the logits [..., vocab] and states [..., hidden] after ``tokens`` int64[...].
 
-        ``features`` float[..., hidden]: h; ``states`` [..., hidden]: those before ``tokens``.
+        ``features``: float[..., hidden], h. ``states``: [..., hidden], the states before ``tokens``.
         """
         states = self.advance(states, tokens)
         return self.logits(features, states), states
 
     def initial_state(self, tokens: torch.Tensor) -> torch.Tensor:
-        """s_0 [..., hidden], for int64[...] the last tokens that the target has read."""
+        """s_0 [..., hidden]; ``tokens`` int64[...] are the last tokens that the target has read."""
         embedded = self._embed(tokens)
         return embedded if self.config.initial_state == "embedding" else torch.zeros_like(embedded)
 
     def advance(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """The states [..., hidden] behind one more token each: int64[...]."""
+        """The states [..., hidden] after one more token each, int64[...]."""
         embedded = self._embed(tokens)
         if not self.config.recurrent:
             return states + embedded
         return F.silu(self.token_to_state(embedded) + self.state_to_state(states))
 
     def logits(self, features: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        """float[..., vocab], the logits of the token behind those that ``states`` have read."""
+        """float[..., vocab], the logits after the tokens that ``states`` have read."""
         x = self.projection(torch.cat([features.to(states.dtype), states], -1))
         for block in self.blocks:
             x = x + F.silu(block(x))
@@ -103,21 +100,21 @@ class RedrafterHead(torch.nn.Module):
         return x[..., : self.vocab_size] if self.config.output == "own" else self.target_logits(x)
 
     def target_logits(self, features: torch.Tensor) -> torch.Tensor:
-        """float[..., vocab], the target's output layer on ``features`` [..., hidden]; its weights get no gradient."""
+        """float[..., vocab], the output of the target's output layer. Its weights get no gradient."""
         return self._target.logits(features)
 
     def compress(self) -> None:
-        """Quantize weights that only drafts read, on a CPU where that is faster; not for a head that is trained further."""
+        """Quantize the head's weights, if that is faster on this CPU. The head cannot be trained after that."""
         compress(self)
         if self.config.output != "own":
             self._target = self._target.compressed()
 
     def embedding_spread(self) -> float:
-        """Standard deviation of the target's embedding, over a part of the vocabulary."""
+        """Standard deviation of the target's embedding, from a part of the vocabulary."""
         return max(float(self._target.embedding.weight[:4096].float().std()), 1e-6)
 
     def target_weight(self) -> torch.Tensor:
-        """float[vocab, hidden], of the target's output layer."""
+        """float[vocab, hidden], the weights of the target's output layer."""
         return self._target.output.weight[: self.vocab_size].detach()  # type: ignore[no-any-return]
 
     def save(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs the recurrent head for all requests of a step: beam search, and sampled chains."""
+"""Runs the ReDrafter head for all requests of a step: beam search, and sampled chains."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ROUNDS = 5
 
 
 class Steps:
-    """Drafts for requests whose hidden states have come; each step of the head must be worth its time. Not thread-safe.
+    """Drafts for several requests at once. The head makes a step only if it is worth its time. Not thread-safe.
 
     Attributes:
-        count: steps of the head so far.
-        confidence: calibrates the probabilities of beams.
+        count: the number of steps of the head so far.
+        confidence: the calibrator of beam probabilities.
     """
 
     def __init__(self, head: RedrafterHead, eos_ids: frozenset[int], config: BeamConfig, costs: CostModel) -> None:
@@ -41,7 +41,7 @@ class Steps:
 
     @torch.inference_mode()
     def draft(self, drafts: Sequence[BeamState]) -> None:
-        """Draft a tree, or a chain where verification needs one, for each of ``drafts``."""
+        """Draft a tree, or a chain if verification requires it, for each of ``drafts``."""
         if not drafts:
             return
         searched = [draft for draft in drafts if not draft.needs_chain]
@@ -52,7 +52,7 @@ class Steps:
             self._sample_chains(sampled)
 
     def learn(self, draft: BeamState, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn from the target's ``tokens`` behind the last draft."""
+        """Learn from the ``tokens`` that the target generated after the last draft."""
         draft_probs = np.full(len(draft.tree), CHAIN_PRIOR) if draft.needs_chain else draft.draft_probs
         learners = self._chains if draft.needs_chain else self.confidence
         for taken in learn_draft(learners, draft.sampled, draft.tree, draft_probs, tokens):
@@ -103,19 +103,19 @@ class Steps:
             draft.finish_chain(chances)
 
     def _begin(self, drafts: Sequence[BeamState]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Each request's feature, the head's first state, and the first token to feed: the last, which the target has not read."""
+        """The hidden state, initial state and first input token of each request. The target has not read that token yet."""
         last = self._tensor([draft.request.tokens[-2:] for draft in drafts])
         return torch.stack([draft.feature for draft in drafts]), self._head.initial_state(last[:, 0]), last[:, 1]
 
     def _scores(self, drafts: Sequence[BeamState], search: BeamSearch, logits: torch.Tensor) -> torch.Tensor:
-        """float32[requests, beams, vocab], ``logits`` under each request's sampling settings, with noise."""
+        """float32[requests, beams, vocab], the noisy scores of ``logits`` under each request's sampling settings."""
         if all(draft.is_plain for draft in drafts):
             return logits.float()
         paths, live = search.tokens.cpu().numpy(), search.open.cpu().numpy()
         return torch.stack([draft.scores(*each) for draft, *each in zip(drafts, logits, paths, live, strict=True)])
 
     def _chances(self, drafts: Sequence[BeamState], probs: Floats) -> Floats:
-        """Calibrate the head's probabilities ``probs`` [requests, beams, length]; float64 of the same shape."""
+        """float64[requests, beams, length], the calibrated ``probs`` of the head."""
         depths = np.arange(1, probs.shape[2] + 1)
         chances = [
             self.confidence.chances(each, depths, draft.sampled) for draft, each in zip(drafts, probs, strict=True)
@@ -123,7 +123,7 @@ class Steps:
         return np.minimum(np.stack(chances), 1.0)
 
     def _chain_chances(self) -> Floats:
-        """float64[length], the conditional acceptance probability by depth alone."""
+        """float64[length], the conditional acceptance probability of a chain's token at each depth."""
         prior = np.full(self._config.length, CHAIN_PRIOR)
         return np.minimum(self._chains.chances(prior, np.arange(1, len(prior) + 1), True), 1.0)
 
@@ -136,7 +136,7 @@ class Steps:
         return self._tensor(rows)
 
     def _seconds_left(self, drafts: Sequence[BeamState]) -> float:
-        """The seconds left behind the first step, which is always made."""
+        """The seconds left after the first step, which is always made."""
         return sum(draft.request.budget.model_seconds for draft in drafts) - self._seconds(len(drafts))
 
     def _seconds(self, rows: int) -> float:
@@ -158,7 +158,7 @@ class Steps:
 
 @torch.inference_mode()
 def measure_steps(head: RedrafterHead, rows: int) -> CostModel:
-    """Time steps of ``head`` over 1, 2, 4 ... ``rows`` rows, the fastest of a few; takes milliseconds for most heads."""
+    """Measure steps of ``head`` over 1, 2, 4 ... ``rows`` rows. The fastest of a few counts. Takes milliseconds for most heads."""
     sizes = sorted({min(2**power, rows) for power in range(rows.bit_length() + 1)})
     weight = next(head.parameters())
     seconds = []
@@ -176,5 +176,5 @@ def measure_steps(head: RedrafterHead, rows: int) -> CostModel:
 
 
 def _contexts(requests: int) -> npt.NDArray[np.int64]:
-    """Cached tokens per request: a recurrent head has none."""
+    """The cached tokens per request, all 0: a recurrent head has no cache."""
     return np.zeros(requests, np.int64)

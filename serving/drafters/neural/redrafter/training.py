@@ -1,7 +1,7 @@
-"""Trains a recurrent head: its first weights and its loss (ReDrafter, section 3.1).
+"""Trains a ReDrafter head: initial weights and loss (ReDrafter, section 3.1).
 
-The feature of token i has read tokens 0..i. When a draft begins, the target has sampled token i + 1 too, so the head's first token
-is i + 2: at depth d it has fed tokens i+1 .. i+d and predicts token i + 1 + d.
+The hidden state of token i has read tokens 0..i. When a draft begins, the target has also sampled token i + 1. So the first drafted
+token is i + 2. At depth d the head has read tokens i+1 .. i+d, and predicts token i + 1 + d.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from suffolk.serving.drafters.training.least_squares import LeastSquares
 from suffolk.serving.engine.model.target import Target
 
 _MEMORY = 0.7
-"""Weight of a state in the next one, beside an embedding of size 1."""
+"""Weight of the last state in the next state. The embedding has weight 1."""
 
 
 class TrainableRedrafterHead(RedrafterHead):
-    """A recurrent head as a ``TrainableHead``."""
+    """A ReDrafter head as a ``TrainableHead``."""
 
     ahead = 2
 
@@ -33,16 +33,16 @@ class TrainableRedrafterHead(RedrafterHead):
         dtype: torch.dtype | None = None,
         loss: LossConfig | None = None,
     ) -> None:
-        """As ``RedrafterHead``; ``loss``: what it is trained for."""
+        """As ``RedrafterHead``. ``loss``: the loss in training."""
         super().__init__(config, target, dtype)
         self._loss_config = loss or LossConfig()
 
     @torch.no_grad()
     def initialize(self, batches: Iterator[Batch]) -> None:
-        """Make states random features of the drafted tokens, and blocks add nothing at first.
+        """Set random weights of the state, zero blocks, and a fitted output layer.
 
-        The output layer becomes the least-squares map from [h; s_t] to the target's hidden state that predicts the same token,
-        over counted tokens. A head whose blocks are not as wide as [h; s_t] stays as it is.
+        The output layer is the least-squares map from [h; s_t] to the target's hidden state that predicts the same token, over
+        counted tokens. A head whose blocks are not as wide as [h; s_t] is not changed.
         """
         if not isinstance(self.projection, torch.nn.Identity):
             return
@@ -65,16 +65,16 @@ class TrainableRedrafterHead(RedrafterHead):
         weight[: len(found)].copy_(found[: len(weight)])
 
     def losses(self, batch: Batch) -> HeadLoss:
-        """The sum over depths of the mean cross-entropy of counted tokens in the drafts that begin.
+        """The mean cross-entropy of counted tokens at each depth, summed over depths.
 
-        With ``distillation`` the label at depth d is the target's own distribution from the feature of token i + d, not the text's
-        token i + 1 + d. Windows too short for a depth add nothing to it.
+        With ``distillation``, the label at depth d is the target's distribution after token i + d, instead of the text's token
+        i + 1 + d. Windows too short for a depth are skipped there.
         """
         config, tokens, (rows, places) = self._loss_config, batch.tokens, batch.starts.nonzero(as_tuple=True)
         hits, seen = (torch.zeros(config.tokens, dtype=torch.float64, device=tokens.device) for _ in range(2))
         loss = torch.zeros((), device=tokens.device)
         states = self.initial_state(tokens[rows, places])
-        right = torch.ones_like(rows, dtype=torch.bool)  # all tokens drafted before
+        right = torch.ones_like(rows, dtype=torch.bool)  # whether all earlier drafted tokens are right
         for depth in range(1, config.tokens + 1):
             reach = places + depth + 1 < tokens.shape[1]  # drafts with a token at this depth
             rows, places, states, right = rows[reach], places[reach], states[reach], right[reach]
@@ -103,7 +103,7 @@ class TrainableRedrafterHead(RedrafterHead):
 
 
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, wanted: torch.Tensor | None) -> torch.Tensor:
-    """float[drafts], of ``logits`` [drafts, vocab] against ``labels``, or against the distribution of the logits ``wanted``."""
+    """float[drafts], the cross-entropy of ``logits`` [drafts, vocab] with ``labels``, or with the distribution of ``wanted``."""
     log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     if wanted is None:
         return -log_probs.gather(-1, labels[..., None])[..., 0]
@@ -111,9 +111,9 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, wanted: torch.Ten
 
 
 def new_head(target: Target, tokens: int = 5, distillation: bool = False, **shape: Any) -> TrainableRedrafterHead:
-    """A head for ``target``, in fp32, or fp64 as the target; by default with the target's output layer.
+    """A head with random weights, by default with the target's output layer. In fp64 if the target is, else in fp32.
 
-    ``tokens``, ``distillation``: as in ``LossConfig``; ``shape``: as in ``RedrafterConfig``.
+    ``tokens``, ``distillation``: as in ``LossConfig``. ``shape``: as in ``RedrafterConfig``.
     """
     sizes = {"vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "exit_dim": 2 * target.hidden_size}
     config = RedrafterConfig(**(sizes | {"output": "target"} | shape))

@@ -100,7 +100,7 @@ def test_a_head_learns_and_its_folder_says_so(model: str, corpus: str, tmp_path:
     ):
         assert said in card
     assert list(tmp_path.iterdir()) == [output]
-    head = LinearHead(load(model), {})
+    head = LinearHead(load(model))
     head.load_state_dict(weights(output))
 
 
@@ -126,20 +126,21 @@ def test_four_batches_of_one_make_the_step_of_one_batch_of_four(model: str, tmp_
     assert any(float((one[name] - other[name]).abs().max()) > 1e-4 for name in one)
 
 
+class OneDepth(LinearHead):
+    """A head of one depth, so that its loss is one mean."""
+
+    def __init__(self, target: Target, **options: Any) -> None:
+        super().__init__(target, **options)
+        del self.maps[1]
+
+
 def test_batches_count_by_their_tokens_when_they_are_added_up(model: str, tmp_path: Path) -> None:
     """One long text and one short: in one batch, or in two of a step."""
     corpus = tmp_path / "two.jsonl"
     corpus.write_text("\n".join(json.dumps({"text": text}) for text in ("a much longer text than the other", "short")))
 
-    class Mean(LinearHead):
-        """Of one depth, so that its loss is one mean."""
-
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            del self.maps[1]
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(HEADS, "linear", Mean)
+        patch.setitem(HEADS, "linear", HEADS["linear"]._replace(maker=f"{__name__}:OneDepth"))
         for name, sizes in (("one", {"batch": 2}), ("two", {"batch": 1, "accumulate": 2})):
             train(options(model, str(corpus), tmp_path / name, held_out=0.0, steps=3, **sizes))
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
@@ -150,7 +151,7 @@ def test_batches_count_by_their_tokens_when_they_are_added_up(model: str, tmp_pa
     ("more", "said"),
     [
         ({"head": "medusa"}, "head 'medusa' is unknown; use .*linear"),
-        ({"head_options": {"width": 3}}, "linear head: 'width' is unknown"),
+        ({"head_options": {"width": 3}}, "head linear has no option width"),
         ({"window": 5000}, "window is 5000; model .* takes 4096 tokens"),
     ],
 )

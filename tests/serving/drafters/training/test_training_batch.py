@@ -10,7 +10,7 @@ import torch
 
 from suffolk.serving.drafters.training.evaluation import Tally, expected_tokens
 from suffolk.serving.drafters.training.head import Batch, HeadLoss, TrainableHead
-from suffolk.serving.drafters.training.heads import HEADS
+from suffolk.serving.drafters.training.heads import head_maker
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
@@ -21,7 +21,7 @@ def head_and_batch(kind: str) -> tuple[TrainableHead, Batch]:
     model = Target.wrap(tiny_model())
     tokens = torch.randint(0, model.vocab_size, (3, 12))
     features = torch.randn(3, 12, 1, 32, dtype=model.dtype)
-    return HEADS[kind](model, {}), Batch(tokens, torch.ones_like(tokens, dtype=torch.bool), features)
+    return head_maker(kind, {})(model), Batch(tokens, torch.ones_like(tokens, dtype=torch.bool), features)
 
 
 def test_a_thinned_batch_begins_a_share_of_the_drafts_whose_first_token_counts() -> None:

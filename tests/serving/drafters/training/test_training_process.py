@@ -97,7 +97,7 @@ def test_a_run_that_fails_leaves_what_is_worth_going_on_with(tmp_path: Path) -> 
             return workspace.folder.exists()
 
     assert not fail(tmp_path / "one", "features")
-    assert fail(tmp_path / "two", "checkpoint.safetensors")
+    assert fail(tmp_path / "two", "checkpoint.pt")
     assert fail(tmp_path / "three", "answers.jsonl")
 
 

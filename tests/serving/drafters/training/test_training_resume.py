@@ -130,11 +130,11 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_checkpoint(
 ) -> None:
     broken = options(model, corpus, tmp_path / "head", head_options={"breaks_at": 6})
     with pytest.raises(
-        InvalidArgument, match="step 6: the loss is nan; the last checkpoint stands in .*head.training; lower"
+        InvalidArgument, match="step 6: the loss is nan; the last checkpoint is in .*head.training; lower"
     ):
         train(broken)
     assert not broken.output.exists()
-    assert (tmp_path / "head.training" / "checkpoint.safetensors").exists()
+    assert (tmp_path / "head.training" / "checkpoint.pt").exists()
     early = options(model, corpus, tmp_path / "early", head_options={"breaks_at": 2})
     with pytest.raises(InvalidArgument, match="step 2: the loss is nan; nothing was saved"):
         train(early)
@@ -181,7 +181,7 @@ def test_a_damaged_checkpoint_is_refused(model: str, corpus: str, tmp_path: Path
     chosen = options(model, corpus, tmp_path / "head", head_options={"breaks_at": 6})
     with pytest.raises(InvalidArgument):
         train(chosen)
-    checkpoint = tmp_path / "head.training" / "checkpoint.safetensors"
+    checkpoint = tmp_path / "head.training" / "checkpoint.pt"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     with pytest.raises(Corruption, match="checkpoint .*: cannot be used"):
         train(chosen, resume=True)
