@@ -73,5 +73,5 @@ def test_what_cannot_be_is_refused_before_anything_is_loaded(
 
 def test_two_drafters_of_one_name_are_refused(tmp_path: Path) -> None:
     heads = [head(tmp_path / name, suffolk="eagle") for name in ("one", "two")]
-    with pytest.raises(InvalidArgument, match="two drafters are called eagle; leave one of them out"):
+    with pytest.raises(InvalidArgument, match="two drafters are eagle; leave one of them out"):
         DrafterConfig(head=heads).parts()

@@ -109,7 +109,7 @@ def test_bad_laws_are_refused(law: Any, message: str) -> None:
         ({"runs": (LAW, LAW)}, "runs from store to target are given twice"),
         (
             {"runs": (RunDistribution("target", "draft", (1.0,)),)},
-            "runs from target to draft: the verifier must come behind",
+            "runs from target to draft: the verifier must come after",
         ),
         ({"runs": (RunDistribution("target", "other", (1.0,)),)}, "runs name the unknown level 'other'"),
         ({"runs": ("x",)}, r"runs\[0\] is 'x'; it must be a RunDistribution"),

@@ -101,7 +101,7 @@ def test_every_network_gives_the_same_text(
             ["--set", "exit_layers=1", "--draft-model", "{small}", "--drafter", "early-exit"],
             "drafter early-exit does not use the options of draft-model that are given; leave one of them out",
         ),
-        (["--set", "exit_layers=1", "--head", "{head}"], "two drafters are called early-exit; leave one of them out"),
+        (["--set", "exit_layers=1", "--head", "{head}"], "two drafters are early-exit; leave one of them out"),
         (
             ["--set", "exit_layers=2"],
             "suffolk: exit_layers is 2; it must be 1 or more, and fewer than the 2 of the model",
@@ -214,7 +214,7 @@ def test_models_are_loaded_for_an_engine(folders: dict[str, str]) -> None:
     target = Target.load(folders["model"])
     sources = DrafterConfig(draft_model=folders["small"], exit_layers=1)
     assert [each.name for each in load_drafters(target, sources, 2, 200)] == ["draft-model", "early-exit"]
-    with pytest.raises(InvalidArgument, match="two drafters are called early-exit"):
+    with pytest.raises(InvalidArgument, match="two drafters are early-exit"):
         load_drafters(target, DrafterConfig(head=[folders["head"]], exit_layers=1))
 
 
