@@ -1,0 +1,207 @@
+"""SGLang's n-gram corpus beside a datastore in its place: time of a call, accepted tokens, memory.
+
+SGLang's C++ sources come from its wheel and are compiled here. Both drafters give trees of the same width along recorded
+answers, in the layout of SGLang's n-gram worker. Every step verifies the whole tree, as SGLang does. SGLang inserts the running
+texts after each step; it may also load the corpus, of which a datastore holds the same tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pybind11
+
+from research.command import command_parser, run_command
+from suffolk.benchmarks.json_file import write_json
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.process_memory import grown_memory, resident_memory
+from suffolk.benchmarks.provenance import commit
+from suffolk.benchmarks.retrieval.substore import first_tokens
+from suffolk.benchmarks.table import format_table
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import Internal, NotFound
+from suffolk.serving.integrations.core import DraftCore
+from suffolk.serving.integrations.options import IntegrationOptions
+from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
+from suffolk.serving.replay.read import read_recordings
+from suffolk.serving.replay.recording import Recording
+
+FOLDER = "sglang/kernels/jit/csrc/ngram_corpus/"
+SOURCES = ("result", "trie", "suffix_automaton", "ngram")
+BINDING = Path(__file__).with_name("sglang_binding.cc")
+CAPACITY = 1_000_000
+"""Nodes of the trie: SGLang's default."""
+
+
+class Corpus(Protocol):
+    """What SGLang's worker calls."""
+
+    def batch_get(
+        self, req_ids: Sequence[str], batch_tokens: Sequence[Sequence[int]], total_lens: Sequence[int]
+    ) -> tuple[Any, Any]: ...
+
+    def batch_put(self, batch_tokens: Sequence[Sequence[int]]) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def erase_match_state(self, req_ids: Sequence[str]) -> None: ...
+
+
+class SglangCorpus:
+    """SGLang's trie, with the corpus beside it if ``tokens`` are given."""
+
+    def __init__(self, module: Any, depth: int, width: int, tokens: Sequence[int] = ()) -> None:
+        self._ngram = module.Ngram(CAPACITY, depth, width, width // 2 if len(tokens) else 0)
+        self._numbers: dict[str, int] = {}
+        if len(tokens):
+            self._ngram.load(tokens)
+
+    def batch_get(
+        self, req_ids: Sequence[str], batch_tokens: Sequence[Sequence[int]], total_lens: Sequence[int]
+    ) -> tuple[Any, Any]:
+        states = [self._numbers.setdefault(each, len(self._numbers)) for each in req_ids]
+        return self._ngram.batch_get(states, batch_tokens, total_lens)  # type: ignore[no-any-return]
+
+    def batch_put(self, batch_tokens: Sequence[Sequence[int]]) -> None:
+        self._ngram.batch_put(batch_tokens)
+
+    def synchronize(self) -> None:
+        self._ngram.synchronize()
+
+    def erase_match_state(self, req_ids: Sequence[str]) -> None:
+        self._ngram.erase([self._numbers[each] for each in req_ids])
+
+
+def compile_sglang(wheel: Path, folder: Path) -> Any:
+    """The module of ``BINDING``, compiled with the sources in ``wheel``. Raises NotFound, Internal."""
+    try:
+        with zipfile.ZipFile(wheel) as files:
+            for name in files.namelist():
+                if name.startswith(FOLDER):
+                    (folder / Path(name).name).write_bytes(files.read(name))
+    except OSError as error:
+        raise NotFound(f"{wheel}: {error.strerror}; fetch it with 'pip download --no-deps sglang==0.5.23'") from None
+    target = folder / f"sglang_binding{sysconfig.get_config_var('EXT_SUFFIX')}"
+    sources = [str(BINDING), *(str(folder / f"{name}.cpp") for name in SOURCES)]
+    headers = [f"-I{each}" for each in (folder, pybind11.get_include(), sysconfig.get_path("include"))]
+    done = subprocess.run(
+        ["g++", "-std=c++20", "-O3", "-shared", "-fPIC", "-pthread", *headers, *sources, "-o", str(target)],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise Internal(f"{wheel}: its sources do not compile: {done.stderr.strip()[-400:]}")
+    spec = importlib.util.spec_from_file_location("sglang_binding", target)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(corpus: Corpus, texts: Sequence[Recording], width: int, depth: int, batch: int) -> dict[str, float]:
+    """Draft along ``texts``, ``batch`` at a time, with tails of ``depth`` tokens."""
+    seconds: list[float] = []
+    steps = tokens = 0
+    for first in range(0, len(texts), batch):
+        running = {str(first + at): each for at, each in enumerate(texts[first : first + batch])}
+        done = dict.fromkeys(running, 1)  # the prompt's pass gives the first token
+        while running:
+            keys = list(running)
+            whole = [np.concatenate([each.prompt, each.generated[: done[key]]]) for key, each in running.items()]
+            tails = [each[-depth:].tolist() for each in whole]
+            begin = time.perf_counter()
+            corpus.synchronize()
+            found, masks = corpus.batch_get(keys, tails, [len(each) for each in whole])
+            seconds.append(time.perf_counter() - begin)
+            drafts, seen = np.reshape(found, (-1, width)), np.reshape(masks, (-1, width, width))
+            for key, draft, mask in zip(keys, drafts, seen, strict=True):
+                rest = running[key].generated[done[key] :]
+                new = min(len(rest), accepted(draft, mask, rest) + 1)
+                done[key] += new
+                tokens, steps = tokens + new, steps + 1
+                if done[key] == len(running[key].generated):
+                    del running[key]
+                    corpus.erase_match_state([key])
+            corpus.batch_put(tails)
+    return {
+        "M": tokens / steps,
+        "p50_us": float(np.median(seconds)) * 1e6,
+        "p99_us": float(np.quantile(seconds, 0.99)) * 1e6,
+    }
+
+
+def accepted(draft: Any, mask: Any, rest: Any) -> int:
+    """Tokens of ``rest`` that a tree contains. A node's parent is the last node before it that it sees."""
+    parents = [-1, *(int(np.flatnonzero(mask[node, :node])[-1]) for node in range(1, len(draft)))]
+    node = found = 0
+    while found < len(rest):
+        children = [at for at, parent in enumerate(parents) if parent == node and draft[at] == rest[found]]
+        if not children:
+            break
+        node, found = children[0], found + 1
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("sglang_trie", __doc__, "--wheel sglang-0.5.23-*.whl --datastore STORE --recording FILE")
+    add = parser.add_argument
+    add("--wheel", required=True, type=Path, metavar="FILE", help="SGLang's wheel")
+    add("--datastore", required=True, type=Path, metavar="STORE", help="folder of a datastore")
+    add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
+    add("--tokens", type=int, default=4_000_000, metavar="N", help="of the corpus (default: %(default)s)")
+    add("--width", type=int, default=12, metavar="N", help="nodes of a tree (default: %(default)s)")
+    add("--depth", type=int, default=64, metavar="N", help="tokens of a text's end (default: %(default)s)")
+    add("--batch", type=int, nargs="+", default=[1, 8], metavar="N", help="requests at once (default: 1 8)")
+    add("--json", type=Path, metavar="FILE", help="results")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    texts = [each for each in read_recordings(args.recording) if len(each.generated) > 1]
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        module = compile_sglang(args.wheel, Path(name))
+        with open_datastore(args.datastore) as whole:
+            path = first_tokens(whole, args.tokens, args.datastore.parent)
+        with open_datastore(path) as store:
+            corpus = np.concatenate([each.tokens for each in store.documents()]).astype(np.int32)
+        core = IntegrationOptions(datastores=(str(path),))
+        makers = {
+            "sglang trie": lambda: SglangCorpus(module, args.depth, args.width),
+            "sglang trie and corpus": lambda: SglangCorpus(module, args.depth, args.width, corpus),
+            "datastore": lambda: DatastoreCorpus(DraftCore(core, texts[0].vocab_size, texts[0].model), args.width),
+        }
+        for batch in args.batch:
+            for way, make in makers.items():
+                before, begin = resident_memory(), time.perf_counter()
+                made: Corpus = make()
+                opened = time.perf_counter() - begin
+                row = run(made, texts, args.width, args.depth, batch)
+                grown = grown_memory(before)["anonymous"] / 1e6
+                rows.append({"drafts from": way, "batch": batch, **row, "open s": opened, "memory MB": grown})
+                print(rows[-1], file=sys.stderr, flush=True)
+                del made
+    print(format_table(list(rows[0]), [[*each.values()] for each in rows]))
+    if args.json:
+        write_json(args.json, {"machine": describe_machine(), "commit": commit(), "command": sys.argv, "rows": rows})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

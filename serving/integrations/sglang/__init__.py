@@ -1,0 +1,1 @@
+"""Draft trees for SGLang's n-gram worker."""

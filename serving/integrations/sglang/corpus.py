@@ -1,0 +1,99 @@
+"""A datastore in the place of SGLang's n-gram corpus. It has the same methods, and needs no SGLang to be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.integrations.core import DraftCore
+from suffolk.serving.integrations.running_requests import Context
+
+Inserted = Callable[[Sequence[Sequence[int]]], None]
+"""Receives the texts that SGLang inserts: the last tokens of each running request, after each step."""
+
+
+class DatastoreCorpus:
+    """Gives the trees of ``core`` in the layout of SGLang's ``NgramCorpus`` (0.5.23). Not thread-safe, as the original.
+
+    A fault in drafting gives trees without nodes. Trees have a fixed width, so a tree without nodes costs as much as a full one.
+
+    Attributes:
+        draft_token_num: nodes of a tree; node 0 is the text's last token.
+    """
+
+    def __init__(self, core: DraftCore, draft_token_num: int, on_insert: Inserted | None = None) -> None:
+        """Owns ``core``: ``close`` closes it. ``on_insert``: a place for a datastore that takes new texts while it is served."""
+        self.draft_token_num = draft_token_num
+        self._core = core
+        self._on_insert = on_insert
+        self._known: set[str] = set()
+
+    def batch_get(
+        self, req_ids: Sequence[str], batch_tokens: Sequence[Sequence[int]], total_lens: Sequence[int]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """One tree for each request.
+
+        Args:
+            req_ids: ids of the b requests.
+            batch_tokens: the last tokens of each text.
+            total_lens: the length of each whole text.
+
+        Returns:
+            int64[b * d], tokens, and int64[b * d * d], 1 where a node (row) sees another, with d = ``draft_token_num``.
+        """
+        contexts = [
+            Context(np.asarray(tokens, np.int32), key, length)
+            for key, tokens, length in zip(req_ids, batch_tokens, total_lens, strict=True)
+        ]
+        self._known.update(req_ids)
+        tokens, masks = self._core.draft_trees(contexts, self.draft_token_num)
+        return tokens.astype(np.int64).ravel(), masks.astype(np.int64).ravel()
+
+    def batch_put(self, batch_tokens: Sequence[Sequence[int]]) -> None:
+        """Take the ends of the running texts. The core has seen them already."""
+        if self._on_insert is not None:
+            self._on_insert(batch_tokens)
+
+    def synchronize(self) -> None:
+        """Wait for inserts. There is nothing to wait for."""
+
+    def erase_match_state(self, req_ids: Iterable[str]) -> None:
+        """End requests."""
+        for key in req_ids:
+            self._known.discard(key)
+            self._core.finish(key)
+
+    def reset(self) -> None:
+        """End all requests. The datastore stays as it is."""
+        self.erase_match_state(list(self._known))
+
+    def stats(self) -> dict[str, float]:
+        """The counters of the core."""
+        return self._core.stats()
+
+    def close(self) -> None:
+        """Release the datastores."""
+        self._core.close()
+
+    @property
+    def remaining_token_budget(self) -> int:
+        return 0
+
+    def list_external_corpora(self) -> dict[str, int]:
+        """No corpus is loaded through SGLang."""
+        return {}
+
+    def load_external_corpus_named(self, corpus_id: str, chunks: Iterable[Sequence[int]]) -> NoReturn:
+        """Raises Unsupported."""
+        raise Unsupported(f"corpus {corpus_id} cannot be loaded into a datastore; build one with 'suffolk build'")
+
+    def commit_external_corpus_load(self, corpus_id: str, loaded_token_count: int) -> None:
+        """Does nothing: no load succeeds."""
+
+    def remove_external_corpus(self, corpus_id: str) -> NoReturn:
+        """Raises Unsupported."""
+        raise Unsupported(f"corpus {corpus_id} is not loaded; a datastore's text is deleted with 'suffolk delete'")
