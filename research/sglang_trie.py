@@ -15,7 +15,7 @@ import sysconfig
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,9 +59,9 @@ class Corpus(Protocol):
 
 
 class SglangCorpus:
-    """SGLang's trie, with the corpus beside it if ``tokens`` are given."""
+    """SGLang's trie, with the corpus beside it if ``tokens`` int32[n] are given."""
 
-    def __init__(self, module: Any, depth: int, width: int, tokens: Sequence[int] = ()) -> None:
+    def __init__(self, module: Any, depth: int, width: int, tokens: Any = ()) -> None:
         self._ngram = module.Ngram(CAPACITY, depth, width, width // 2 if len(tokens) else 0)
         self._numbers: dict[str, int] = {}
         if len(tokens):
@@ -182,7 +182,7 @@ def _run(args: argparse.Namespace) -> int:
         with open_datastore(path) as store:
             corpus = np.concatenate([each.tokens for each in store.documents()]).astype(np.int32)
         core = IntegrationOptions(datastores=(str(path),))
-        makers = {
+        makers: dict[str, Callable[[], Corpus]] = {
             "sglang trie": lambda: SglangCorpus(module, args.depth, args.width),
             "sglang trie and corpus": lambda: SglangCorpus(module, args.depth, args.width, corpus),
             "datastore": lambda: DatastoreCorpus(DraftCore(core, texts[0].vocab_size, texts[0].model), args.width),
