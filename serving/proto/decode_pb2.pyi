@@ -57,7 +57,14 @@ class ChatMessage(_message.Message):
     def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
 
 class SamplingSettings(_message.Message):
-    __slots__ = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "bad_words", "seed", "stop", "ignore_eos", "logprobs", "verification", "epsilon", "delta", "grammar")
+    __slots__ = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "bad_words", "seed", "stop", "ignore_eos", "logprobs", "verification", "epsilon", "delta", "grammar", "logit_bias")
+    class LogitBiasEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: float
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
     MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +82,7 @@ class SamplingSettings(_message.Message):
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     GRAMMAR_FIELD_NUMBER: _ClassVar[int]
+    LOGIT_BIAS_FIELD_NUMBER: _ClassVar[int]
     max_new_tokens: int
     temperature: float
     top_k: int
@@ -92,7 +100,8 @@ class SamplingSettings(_message.Message):
     epsilon: float
     delta: float
     grammar: Grammar
-    def __init__(self, max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., bad_words: _Optional[_Iterable[bytes]] = ..., seed: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., logprobs: _Optional[int] = ..., verification: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., grammar: _Optional[_Union[Grammar, _Mapping]] = ...) -> None: ...
+    logit_bias: _containers.ScalarMap[int, float]
+    def __init__(self, max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., bad_words: _Optional[_Iterable[bytes]] = ..., seed: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., logprobs: _Optional[int] = ..., verification: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., grammar: _Optional[_Union[Grammar, _Mapping]] = ..., logit_bias: _Optional[_Mapping[int, float]] = ...) -> None: ...
 
 class Grammar(_message.Message):
     __slots__ = ("kind", "text")
@@ -137,7 +146,7 @@ class Piece(_message.Message):
     def __init__(self, text: _Optional[str] = ..., source: _Optional[int] = ...) -> None: ...
 
 class GenerationStats(_message.Message):
-    __slots__ = ("prompt_tokens", "tokens", "steps", "mean_generated_length", "draft_calls", "draft_failures", "seconds", "drafted", "accepted_prediction_tokens", "rejected_prediction_tokens")
+    __slots__ = ("prompt_tokens", "tokens", "steps", "mean_generated_length", "draft_calls", "draft_failures", "seconds", "drafted", "accepted_prediction_tokens", "rejected_prediction_tokens", "drafted_steps")
     class DraftFailuresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +171,7 @@ class GenerationStats(_message.Message):
     DRAFTED_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_PREDICTION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REJECTED_PREDICTION_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DRAFTED_STEPS_FIELD_NUMBER: _ClassVar[int]
     prompt_tokens: int
     tokens: int
     steps: int
@@ -172,7 +182,8 @@ class GenerationStats(_message.Message):
     drafted: _containers.RepeatedCompositeFieldContainer[DraftCount]
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
-    def __init__(self, prompt_tokens: _Optional[int] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., mean_generated_length: _Optional[float] = ..., draft_calls: _Optional[int] = ..., draft_failures: _Optional[_Mapping[str, int]] = ..., seconds: _Optional[_Mapping[str, float]] = ..., drafted: _Optional[_Iterable[_Union[DraftCount, _Mapping]]] = ..., accepted_prediction_tokens: _Optional[int] = ..., rejected_prediction_tokens: _Optional[int] = ...) -> None: ...
+    drafted_steps: int
+    def __init__(self, prompt_tokens: _Optional[int] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., mean_generated_length: _Optional[float] = ..., draft_calls: _Optional[int] = ..., draft_failures: _Optional[_Mapping[str, int]] = ..., seconds: _Optional[_Mapping[str, float]] = ..., drafted: _Optional[_Iterable[_Union[DraftCount, _Mapping]]] = ..., accepted_prediction_tokens: _Optional[int] = ..., rejected_prediction_tokens: _Optional[int] = ..., drafted_steps: _Optional[int] = ...) -> None: ...
 
 class DraftCount(_message.Message):
     __slots__ = ("source", "source_bits", "depth", "proposed", "verified", "accepted", "earned")

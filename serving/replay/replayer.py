@@ -127,6 +127,7 @@ class Replayer:
         stats.add_tokens(tuple([*tree.sources[path].tolist(), 0][:new]))
         stats.steps += 1
         stats.drafted.verified.update(places(tree))
+        stats.drafted_steps += len(tree) > 0
         rows = 1 + len(tree)
         spent = self._pass_seconds(rows, context)
         begin, state.length = state.length, state.length + new

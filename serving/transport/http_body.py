@@ -50,7 +50,8 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)[0]
+        errors = error.errors(include_url=False, include_context=False)
+        found = max(errors, key=lambda each: len(each["loc"]))  # of unions the alternative that came farthest
     field, text = _path(found["loc"]), found["msg"][0].lower() + found["msg"][1:]
     match found["type"], found["input"]:
         case "json_invalid", _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -63,7 +64,7 @@ class RequestMetrics:
             if outcome.code == "OK":
                 outcome.code = grpc_code(error).name
             raise
-        except GeneratorExit:  # the client of a stream is gone
+        except (GeneratorExit, asyncio.CancelledError):  # the client is gone
             outcome.code = "CANCELLED"
             raise
         except Exception as error:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import grpc
+import numpy as np
+import numpy.typing as npt
 
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
+from suffolk.serving.engine.model.target import Target
 from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.transport.grpc_server import abort_call
+from suffolk.serving.transport.limits import check_size
+from suffolk.serving.transport.tokens import unpack_tokens
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.service import DecodeService
+from suffolk.serving.worker.settings import require_known, unpack_settings
+from suffolk.serving.worker.step_joiner import StepJoiner
+from suffolk.serving.worker.wire import pack_step, unpack_options
+
+OnEnd = Callable[[Callable[[], None]], bool]
+"""Registers a function to call when the call ends. Returns False if it has ended."""
 
 
 class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
@@ -22,7 +36,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
         self, request: decode_pb2.GenerateRequest, context: grpc.ServicerContext
     ) -> Iterator[decode_pb2.GenerateReply]:
         try:
-            replies = self._service.generate(request, context.add_callback)
+            replies = self._replies(request, context.add_callback)
             yield from self._service.slow_clients.watch_stream(replies, context.cancel)
         except SuffolkError as error:
             abort_call(context, error)
@@ -34,3 +48,63 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
             return self._service.info()
         except SuffolkError as error:
             abort_call(context, error)
+
+    def _replies(
+        self, request: decode_pb2.GenerateRequest, on_end: OnEnd
+    ) -> Generator[decode_pb2.GenerateReply, None, None]:
+        """The replies to one request. Its slot is free once the text has ended, even if replies are unread."""
+        service = self._service
+        with service.admit("grpc", "Generate") as outcome:
+            call = unpack_call(request, service.engine.target)
+            generation = service.start(call)
+            if not on_end(generation.cancel):  # after a normal end, cancelling has no effect
+                generation.cancel()
+            joiner = StepJoiner(service.stream_interval)
+            for step in generation:
+                if step.finish:
+                    service.record(generation, call)
+                if (joined := joiner.add(step)) is not None:
+                    yield pack_step(joined, generation.stats if step.finish else None)
+            service.require_end(generation, outcome)
+
+
+def unpack_call(request: decode_pb2.GenerateRequest, target: Target) -> GenerateCall:
+    """The call that ``request`` makes, with its prompt as tokens of ``target``.
+
+    Raises:
+        InvalidArgument: a field is out of its limits, or the prompt cannot be used.
+        Unsupported: a field is not supported.
+    """
+    require_known(request, "request")
+    return GenerateCall(
+        prompt=_prompt(request, target),
+        settings=unpack_settings(request.sampling),
+        drafter=request.drafter,
+        max_nodes=request.max_nodes if request.HasField("max_nodes") else None,
+        options=unpack_options(request.options),
+        kind=request.WhichOneof("prompt") or "",
+    )
+
+
+def _prompt(request: decode_pb2.GenerateRequest, target: Target) -> Sequence[int] | npt.NDArray[np.int32]:
+    kind = request.WhichOneof("prompt")
+    if kind == "text":
+        check_size("text", len(request.text), limits.MAX_TEXT, "characters", "shorten the prompt")
+        return encode_text(target, request.text)
+    if kind == "chat":
+        return encode_chat(target, _messages(request.chat))
+    if kind == "token_ids":
+        tokens = unpack_tokens(request.token_ids, "token_ids")
+        check_size("token_ids", len(tokens), limits.MAX_PROMPT, "tokens", "shorten the prompt")
+        return tokens
+    raise InvalidArgument("prompt: there is none; give one of text, chat and token_ids")
+
+
+def _messages(chat: decode_pb2.Chat) -> list[tuple[str, str]]:
+    limits.check_messages("chat.messages", len(chat.messages))  # before they are read
+    require_known(chat, "chat")
+    for index, message in enumerate(chat.messages):
+        require_known(message, f"chat.messages[{index}]")
+    messages = [(message.role, message.content) for message in chat.messages]
+    limits.check_chat("chat.messages", [role for role, _ in messages], [content for _, content in messages])
+    return messages

@@ -1,6 +1,13 @@
-"""Limits of the worker's fields, besides those of the sampling settings themselves."""
+"""Limits of the worker's fields, besides those of the sampling settings themselves. gRPC and HTTP check the same ones.
+
+Checks raise InvalidArgument with the field, its value, the limit and what to do.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from suffolk.serving.transport.limits import MAX_NAME, check_range, check_size
 
 MAX_TEXT = 1 << 20
 """Characters of a prompt, or of all messages of a chat together."""
@@ -20,9 +27,36 @@ MAX_BAD_WORD = 64
 """Tokens of one of them."""
 MAX_DATASTORES = 1024
 """Names of datastores to search."""
+MAX_BIASES = 1024
+"""Tokens with a logit bias."""
 MAX_REQUEST_BYTES = 8 << 20
 """Size of one request: four bytes per character or token, twice."""
 MAX_REPLY_BYTES = 1 << 20
 """Size of one reply: the tokens and text of one step."""
 SLOW_CLIENT_SECONDS = 60.0
 """Time that a client may take to read one reply."""
+
+
+def check_new_tokens(field: str, count: int) -> None:
+    check_range(field, count, 1, MAX_NEW_TOKENS)
+
+
+def check_stops(field: str, stops: Sequence[str]) -> None:
+    check_range(f"{field}: the number of strings", len(stops), 0, MAX_STOPS)
+    for index, stop in enumerate(stops):
+        check_size(f"{field}[{index}]", len(stop), MAX_STOP, "characters")
+
+
+def check_biases(field: str, biases: Collection[int]) -> None:
+    check_range(f"{field}: the number of tokens", len(biases), 0, MAX_BIASES)
+
+
+def check_messages(field: str, count: int) -> None:
+    check_range(f"{field}: the number of messages", count, 1, MAX_MESSAGES)
+
+
+def check_chat(field: str, roles: Sequence[str], contents: Sequence[str]) -> None:
+    check_messages(field, len(roles))
+    for index, role in enumerate(roles):
+        check_size(f"{field}[{index}].role", len(role), MAX_NAME, "characters")
+    check_size(field, sum(map(len, contents)), MAX_TEXT, "characters", "shorten the prompt")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter as Counts
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -29,6 +31,13 @@ LABELLED_COUNTERS = {
     "draft_failures": ("suffolk_draft_failures", "Failed drafter calls, by reason", "reason"),
     "seconds": ("suffolk_step_seconds", "Seconds of steps, by part", "part"),
 }
+VLLM_COUNTERS = {
+    "drafted_steps": ("vllm:spec_decode_num_drafts", "Steps in which drafted tokens were verified"),
+    "nodes_verified": ("vllm:spec_decode_num_draft_tokens", "Drafted tokens that the target verified"),
+    "accepted": ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens in texts"),
+}
+"""The same for vLLM's names, so that dashboards made for vLLM show a worker."""
+VLLM_POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos"
 DRAFTED_COUNTERS = {
     "proposed": "Nodes that drafters returned",
     "verified": "Nodes that the target verified",
@@ -73,6 +82,17 @@ class EngineMetrics(Collector):
             yield _labelled(
                 f"suffolk_draft_tokens_{stage}", f"{text}, by drafter and depth", ("source", "depth"), counts
             )
+        yield from self._vllm(stats)
+
+    def _vllm(self, stats: Mapping[str, Any]) -> Iterator[CounterMetricFamily]:
+        model = self._engine.target.name
+        for key, (name, text) in VLLM_COUNTERS.items():
+            yield _labelled(name, text, ("model_name",), [((model,), stats[key])])
+        accepted: Counts[int] = Counts()
+        for row in stats["drafted"]:
+            accepted[row["depth"] - 1] += row["accepted"]
+        counts = [((model, str(position)), count) for position, count in sorted(accepted.items())]
+        yield _labelled(VLLM_POSITIONS, "Drafted tokens in texts, by depth from 0", ("model_name", "position"), counts)
 
 
 def _labelled(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -13,7 +13,7 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.proto import decode_pb2
-from suffolk.serving.transport.limits import check_range, check_size
+from suffolk.serving.transport.limits import check_range
 from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
 from suffolk.serving.worker import limits
 
@@ -76,15 +76,18 @@ def _read_word(field: str, word: bytes) -> tuple[int, ...]:
     return tuple(tokens.tolist())
 
 
+def _read_biases(biases: Mapping[int, float]) -> Mapping[int, float]:
+    limits.check_biases("sampling.logit_bias", biases)
+    return biases
+
+
 def _read_stops(stops: Sequence[str]) -> tuple[str, ...]:
-    check_range("sampling.stop: the number of strings", len(stops), 0, limits.MAX_STOPS)
-    for index, stop in enumerate(stops):
-        check_size(f"sampling.stop[{index}]", len(stop), limits.MAX_STOP, "characters")
+    limits.check_stops("sampling.stop", stops)
     return tuple(stops)
 
 
 def _read_new_tokens(count: int) -> int:
-    check_range("sampling.max_new_tokens", count, 1, limits.MAX_NEW_TOKENS)
+    limits.check_new_tokens("sampling.max_new_tokens", count)
     return count
 
 
@@ -92,10 +95,11 @@ def _identity(value: Any) -> Any:
     return value
 
 
-_PACK: dict[str, Callable[[Any], Any]] = {"bad_words": _pack_words, "grammar": _pack_grammar}
+_PACK: dict[str, Callable[[Any], Any]] = {"bad_words": _pack_words, "grammar": _pack_grammar, "logit_bias": dict}
 _READ: dict[str, Callable[[Any], Any]] = {
     "bad_words": _read_words,
     "grammar": _read_grammar,
+    "logit_bias": _read_biases,
     "stop": _read_stops,
     "max_new_tokens": _read_new_tokens,
 }

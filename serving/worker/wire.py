@@ -123,6 +123,7 @@ def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
         seconds=stats.seconds,
         accepted_prediction_tokens=stats.accepted_prediction_tokens,
         rejected_prediction_tokens=stats.rejected_prediction_tokens,
+        drafted_steps=stats.drafted_steps,
     )
 
 
@@ -139,6 +140,7 @@ def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> Generatio
         draft_failures=Counter(dict(message.draft_failures)),
         seconds={part: message.seconds[part] for part in PARTS},
         rejected_prediction_tokens=message.rejected_prediction_tokens,
+        drafted_steps=message.drafted_steps,
         finish=finish,
     )
     for row in message.drafted:

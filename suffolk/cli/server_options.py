@@ -52,8 +52,13 @@ class ServerOptions(Options):
         )
         return {
             "listen": tuple(parse_endpoint(text, "--listen") for text in self.listen),
-            "http": None if self.http == "off" else parse_endpoint(self.http, "--http"),
+            "http": None if self.http == "off" else parse_endpoint(_with_host(self.http), "--http"),
             "grace": self.grace,
             "tls": tls,
             "insecure": self.insecure,
         }
+
+
+def _with_host(text: str) -> str:
+    """:PORT alone means loopback: what other machines can reach is named."""
+    return f"127.0.0.1{text}" if text.startswith(":") else text

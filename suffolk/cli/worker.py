@@ -1,5 +1,5 @@
-"""Decode for many clients at once: gRPC suffolk.v1.DecodeService, and HTTP with metrics and health on
-a second port.
+"""Decode for many clients at once: gRPC suffolk.v1.DecodeService, and OpenAI's API with metrics and
+health over HTTP on a second port.
 
 Prints one line when it takes requests: serving MODEL on grpc HOST:PORT, http HOST:PORT. SIGTERM or
 Ctrl-C lets running requests finish within the grace period and ends with exit code 0; a second one
@@ -41,6 +41,7 @@ suffolk worker --model MODEL_FOLDER --datastore code/ --set recycle=true
 suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
 suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
 suffolk worker --model MODEL_FOLDER --record day.jsonl       every finished text, for 'suffolk replay'
+suffolk worker --model MODEL_FOLDER --http :8000 --api-key-file keys.txt     OpenAI's API on 127.0.0.1:8000/v1
 suffolk worker --config worker.toml
 suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 curl http://127.0.0.1:7711/metrics"""
@@ -86,7 +87,21 @@ class Options(
     RoomOptions, ServerOptions, WorkerDrafterOptions, RetrievalOptions, PlannerOptions, CalibrationOptions, Configurable
 ):
     listen: tuple[str, ...] = listen_option(WORKER_PORT)
-    http: str = http_option(WORKER_PORT + 1, "/metrics and /healthz")
+    http: str = http_option(WORKER_PORT + 1, "OpenAI's API, /metrics and /healthz")
+    api_key_file: Path | None = option(
+        None, "file of keys that HTTP clients must send one of, one in each line (default: no key)", metavar="FILE"
+    )
+    api_key: tuple[str, ...] = rare(
+        (), "such a key; better in a file, as others can read a command line", metavar="KEY"
+    )
+    cors_origin: tuple[str, ...] = rare(
+        (), "origin of web pages that may read answers, or * for all", metavar="ORIGIN"
+    )
+    stream_interval: Annotated[float, Within(0, 60_000)] = option(
+        0.0,
+        "least time between two packets of a stream; packet sizes show the accepted tokens of each step; 0: one packet a step",
+        metavar="MS",
+    )
     tls_client_ca: str | None = rare(
         None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
     )
@@ -95,14 +110,21 @@ class Options(
     )
     record: Path | None = option(None, RECORD, group="serving")
 
+    def api_keys(self) -> tuple[str, ...]:
+        """The keys of both options. Raises InvalidArgument or NotFound: a key is malformed, or the file cannot be read."""
+        from suffolk.serving.openai.access import check_keys, read_keys
+
+        return check_keys((*self.api_key, *(read_keys(self.api_key_file) if self.api_key_file else ())))
+
 
 def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
+    from suffolk.serving.openai.access import Access
     from suffolk.serving.transport.config import ServerConfig
     from suffolk.serving.transport.server import run_until_signal
 
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
-    server = ServerConfig(**options.server_fields())
+    server, access = ServerConfig(**options.server_fields()), Access(options.api_keys(), options.cors_origin)
     limits, chosen = options.limits(), _drafters(options)
     if chosen == [NONE] and options.costs is not None:
         raise InvalidArgument(f"costs {options.costs}: --drafter none has no use for them; leave one of them out")
@@ -124,8 +146,8 @@ def run(options: Options) -> int:
         from suffolk.serving.drafters.load import load_drafters, make_drafter
         from suffolk.serving.engine.costs.cost_store import find_costs
         from suffolk.serving.engine.loop.engine import Engine
+        from suffolk.serving.openai.server import OpenAIServer
         from suffolk.serving.replay.recorder import opened_recorder
-        from suffolk.serving.worker.server import WorkerServer
         from suffolk.serving.worker.service import DecodeService
 
         config = options.drafter_config()
@@ -138,9 +160,10 @@ def run(options: Options) -> int:
             opened_recorder(options.record, target, options.model) as recorder,
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
-            service = DecodeService(engine, name, options.max_nodes, recorder=recorder)
+            interval = options.stream_interval / 1000
+            service = DecodeService(engine, name, options.max_nodes, recorder=recorder, stream_interval=interval)
             LOG.info("%s", _facts(service))
-            run_until_signal(WorkerServer(server, service))
+            run_until_signal(OpenAIServer(server, service, access))
     return 0
 
 

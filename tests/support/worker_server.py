@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,13 +42,22 @@ def working(
     queue: int = 8,
     slow_client_seconds: float = HANG,
     recorder: Recorder | None = None,
+    stream_interval: float = 0.0,
+    kind: Callable[[ServerConfig, DecodeService], WorkerServer] = WorkerServer,
     **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
         Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
-        WorkerServer(
-            config, DecodeService(engine, target.name, slow_client_seconds=slow_client_seconds, recorder=recorder)
+        kind(
+            config,
+            DecodeService(
+                engine,
+                target.name,
+                slow_client_seconds=slow_client_seconds,
+                recorder=recorder,
+                stream_interval=stream_interval,
+            ),
         ) as server,
     ):
         yield server

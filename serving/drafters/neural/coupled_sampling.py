@@ -38,7 +38,8 @@ def drafter_sampler(settings: SamplingSettings, vocab_size: int, device: torch.d
     ``vocab_size``.
     """
     words = tuple(word for word in settings.bad_words if max(word) < vocab_size)
-    own = replace(settings, processors=(), token_mask=None, grammar=None, bad_words=words)
+    biases = tuple((token, value) for token, value in settings.logit_bias if token < vocab_size)
+    own = replace(settings, processors=(), token_mask=None, grammar=None, bad_words=words, logit_bias=biases)
     return Sampler(own, vocab_size, device)
 
 

@@ -57,13 +57,24 @@ def has_template(target: Target) -> bool:
     return bool(getattr(target.tokenizer, "chat_template", None))
 
 
-def encode_text(target: Target, text: str) -> list[int]:
-    """The tokens of a text to continue. Raises InvalidArgument: the target has no tokenizer."""
-    return list(_tokenizer(target)(text)["input_ids"])
+def encode_text(target: Target, text: str, special_tokens: bool = True) -> list[int]:
+    """The tokens of a text to continue, with those that the tokenizer puts around it if ``special_tokens``.
+
+    Raises InvalidArgument: the target has no tokenizer.
+    """
+    return list(_tokenizer(target)(text, add_special_tokens=special_tokens)["input_ids"])
 
 
-def encode_chat(target: Target, messages: Sequence[tuple[str, str]]) -> list[int]:
-    """The tokens of a conversation of (role, content) messages, with the template's prompt for the model's answer.
+def encode_chat(
+    target: Target,
+    messages: Sequence[tuple[str, str] | Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+) -> list[int]:
+    """The tokens of a conversation, with the template's prompt for the model's answer.
+
+    Args:
+        messages: (role, content), or what else the chat template knows.
+        tools: functions that the model may call, in OpenAI's form.
 
     Raises:
         InvalidArgument: the target has no tokenizer or no chat template, or the template rejects the conversation.
@@ -71,10 +82,15 @@ def encode_chat(target: Target, messages: Sequence[tuple[str, str]]) -> list[int
     tokenizer = _tokenizer(target)
     if not has_template(target):
         raise InvalidArgument(f"model {target.name} has no chat template; send the prompt as text")
-    conversation = [{"role": role, "content": content} for role, content in messages]
+    conversation = [
+        dict(message) if isinstance(message, Mapping) else dict(zip(("role", "content"), message, strict=True))
+        for message in messages
+    ]
     try:
-        encoded = tokenizer.apply_chat_template(conversation, add_generation_prompt=True, return_dict=True)
-    except TemplateError as error:
+        encoded = tokenizer.apply_chat_template(
+            conversation, tools=list(tools) if tools else None, add_generation_prompt=True, return_dict=True
+        )
+    except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:  # fields of another type
         raise InvalidArgument(f"the chat template of model {target.name} rejects the conversation: {error}") from error
     return list(encoded["input_ids"])
 

@@ -36,6 +36,7 @@ class Counts:
         tokens: generated tokens, including the first.
         steps: target passes after the prompt's.
         draft_calls: steps in which a drafter was called.
+        drafted_steps: steps in which drafted nodes were verified.
         drafted: drafted tokens by source and depth; ``nodes_proposed``, ``nodes_verified``, ``accepted`` and
             ``earned`` are their sums.
         draft_failures: failed drafts by reason: errors caught by the loop and failures reported by drafters.
@@ -46,6 +47,7 @@ class Counts:
     tokens: int = 0
     steps: int = 0
     draft_calls: int = 0
+    drafted_steps: int = 0
     drafted: DraftCounts = field(default_factory=DraftCounts)
     draft_failures: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))

@@ -110,6 +110,7 @@ class StepBatch:
             nodes = places(tree_of(proposal))
             for stats in (request.stats, self._stats):
                 stats.drafted.verified.update(nodes)
+                stats.drafted_steps += bool(nodes)
         layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
         return BatchEntry(request, layout, len(layout), proposal, candidate)
 

@@ -7,25 +7,28 @@ import torch
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.bad_words import BadWords
 from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
+from suffolk.serving.engine.sampling.logit_bias import LogitBias
 from suffolk.serving.engine.sampling.penalties import Penalties
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.sampling.user_functions import UserFunctions
 
 
 class LogitsProcessing:
-    """Penalties, bad words, processors, token mask and grammar of one request. Not thread-safe.
+    """Logit bias, penalties, bad words, processors, token mask and grammar of one request. Not thread-safe.
 
     The order is that of ``GenerationMixin._get_logits_processor``. Presence and frequency penalty, which transformers lacks,
     come with the repetition penalty.
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int, matcher: GrammarMatcher | None = None) -> None:
-        """``matcher``: of ``settings.grammar``. Raises InvalidArgument if a bad word is not of this vocabulary."""
+        """``matcher``: of ``settings.grammar``. Raises InvalidArgument if a token is not of this vocabulary."""
         penalised = settings.repetition_penalty != 1.0 or settings.presence_penalty or settings.frequency_penalty
         functions = bool(settings.processors) or settings.token_mask is not None
         self.may_forbid = bool(settings.bad_words) or functions or matcher is not None
         """Whether a row may be left without any token."""
-        self._parts: list[Penalties | BadWords | UserFunctions | GrammarMatcher] = []
+        self._parts: list[LogitBias | Penalties | BadWords | UserFunctions | GrammarMatcher] = []
+        if settings.logit_bias:
+            self._parts.append(LogitBias(settings.logit_bias, vocab_size))
         if penalised:
             self._parts.append(Penalties(settings, vocab_size))
         if settings.bad_words:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within, check_fields
-from suffolk.serving.engine.checks import listed, whole_number
+from suffolk.serving.engine.checks import listed, number, whole_number
 from suffolk.serving.engine.sampling.grammar import Grammar
 
 Processor = Callable[[Any, Any], Any]
@@ -19,6 +19,7 @@ TokenMask = Callable[[Any], Any]
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 2**53
 """Largest accepted number of tokens."""
+MAX_BIAS = 100.0
 MIN_TEMPERATURE = 1e-6
 """Logits of some thousands divided by it leave five decimal places of a float64 for the noise."""
 VERIFICATIONS = ("match", "rejection", "typical")
@@ -38,8 +39,8 @@ Logprobs = Annotated[int, Within(0, 20, "between 0 and 20, or None (off)")]
 class SamplingSettings:
     """How tokens are sampled and where a text ends. Checked when made; immutable.
 
-    The settings act in the order of transformers' ``generate``: repetition penalty, presence and frequency penalty, bad
-    words, processors, token mask, grammar, temperature, top-k, top-p, min-p. At temperature 0 all but the last four act.
+    The settings act in the order of transformers' ``generate``: logit bias, repetition penalty, presence and frequency penalty,
+    bad words, processors, token mask, grammar, temperature, top-k, top-p, min-p. At temperature 0 all but the last four act.
 
     Attributes:
         max_new_tokens: at most this many tokens are generated; 1 or more.
@@ -54,6 +55,7 @@ class SamplingSettings:
             multiplied; 0.01..100, 1 = off.
         presence_penalty: subtracted from the logit of each token that was generated before; -2..2, 0 = off.
         frequency_penalty: subtracted from a token's logit for each time that it was generated before; -2..2, 0 = off.
+        logit_bias: (token id, number) pairs, or a mapping of them: the number is added to the token's logit; -100..100.
         bad_words: sequences of token ids that are never completed. Unlike transformers, this also forbids an end-of-text
             token that is a sequence of its own: texts then end by their length.
         logprobs: return the log-probability of each token and of this many alternatives, from the target's unprocessed
@@ -85,6 +87,7 @@ class SamplingSettings:
     repetition_penalty: Factor = 1.0
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
     logprobs: Logprobs | None = None
     processors: tuple[Processor, ...] = ()
@@ -122,6 +125,7 @@ class SamplingSettings:
                 )
         words = tuple(_word(f"bad_words[{at}]", word) for at, word in enumerate(self.bad_words))
         object.__setattr__(self, "bad_words", words)
+        object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
         for at, processor in enumerate(self.processors):
             if not callable(processor):
                 raise InvalidArgument(f"processors[{at}] is {processor!r}; it must be a function of texts and scores")
@@ -134,6 +138,22 @@ def settings_or_default(settings: SamplingSettings | None) -> SamplingSettings:
     if not isinstance(settings, SamplingSettings):
         raise InvalidArgument(f"settings is of type {type(settings).__name__}; give SamplingSettings(...) or None")
     return settings
+
+
+def _biases(found: object) -> tuple[tuple[int, float], ...]:
+    pairs = tuple(found.items()) if isinstance(found, Mapping) else listed("logit_bias", found, "pairs")
+    biases: dict[int, float] = {}
+    for at, pair in enumerate(pairs):
+        values = listed(f"logit_bias[{at}]", pair, "a token id and a number")
+        if len(values) != 2:
+            raise InvalidArgument(f"logit_bias[{at}] has {len(values)} values; it must be a token id and a number")
+        token, value = whole_number(f"logit_bias[{at}]", values[0]), number(f"logit_bias[{at}]", values[1])
+        if token < 0 or not -MAX_BIAS <= value <= MAX_BIAS:
+            raise InvalidArgument(
+                f"logit_bias[{at}] is {token}: {value}; it must be a token id and a number between -100 and 100"
+            )
+        biases[token] = value
+    return tuple(sorted(biases.items()))
 
 
 def _word(name: str, word: object) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.client import WorkerClient, connect_worker
+from suffolk.serving.worker.grpc_server import unpack_call
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.settings import FIELDS, pack_settings, unpack_settings
 from tests.support.drafters import eager_decoder
@@ -233,7 +234,11 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
             "chat.messages: the number of messages is 1025; it must",
         ),
         (REQUEST(chat=CHAT(messages=[message("r" * 129)])), INVALID, "chat.messages[0].role has 129 characters"),
-        (REQUEST(chat=CHAT(messages=[message("u", "x" * 600_000)] * 2)), INVALID, "chat has 1200000 characters"),
+        (
+            REQUEST(chat=CHAT(messages=[message("u", "x" * 600_000)] * 2)),
+            INVALID,
+            "chat.messages has 1200000 characters",
+        ),
         (REQUEST(chat=CHAT(messages=[message("robot")])), INVALID, "the chat template of model tiny rejects the"),
         (REQUEST(text="x", drafter="eagle"), INVALID, "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
         (REQUEST(text="x", drafter="d" * 129), INVALID, "drafter has 129 characters; the limit is 128"),
@@ -263,6 +268,13 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (asking(bad_words=[bytes(260)]), INVALID, "the number of tokens is 65; it must be in 1..64"),
         (asking(bad_words=[b"\xff\xff\0\0"]), INVALID, "bad_words[0] is (65535,); the vocabulary has 257 ids"),
         (asking(bad_words=[number.to_bytes(4, "little") for number in range(257)]), INVALID, "no token"),
+        (asking(logit_bias={1: 100.5}), INVALID, "logit_bias[0] is 1: 100.5; it must be a token id and a number"),
+        (asking(logit_bias={257: 1.0}), INVALID, "logit_bias has token id 257; the vocabulary has 257 ids"),
+        (
+            asking(logit_bias=dict.fromkeys(range(1025), 1.0)),
+            INVALID,
+            "sampling.logit_bias: the number of tokens is 1025; it must be in 0..1024",
+        ),
         (asking(logprobs=21), INVALID, "logprobs is 21; it must be between 0 and 20"),
         (asking(verification="faith"), INVALID, "verification is 'faith'; it must be one of match, rejection, typical"),
         (asking(epsilon=1.5), INVALID, "epsilon is 1.5; it must be above 0 and at most 1"),
@@ -311,7 +323,7 @@ def test_repeated_fields_are_counted_before_they_are_read(
     tracemalloc.start()
     try:
         with pytest.raises(InvalidArgument, match=text):
-            next(server.service.generate(request_, lambda hang_up: True))
+            unpack_call(request_, server.service.engine.target)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

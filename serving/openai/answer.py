@@ -1,0 +1,85 @@
+"""Answers to requests for text: one JSON object, or a stream of chunks."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar, Generic, TypeVar
+
+from suffolk.datastore.version import __version__
+from suffolk.serving.engine.loop.step import Step
+from suffolk.serving.openai.schema import GenerationBody, StreamOptions
+from suffolk.serving.openai.speculation import speculation
+from suffolk.serving.openai.text_run import TextRun, TextRuns
+from suffolk.serving.openai.token_texts import TokenTexts
+from suffolk.serving.openai.usage import usage
+from suffolk.serving.transport.request_metrics import CallOutcome
+
+BodyT = TypeVar("BodyT", bound=GenerationBody)
+FINISH = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
+"""The engine's finish reason -> OpenAI's."""
+
+
+class Answer(ABC, Generic[BodyT]):
+    """The answer to one request.
+
+    Attributes:
+        prefix: of its id.
+        kind, chunk_kind: ``object`` of the whole answer, and of a chunk.
+    """
+
+    prefix: ClassVar[str]
+    kind: ClassVar[str]
+    chunk_kind: ClassVar[str]
+
+    def __init__(self, model: str, body: BodyT, runs: TextRuns, tokens: TokenTexts) -> None:
+        self.body = body
+        self.runs = runs
+        self.tokens = tokens
+        self._head = {
+            "id": f"{self.prefix}-{uuid.uuid4().hex}",
+            "created": int(time.time()),
+            "model": model,
+            "system_fingerprint": f"suffolk-{__version__}",
+        }
+
+    @abstractmethod
+    def choice(self, run: TextRun) -> dict[str, Any]:
+        """The choice of a text that has ended."""
+
+    @abstractmethod
+    def deltas(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
+        """The choices of the chunks for ``step``, which ``run`` includes by now."""
+
+    async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
+        """The answer in one piece, once all texts have ended."""
+        async for _ in self.runs.steps(outcome):
+            pass
+        choices = [self.choice(run) for run in self.runs]
+        return {**self._head, "object": self.kind, "choices": choices, "usage": usage(self.runs), **self._metrics()}
+
+    async def chunks(self, outcome: CallOutcome, interval: float) -> AsyncIterator[list[dict[str, Any]]]:
+        """The chunks of a stream, as lists of those that come together. ``interval``: as of ``StepJoiner``."""
+        options = self.body.stream_options or StreamOptions()
+        ended = 0
+        async for run, step in self.runs.steps(outcome, interval):
+            chunks = [self._chunk([choice]) for choice in self.deltas(run, step)]
+            if options.include_usage:
+                shown = usage(self.runs) if options.continuous_usage_stats else None
+                chunks = [chunk | {"usage": shown} for chunk in chunks]
+            ended += bool(step.finish)
+            if ended == len(self.runs):
+                if options.include_usage:
+                    chunks.append(self._chunk([]) | {"usage": usage(self.runs)})
+                chunks[-1] |= self._metrics()
+            yield chunks
+
+    def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**self._head, "object": self.chunk_kind, "choices": choices}
+
+    def _metrics(self) -> dict[str, Any]:
+        """The metrics of the text; null for several texts, as in vLLM."""
+        found = speculation(self.runs[0].stats) if len(self.runs) == 1 else None
+        return {"metrics": None if found is None else {"speculative_decoding": found}}

@@ -1,0 +1,99 @@
+"""HTTP routes of the worker, beside the pages of every server (transport/http_app.py).
+
+POST /v1/chat/completions, /v1/completions    GET /v1/models, /v1/models/NAME
+POST /tokenize, /detokenize                   GET /health, /ready, /version
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.version import __version__
+from suffolk.serving.openai.access import Access
+from suffolk.serving.openai.api_keys import ApiKeys
+from suffolk.serving.openai.calls import chat_calls, completion_calls, require_model
+from suffolk.serving.openai.chat import ChatAnswer
+from suffolk.serving.openai.completions import CompletionAnswer
+from suffolk.serving.openai.endpoint import GenerateEndpoint, read_json
+from suffolk.serving.openai.errors import error_body
+from suffolk.serving.openai.schema import ChatBody, CompletionBody
+from suffolk.serving.openai.tokens import detokenize, tokenize
+from suffolk.serving.transport.http_app import build_app
+from suffolk.serving.worker.service import DecodeService
+
+Work = Callable[[DecodeService, bytes], dict[str, Any]]
+
+
+def build_openai_app(service: DecodeService, ready: threading.Event, access: Access, started: int) -> ASGIApp:
+    """The application of ``service``. ``ready``: set while calls are accepted. ``started``: time of the start, in seconds."""
+    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, chat_calls, ChatAnswer)
+    completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer)
+    model = _model(service, started)
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def one_model(request: Request) -> Response:
+        require_model(service, request.path_params["name"])
+        return JSONResponse(model)
+
+    async def health(request: Request) -> Response:
+        if not ready.is_set():
+            raise Unavailable("the worker is stopping, or its engine has died")
+        return Response()
+
+    async def version(request: Request) -> Response:
+        return JSONResponse({"version": __version__})
+
+    routes = [
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/models", models),
+        Route("/v1/models/{name:path}", one_model),
+        Route("/tokenize", _endpoint(service, "Tokenize", tokenize), methods=["POST"]),
+        Route("/detokenize", _endpoint(service, "Detokenize", detokenize), methods=["POST"]),
+        Route("/health", health),
+        Route("/ready", health),
+        Route("/version", version),
+    ]
+    middleware = [Middleware(ApiKeys, keys=access.api_keys)]
+    if access.cors_origins:  # outside of the keys: browsers send no key with their first request
+        middleware.insert(0, _cors(access.cors_origins))
+    return build_app(routes, service.metrics.exposition, ready, error_body, middleware)
+
+
+def _cors(origins: tuple[str, ...]) -> Middleware:
+    headers = ["Authorization", "Content-Type", "OpenAI-*", "X-Stainless-*"]
+    return Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers)
+
+
+def _model(service: DecodeService, started: int) -> dict[str, Any]:
+    return {
+        "id": service.model,
+        "object": "model",
+        "created": started,
+        "owned_by": "suffolk",
+        "max_model_len": service.engine.target.context_length or service.engine.capacity,
+    }
+
+
+def _endpoint(service: DecodeService, method: str, work: Work) -> Callable[[Request], Awaitable[Response]]:
+    def measured(data: bytes) -> dict[str, Any]:
+        with service.metrics.measure_call("http", method):
+            return work(service, data)
+
+    async def answer(request: Request) -> Response:
+        return JSONResponse(await asyncio.to_thread(measured, await read_json(request)))
+
+    return answer

@@ -1,0 +1,175 @@
+"""From bodies to calls of the worker's service. Limits are those of gRPC."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, cast
+
+from suffolk.datastore.errors import NotFound
+from suffolk.serving.engine.loop.draft_options import DraftOptions
+from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
+from suffolk.serving.openai.response_format import read_grammar
+from suffolk.serving.openai.schema import (
+    MAX_TEXTS,
+    ChatBody,
+    CompletionBody,
+    DraftFields,
+    GenerationBody,
+    Message,
+    text_of,
+)
+from suffolk.serving.transport.http_body import InvalidField
+from suffolk.serving.transport.limits import check_size
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.service import DecodeService
+
+COMPLETION_TOKENS = 16
+"""Default length of a text completion, as in OpenAI's API. Chats go on to the end of their slot."""
+_SETTINGS = ("top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos")
+
+
+def require_model(service: DecodeService, model: str | None) -> None:
+    """Raises NotFound if ``model`` is another one. No name means the only one."""
+    if model not in (None, service.model):
+        raise NotFound(f"model {model!r} does not exist here; this worker serves {service.model!r}")
+
+
+def chat_calls(service: DecodeService, body: ChatBody) -> list[GenerateCall]:
+    """One call for each text that ``body`` asks for. Raises InvalidArgument."""
+    if body.top_logprobs is not None and not body.logprobs:
+        raise InvalidField("top_logprobs", ": it needs logprobs: true")
+    prompt = encode_messages(service.engine.target, body.messages, body.tools)
+    length = body.max_completion_tokens or body.max_tokens
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    return _calls(
+        service, body, prompt, "messages", "chat", length or _rest(service, body, prompt, "messages"), logprobs
+    )
+
+
+def completion_calls(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:
+    """One call for each text that ``body`` asks for: all of the first prompt, then of the next. Raises InvalidArgument."""
+    if body.suffix:
+        raise InvalidField("suffix", ": texts are not inserted before a suffix; omit it")
+    if body.best_of is not None and body.best_of != (body.n or 1):
+        raise InvalidField("best_of", f" is {body.best_of}; it must be equal to n, as texts are not ranked")
+    if body.echo and body.logprobs is not None:
+        raise InvalidField("echo", ": prompts have no log-probabilities; omit echo or logprobs")
+    prompts = _prompts(body)
+    if len(prompts) * (body.n or 1) > MAX_TEXTS:
+        raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
+    length = body.max_tokens or COMPLETION_TOKENS
+    calls: list[GenerateCall] = []
+    for prompt in prompts:
+        kind = "text" if isinstance(prompt, str) else "token_ids"
+        ids = _encode(service.engine.target, prompt)
+        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs)
+    return calls
+
+
+def encode_messages(target: Target, messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None) -> list[int]:
+    """The tokens of a conversation, with the template's prompt for the answer. Raises InvalidArgument."""
+    contents = [text_of(message.content) for message in messages]
+    limits.check_chat("messages", [message.role for message in messages], contents)
+    conversation = [
+        {**(message.model_extra or {}), "role": message.role, "content": content}
+        for message, content in zip(messages, contents, strict=True)
+    ]
+    return encode_chat(target, conversation, tools)
+
+
+def _calls(
+    service: DecodeService,
+    body: GenerationBody,
+    prompt: Sequence[int],
+    field: str,
+    kind: str,
+    length: int,
+    logprobs: int | None,
+) -> list[GenerateCall]:
+    limits.check_new_tokens("max_tokens", length)
+    room = _rest(service, body, prompt, field)
+    context = service.engine.target.context_length
+    if (length if context is None else min(length, context - len(prompt))) > room:
+        raise InvalidField(
+            "max_tokens",
+            f" is {length}; with a prompt of {len(prompt)} tokens there is room for {room}; lower it or shorten the prompt",
+            "context_length_exceeded",
+        )
+    own = body.suffolk or DraftFields()
+    options = DraftOptions(
+        prediction=None if body.prediction is None else text_of(body.prediction.content),
+        datastores=None if own.datastores is None else tuple(own.datastores),
+        remember=own.remember is not False,
+    )
+    settings = _settings(body, length, logprobs)
+    seed = secrets.randbits(62) if body.seed is None else body.seed
+    return [
+        GenerateCall(
+            prompt=prompt,
+            settings=SamplingSettings(**settings, seed=(seed + index) & MAX_SEED),
+            drafter=own.drafter or "",
+            max_nodes=own.max_nodes,
+            options=options,
+            kind=kind,
+        )
+        for index in range(body.n or 1)
+    ]
+
+
+def _settings(body: GenerationBody, length: int, logprobs: int | None) -> dict[str, Any]:
+    """All sampling settings but the seed. OpenAI's default temperature is 1."""
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    biases = _biases(body.logit_bias or {})
+    limits.check_stops("stop", stop)
+    limits.check_biases("logit_bias", biases)
+    given = {name: getattr(body, name) for name in _SETTINGS}
+    return {name: value for name, value in given.items() if value is not None} | {
+        "max_new_tokens": length,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
+        "top_k": max(body.top_k or 0, 0),  # -1 means no limit in vLLM's API
+        "stop": stop,
+        "logit_bias": biases,
+        "logprobs": logprobs,
+        "grammar": read_grammar(body.response_format),
+    }
+
+
+def _biases(biases: dict[str, float]) -> dict[int, float]:
+    for token in biases:
+        if not (token.isascii() and token.isdigit()):
+            raise InvalidField("logit_bias", f" has the key {token[:20]!r}; its keys must be token ids")
+    return {int(token): value for token, value in biases.items()}
+
+
+def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], field: str) -> int:
+    """The most tokens that may be generated. Raises InvalidField if the prompt leaves no room for one."""
+    own = body.suffolk or DraftFields()
+    nodes = 0 if (own.drafter or service.default_drafter) == "none" else (own.max_nodes or service.max_nodes)
+    most = service.engine.capacity - nodes
+    context = service.engine.target.context_length
+    most = most if context is None else min(most, context)
+    if len(prompt) >= most:
+        text = f": the prompt has {len(prompt)} tokens; this worker takes {most} with the answer; shorten it"
+        raise InvalidField(field, text, "context_length_exceeded")
+    return most - len(prompt)
+
+
+def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
+    """The prompts; one of token ids is no list of prompts."""
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    several = bool(prompt) and not isinstance(prompt[0], int)
+    return cast("list[str] | list[list[int]]", prompt if several else [prompt])
+
+
+def _encode(target: Target, prompt: str | Sequence[int]) -> Sequence[int]:
+    if isinstance(prompt, str):
+        check_size("prompt", len(prompt), limits.MAX_TEXT, "characters", "shorten it")
+        return encode_text(target, prompt)
+    check_size("prompt", len(prompt), limits.MAX_PROMPT, "tokens", "shorten it")
+    return prompt

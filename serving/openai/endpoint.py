@@ -1,0 +1,90 @@
+"""The endpoints that generate text. They share admission, limits, metrics and recordings with gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Any, Generic
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.openai.answer import Answer, BodyT
+from suffolk.serving.openai.calls import require_model
+from suffolk.serving.openai.errors import error_body
+from suffolk.serving.openai.streaming import send_events, until_disconnect
+from suffolk.serving.openai.text_run import TextRuns
+from suffolk.serving.openai.token_texts import TokenTexts
+from suffolk.serving.transport.http_body import parse_body, read_body
+from suffolk.serving.transport.request_metrics import CallOutcome
+from suffolk.serving.transport.status import grpc_code, http_status
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.service import DecodeService
+
+
+class GenerateEndpoint(Generic[BodyT]):
+    """An ASGI application for one path. Work that takes long runs in threads."""
+
+    def __init__(
+        self,
+        service: DecodeService,
+        method: str,
+        body: type[BodyT],
+        read: Callable[[DecodeService, BodyT], list[GenerateCall]],
+        answer: type[Answer[BodyT]],
+    ) -> None:
+        """``method``: name in metrics. ``read``: makes the calls of a body."""
+        self._service, self._method = service, method
+        self._body, self._read, self._answer = body, read, answer
+        self._tokens = TokenTexts(service.engine.target.tokenizer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        data = await read_json(Request(scope, receive))
+
+        async def respond() -> None:
+            with self._service.metrics.measure_call("http", self._method) as outcome:
+                await self._respond(data, outcome, scope, receive, send)
+
+        await until_disconnect(receive, respond())
+
+    async def _respond(self, data: bytes, outcome: CallOutcome, scope: Scope, receive: Receive, send: Send) -> None:
+        body, calls = await asyncio.to_thread(self._parse, data)
+        with self._service.admission.admit_call(len(calls)):
+            runs = TextRuns(self._service, calls, body.n or 1)
+            try:
+                await asyncio.to_thread(runs.start)
+                answer = self._answer(self._service.model, body, runs, self._tokens)
+                if body.stream:
+                    await send_events(send, self._events(answer, outcome))
+                else:
+                    await JSONResponse(await answer.whole(outcome))(scope, receive, send)
+            finally:
+                runs.cancel()
+
+    def _parse(self, data: bytes) -> tuple[BodyT, list[GenerateCall]]:
+        body = parse_body(self._body, data)
+        require_model(self._service, body.model)
+        return body, self._read(self._service, body)
+
+    async def _events(self, answer: Answer[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
+        """The chunks of a stream. An error is its last event: the status has been sent."""
+        try:
+            async for chunks in answer.chunks(outcome, self._service.stream_interval):
+                yield chunks
+        except SuffolkError as error:
+            outcome.code = grpc_code(error).name
+            yield [error_body(http_status(error), error)]
+
+
+async def read_json(request: Request) -> bytes:
+    """The body of a request, which must not be sent by a web page without leave (CORS): its type must be JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    return await read_body(request, limits.MAX_REQUEST_BYTES)

@@ -1,0 +1,56 @@
+"""Errors in OpenAI's form: {"error": {"message", "type", "param", "code"}}."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+from suffolk.datastore.errors import NotFound, SuffolkError
+from suffolk.serving.transport.http_app import message
+from suffolk.serving.transport.http_body import InvalidField
+from suffolk.serving.transport.status import grpc_code
+
+_TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
+_CODES = {
+    HTTPStatus.UNAUTHORIZED: "invalid_api_key",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
+}
+_NAMES = {"max_new_tokens": "max_tokens", "the prediction": "prediction", "datastore": "suffolk.datastores"}
+"""Beginning of an engine's message -> the field of the request, where it has another name."""
+_FIELD = re.compile(r"the prediction|[a-z_]+(?=[\[ :.])")
+
+
+def error_body(status: HTTPStatus, error: Exception) -> dict[str, Any]:
+    """The JSON of the answer for a SuffolkError or HTTPException."""
+    kind = _TYPES.get(status, "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error")
+    fallback = grpc_code(error).name.lower() if isinstance(error, SuffolkError) else status.name.lower()
+    if isinstance(error, NotFound):  # nothing else is named in a request
+        return _body(message(error), kind, "model", "model_not_found")
+    code = (error.code if isinstance(error, InvalidField) else "") or _CODES.get(status, fallback)
+    return _body(message(error), kind, _param(status, error), code)
+
+
+def _body(text: str, kind: str, param: str | None, code: str) -> dict[str, Any]:
+    return {"error": {"message": text, "type": kind, "param": param, "code": code}}
+
+
+def _param(status: HTTPStatus, error: Exception) -> str | None:
+    """The field of the request that is wrong, if the error names one. Messages begin with the field."""
+    if isinstance(error, InvalidField):
+        return error.field or None
+    found = _FIELD.match(message(error)) if status is HTTPStatus.BAD_REQUEST else None
+    if found is None:
+        return None
+    name = _NAMES.get(found[0], found[0])
+    return name if "_" in name or name in _FIELDS else None
+
+
+_FIELDS = frozenset(
+    ("temperature", "seed", "stop", "logprobs", "drafter", "prediction", "suffolk.datastores", "grammar")
+)

@@ -1,0 +1,28 @@
+"""``response_format`` of a request, as a grammar."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.transport.http_body import InvalidField
+
+
+def read_grammar(response_format: dict[str, Any] | None) -> Grammar | None:
+    """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": {...}}}; None for text.
+
+    Raises InvalidArgument for another form.
+    """
+    kind = None if response_format is None else response_format.get("type")
+    if response_format is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return Grammar("json_object")
+    if kind != "json_schema":
+        raise InvalidField("response_format.type", f" is {kind!r}; it must be text, json_object or json_schema")
+    wrapper = response_format.get("json_schema")
+    schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
+    if not isinstance(schema, dict | bool):
+        raise InvalidField("response_format.json_schema.schema", ": give the schema, a JSON object")
+    return Grammar("json_schema", json.dumps(schema))

@@ -1,0 +1,145 @@
+"""Bodies of OpenAI requests. Unknown fields are ignored; the values of known ones must have the right type.
+
+Ranges of sampling settings are those of ``SamplingSettings``. Null means the default, as in OpenAI's clients.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+MAX_TEXTS = 128
+"""Most texts of one request: ``n`` times the number of prompts."""
+
+
+class _FirstError(FailFast):
+    __hash__ = object.__hash__  # unions need it
+
+
+FIRST_ERROR = _FirstError()
+"""A list of millions of wrong items gives one error."""
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+TokenIds = Annotated[list[int], FIRST_ERROR]
+
+
+class Body(BaseModel):
+    """Base of all bodies."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class StreamOptions(Body):
+    """``include_usage``: a last chunk with usage. ``continuous_usage_stats``: usage in every chunk."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class TextPart(Body):
+    """A part of a message's content. Other types than text are refused."""
+
+    type: Literal["text"]
+    text: str
+
+
+Content = str | Annotated[list[TextPart], FIRST_ERROR]
+
+
+class Prediction(Body):
+    """The expected answer, or most of it."""
+
+    type: Literal["content"]
+    content: Content
+
+
+class DraftFields(Body):
+    """Suffolk's own fields of a request: extra_body={"suffolk": {...}} in OpenAI's clients.
+
+    ``drafter``: "none" for plain decoding. ``datastores``: names of those to search. ``remember``: false keeps the text out of
+    recordings and drafters.
+    """
+
+    drafter: str | None = None
+    max_nodes: int | None = None
+    datastores: list[str] | None = None
+    remember: bool | None = None
+
+
+class GenerationBody(Body):
+    """The fields that chat and text completions share."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_TEXTS)] | None = None
+    max_tokens: Count | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    min_p: float | None = None
+    seed: Seed | None = None
+    stop: str | list[str] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    ignore_eos: bool | None = None
+    prediction: Prediction | None = None
+    response_format: dict[str, Any] | None = None
+    suffolk: DraftFields | None = None
+
+
+class Message(BaseModel):
+    """A message of a conversation. Further fields, as of tool calls, are passed on to the chat template."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    role: str
+    content: Content | None = None
+
+
+class ChatBody(GenerationBody):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], FIRST_ERROR]
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+
+
+class CompletionBody(GenerationBody):
+    """POST /v1/completions. ``prompt``: a text, token ids, or a list of either."""
+
+    prompt: str | TokenIds | Annotated[list[str], FIRST_ERROR] | Annotated[list[TokenIds], FIRST_ERROR]
+    logprobs: int | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+
+
+class TokenizeBody(Body):
+    """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], FIRST_ERROR] | None = None
+    tools: list[dict[str, Any]] | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeBody(Body):
+    """POST /detokenize."""
+
+    model: str | None = None
+    tokens: TokenIds
+
+
+def text_of(content: Content | None) -> str:
+    """The text of a message's content."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text for part in content)

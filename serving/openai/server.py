@@ -1,0 +1,24 @@
+"""The worker's server with OpenAI's API on its HTTP endpoint."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import ASGIApp
+
+from suffolk.serving.openai.access import Access
+from suffolk.serving.openai.app import build_openai_app
+from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.worker.server import WorkerServer
+from suffolk.serving.worker.service import DecodeService
+
+
+class OpenAIServer(WorkerServer):
+    """Serves ``service`` over gRPC and OpenAI's API. The caller closes its engine after ``stop``."""
+
+    def __init__(self, config: ServerConfig, service: DecodeService, access: Access | None = None) -> None:
+        super().__init__(config, service)
+        self._access = access or Access()
+
+    def build_app(self) -> ASGIApp:
+        return build_openai_app(self.service, self.ready, self._access, int(time.time()))

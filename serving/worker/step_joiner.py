@@ -1,0 +1,40 @@
+"""Joins steps, so that the sizes of packets do not tell how many drafted tokens a step accepted."""
+
+from __future__ import annotations
+
+import time
+
+from suffolk.serving.engine.loop.step import Step
+
+
+class StepJoiner:
+    """Joins the steps of one stream that come within an interval. Not thread-safe.
+
+    The first step, which always has one token, and the last one are sent at once. Packet sizes and times of an encrypted stream
+    show the accepted tokens of each step, and thereby what a text is about (arXiv 2411.01076).
+    """
+
+    def __init__(self, interval: float) -> None:
+        """``interval``: least seconds between two packets; 0 sends every step."""
+        self._interval = interval
+        self._due = 0.0
+        self._held: list[Step] = []
+
+    def add(self, step: Step) -> Step | None:
+        """All steps that were held back and ``step`` as one, or None if it is held back too."""
+        self._held.append(step)
+        now = time.monotonic()
+        if not step.finish and now < self._due:
+            return None
+        held, self._held, self._due = self._held, [], now + self._interval
+        return held[0] if len(held) == 1 else _joined(held)
+
+
+def _joined(steps: list[Step]) -> Step:
+    return Step(
+        tokens=tuple(token for step in steps for token in step.tokens),
+        sources=tuple(source for step in steps for source in step.sources),
+        pieces=tuple(piece for step in steps for piece in step.pieces),
+        finish=steps[-1].finish,
+        log_probabilities=tuple(each for step in steps for each in step.log_probabilities),
+    )

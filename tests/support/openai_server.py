@@ -1,0 +1,55 @@
+"""Workers with OpenAI's API for tests, and requests without a client library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import openai
+
+from suffolk.serving.openai.access import Access
+from suffolk.serving.openai.server import OpenAIServer
+from suffolk.serving.worker.server import WorkerServer
+from tests.support.waiting import HANG
+from tests.support.worker_server import working
+
+
+@contextmanager
+def answering(*args: Any, access: Access | None = None, **settings: Any) -> Iterator[WorkerServer]:
+    """A worker as ``working`` makes it, with OpenAI's API."""
+    with working(*args, kind=partial(OpenAIServer, access=access or Access()), **settings) as server:
+        yield server
+
+
+@contextmanager
+def client_of(server: WorkerServer, key: str = "none", **more: Any) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"http://{server.http}/v1", api_key=key, max_retries=0, timeout=HANG, **more) as client:
+        yield client
+
+
+def ask(
+    server: WorkerServer, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> tuple[int, dict[str, str], Any]:
+    """Status, headers and body (parsed if it is JSON) of one request on a connection of its own."""
+    assert server.http is not None
+    connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method, path, data, {"Content-Type": "application/json"} | (headers or {}))
+    reply = connection.getresponse()
+    content, found = reply.read(), {key.lower(): value for key, value in reply.getheaders()}
+    connection.close()
+    is_json = found.get("content-type") == "application/json"
+    return reply.status, found, json.loads(content) if is_json else content
+
+
+def events(data: bytes) -> list[Any]:
+    """The events of a stream, each checked to be one line of data and a blank line; the last is "[DONE]"."""
+    lines = data.decode().split("\n\n")
+    assert lines.pop() == ""
+    assert all(line.startswith("data: ") and "\n" not in line for line in lines)
+    assert lines.pop() == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
