@@ -52,7 +52,7 @@ def check_fields(config: Any, of: str = "") -> None:
     """Check and convert the fields of a dataclass by their annotations: numpy's numbers to Python's, lists to tuples.
 
     ``of`` follows the fields' names in error messages. Supports int, float, bool, str, ``Literal`` of strings, dataclasses,
-    tuples of these, and unions of two supported types. Fields of other types are not checked.
+    tuples of these of any or of a fixed length, and unions of two supported types. Fields of other types are not checked.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -121,8 +121,11 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
     if get_origin(kind) is Annotated:
         kind, within = get_args(kind)
     if get_origin(kind) is tuple:
-        items = listed(name + of, value, "values")
-        return tuple(_checked(f"{name}[{place}]", each, get_args(kind)[0], of) for place, each in enumerate(items))
+        items, kinds = listed(name + of, value, "values"), get_args(kind)
+        kinds = (kinds[0],) * len(items) if kinds[-1] is Ellipsis else kinds
+        if len(items) != len(kinds):
+            raise InvalidArgument(f"{name}{of} has {len(items)} values; it must have {len(kinds)}")
+        return tuple(_checked(f"{name}[{place}]", each, kinds[place], of) for place, each in enumerate(items))
     if kind is str:
         return text(name + of, value)
     if kind in (int, float):

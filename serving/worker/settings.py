@@ -76,9 +76,9 @@ def _read_word(field: str, word: bytes) -> tuple[int, ...]:
     return tuple(tokens.tolist())
 
 
-def _read_biases(biases: Mapping[int, float]) -> Mapping[int, float]:
+def _read_biases(biases: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
     limits.check_biases("sampling.logit_bias", biases)
-    return biases
+    return tuple(sorted(biases.items()))
 
 
 def _read_stops(stops: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 def reported(address: str) -> set[tuple[str, str]]:
     """Name and type of each metric of a server, without those of the process and the creation times."""
     with urllib.request.urlopen(f"http://{address}/metrics") as reply:
-        found = re.findall(r"^# TYPE (suffolk_\S+) (\S+)$", reply.read().decode(), re.MULTILINE)
+        found = re.findall(r"^# TYPE ((?:suffolk_|vllm:)\S+) (\S+)$", reply.read().decode(), re.MULTILINE)
     return {(name, kind) for name, kind in found if not name.endswith("_created")}
 
 
@@ -25,6 +25,6 @@ def test_the_page_names_every_metric(tmp_path: Path) -> None:
         expected = reported(str(server.http))
     with working(talking_target()) as worker:
         expected |= reported(str(worker.http))
-    documented = re.findall(r"^\| `(suffolk_\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
+    documented = re.findall(r"^\| `((?:suffolk_|vllm:)\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
     assert set(documented) == expected
     assert len(documented) == len(expected)

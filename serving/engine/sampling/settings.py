@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within, check_fields
-from suffolk.serving.engine.checks import listed, number, whole_number
+from suffolk.serving.engine.checks import listed, whole_number
 from suffolk.serving.engine.sampling.grammar import Grammar
 
 Processor = Callable[[Any, Any], Any]
@@ -19,7 +19,6 @@ TokenMask = Callable[[Any], Any]
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 2**53
 """Largest accepted number of tokens."""
-MAX_BIAS = 100.0
 MIN_TEMPERATURE = 1e-6
 """Logits of some thousands divided by it leave five decimal places of a float64 for the noise."""
 VERIFICATIONS = ("match", "rejection", "typical")
@@ -32,6 +31,8 @@ TopP = Annotated[float, Within(ABOVE_0, 1, "above 0 and at most 1 (no limit)")]
 MinP = Annotated[float, Within(0, 1, "between 0 (no limit) and 1")]
 Factor = Annotated[float, Within(0.01, 100, "between 0.01 and 100 (1: off)")]
 Penalty = Annotated[float, Within(-2, 2, "between -2 and 2 (0: off)")]
+TokenId = Annotated[int, Within(0)]
+Bias = Annotated[float, Within(-100, 100)]
 Logprobs = Annotated[int, Within(0, 20, "between 0 and 20, or None (off)")]
 
 
@@ -87,7 +88,7 @@ class SamplingSettings:
     repetition_penalty: Factor = 1.0
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
-    logit_bias: tuple[tuple[int, float], ...] = ()
+    logit_bias: tuple[tuple[TokenId, Bias], ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
     logprobs: Logprobs | None = None
     processors: tuple[Processor, ...] = ()
@@ -125,7 +126,8 @@ class SamplingSettings:
                 )
         words = tuple(_word(f"bad_words[{at}]", word) for at, word in enumerate(self.bad_words))
         object.__setattr__(self, "bad_words", words)
-        object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
+        if isinstance(self.logit_bias, Mapping):
+            object.__setattr__(self, "logit_bias", tuple(self.logit_bias.items()))
         for at, processor in enumerate(self.processors):
             if not callable(processor):
                 raise InvalidArgument(f"processors[{at}] is {processor!r}; it must be a function of texts and scores")
@@ -138,22 +140,6 @@ def settings_or_default(settings: SamplingSettings | None) -> SamplingSettings:
     if not isinstance(settings, SamplingSettings):
         raise InvalidArgument(f"settings is of type {type(settings).__name__}; give SamplingSettings(...) or None")
     return settings
-
-
-def _biases(found: object) -> tuple[tuple[int, float], ...]:
-    pairs = tuple(found.items()) if isinstance(found, Mapping) else listed("logit_bias", found, "pairs")
-    biases: dict[int, float] = {}
-    for at, pair in enumerate(pairs):
-        values = listed(f"logit_bias[{at}]", pair, "a token id and a number")
-        if len(values) != 2:
-            raise InvalidArgument(f"logit_bias[{at}] has {len(values)} values; it must be a token id and a number")
-        token, value = whole_number(f"logit_bias[{at}]", values[0]), number(f"logit_bias[{at}]", values[1])
-        if token < 0 or not -MAX_BIAS <= value <= MAX_BIAS:
-            raise InvalidArgument(
-                f"logit_bias[{at}] is {token}: {value}; it must be a token id and a number between -100 and 100"
-            )
-        biases[token] = value
-    return tuple(sorted(biases.items()))
 
 
 def _word(name: str, word: object) -> tuple[int, ...]:

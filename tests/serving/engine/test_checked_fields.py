@@ -64,3 +64,14 @@ def test_a_refusal_names_field_value_and_limit(values: Any, message: str) -> Non
 def test_a_dataclass_of_another_kind_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="inner is 8; it must be a Inner"):
         Outer(1.0, 8)  # type: ignore[arg-type]
+
+
+def test_tuples_of_a_fixed_length() -> None:
+    @dataclass(frozen=True)
+    class Pairs:
+        pairs: tuple[tuple[int, float], ...] = ()
+
+    check_fields(found := Pairs([[1, 2]]))  # type: ignore[arg-type]
+    assert found.pairs == ((1, 2.0),)
+    with pytest.raises(InvalidArgument, match=r"pairs\[0\] has 3 values; it must have 2"):
+        check_fields(Pairs(((1, 2, 3),)))  # type: ignore[arg-type]

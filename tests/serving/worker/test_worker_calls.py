@@ -268,7 +268,7 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (asking(bad_words=[bytes(260)]), INVALID, "the number of tokens is 65; it must be in 1..64"),
         (asking(bad_words=[b"\xff\xff\0\0"]), INVALID, "bad_words[0] is (65535,); the vocabulary has 257 ids"),
         (asking(bad_words=[number.to_bytes(4, "little") for number in range(257)]), INVALID, "no token"),
-        (asking(logit_bias={1: 100.5}), INVALID, "logit_bias[0] is 1: 100.5; it must be a token id and a number"),
+        (asking(logit_bias={1: 100.5}), INVALID, "logit_bias[0][1] is 100.5; it must be between -100 and 100"),
         (asking(logit_bias={257: 1.0}), INVALID, "logit_bias has token id 257; the vocabulary has 257 ids"),
         (
             asking(logit_bias=dict.fromkeys(range(1025), 1.0)),
@@ -344,6 +344,7 @@ def test_every_setting_is_served_and_arrives() -> None:
         presence_penalty=0.2,
         frequency_penalty=-0.2,
         bad_words=((1, 2), (3,)),
+        logit_bias=((2, -3.0), (5, 100.0)),
         grammar=Grammar("regex", "[0-9]+"),
         logprobs=0,
         verification="typical",
@@ -366,6 +367,7 @@ def test_settings_act_as_in_an_engine_here(target: Target, client: WorkerClient)
         min_p=0.01,
         repetition_penalty=1.2,
         presence_penalty=0.5,
+        logit_bias={9: 3.5, 11: -100},  # type: ignore[arg-type]
         bad_words=((5,), (6, 7)),
         logprobs=2,
     )
