@@ -21,7 +21,9 @@ def listen_option(port: int) -> Any:
 
 def http_option(port: int, services: str) -> Any:
     """The field of the HTTP address; ``port``: the default. ``services``: what it serves, for the help."""
-    return option(f"127.0.0.1:{port}", f"HOST:PORT for {services}; off: none", metavar="HOST:PORT")
+    return option(
+        f"127.0.0.1:{port}", f"HOST:PORT for {services}, or :PORT on loopback; off: none", metavar="[HOST]:PORT"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,9 +94,7 @@ class Options(
     api_key: tuple[str, ...] = rare(
         (), "such a key; better in a file, as others can read a command line", metavar="KEY"
     )
-    cors_origin: tuple[str, ...] = rare(
-        (), "origin of web pages that may read answers, or * for all", metavar="ORIGIN"
-    )
+    cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
     stream_interval: Annotated[float, Within(0, 60_000)] = option(
         0.0,
         "least time between two packets of a stream; packet sizes show the accepted tokens of each step; 0: one packet a step",
