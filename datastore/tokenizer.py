@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from suffolk.datastore.errors import Corruption, NotFound
+from suffolk.datastore.errors import Corruption, NotFound, Unsupported
 from suffolk.datastore.hub import cached_file, download, is_path, list_files, short_reason
 from suffolk.datastore.paths import expand
 
@@ -129,8 +129,13 @@ def _load_hub(name: str) -> Tokenizer:
 
 def _convert(name: str) -> Tokenizer:
     """The slow (sentencepiece) tokenizer of a folder or hub name, converted by transformers, which is slow to import."""
-    from transformers import AutoTokenizer
-
+    try:
+        from transformers import AutoTokenizer
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"tokenizer {name}: it has no {TOKENIZER_FILE}, and converting another form needs transformers; "
+            "pip install 'suffolk[worker]'"
+        ) from error
     try:
         backend = AutoTokenizer.from_pretrained(name).backend_tokenizer
     except Exception as error:  # converters raise whatever their format's parser raises

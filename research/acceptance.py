@@ -34,7 +34,7 @@ from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recorded_states import SPARE
+from suffolk.serving.replay.replayer import SPARE
 from suffolk.serving.replay.summary import DEPTHS, summarize
 
 

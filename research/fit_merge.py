@@ -29,8 +29,8 @@ from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recorded_states import SPARE
 from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.replayer import SPARE
 from suffolk.serving.transport.limits import MAX_THREADS, check_range
 
 _ENTRIES = sorted((entry for entry in BUILT_IN.values() if entry.source), key=lambda entry: entry.source)

@@ -29,9 +29,9 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter, FeatureDrafter
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recorded_states import SPARE, RecordedStates
+from suffolk.serving.replay.recorded_states import RecordedStates
 from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.replayer import Replayer
+from suffolk.serving.replay.replayer import SPARE, Replayer
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 COSTS = {

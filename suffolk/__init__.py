@@ -123,7 +123,12 @@ __all__ = sorted(["open", *_MODULE_OF])
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    try:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    except ModuleNotFoundError as error:
+        from suffolk.datastore.extras import missing_extra
+
+        raise missing_extra(error) or error from error
 
 
 def __dir__() -> list[str]:

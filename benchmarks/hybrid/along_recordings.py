@@ -13,9 +13,9 @@ from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.replay.recorded_states import SPARE, RecordedStates
+from suffolk.serving.replay.recorded_states import RecordedStates
 from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.replayer import Replayed, Replayer
+from suffolk.serving.replay.replayer import SPARE, Replayed, Replayer
 
 
 class AlongRecordings:

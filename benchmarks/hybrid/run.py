@@ -28,7 +28,7 @@ from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recorded_states import SPARE
+from suffolk.serving.replay.replayer import SPARE
 
 Prompts = Sequence[tuple[Prompt, list[int]]]
 

@@ -15,8 +15,7 @@ from suffolk.build_index.report import count
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.load import load_drafters, make_drafter
-from suffolk.serving.replay.recorded_states import SPARE, RecordedStates
-from suffolk.serving.replay.replayer import Replayed, Replayer
+from suffolk.serving.replay.replayer import SPARE, Replayed, Replayer
 
 if TYPE_CHECKING:
     from suffolk.serving.drafters.drafter_config import DrafterConfig
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.costs.cost_model import CostModel
     from suffolk.serving.engine.loop.drafter import Drafter
     from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.replay.recorded_states import RecordedStates
     from suffolk.serving.replay.recording import Recording
 
 PROGRESS_SECONDS = 10.0
@@ -71,7 +71,7 @@ def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], fl
     drafter = make_drafter(name, vocab_size, list(setting.stores), setting.limits, models, calibration, prefetch=False)
     assert drafter is not None
     try:
-        states = RecordedStates(setting.target, drafter, capacity) if models and setting.target is not None else None
+        states = _states(setting.target, drafter, capacity) if models and setting.target is not None else None
         replayer = Replayer(drafter, nodes, setting.costs, states, draft_seconds=setting.draft_seconds)
         texts = _replayed(replayer, setting.recordings, f"{name}, {nodes} nodes")
         done, stop = keep(texts, len(setting.recordings), f"texts with {name}, {nodes} nodes")
@@ -94,6 +94,12 @@ def _replayed(replayer: Replayer, recordings: Sequence[Recording], what: str) ->
             last = now
             place = f"{number} of {count(len(recordings), 'text')}, {tokens / (now - begin):,.0f} tokens/s"
             print(f"{what}: {place}", file=sys.stderr, flush=True)
+
+
+def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:
+    from suffolk.serving.replay.recorded_states import RecordedStates  # imports torch
+
+    return RecordedStates(target, drafter, capacity)
 
 
 def _load(setting: Setting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:

@@ -14,8 +14,6 @@ from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
 
-SPARE = 100
-"""Cache rows beyond a text and its largest tree, for drafters that share the cache."""
 SLOT = 0
 """Cache slot that a ``CacheDrafter`` uses: the text so far."""
 _WHOLE = 1
@@ -29,6 +27,9 @@ class RecordedStates:
 
     The states at a token depend only on the tokens before it, so one pass over the recorded text has the states of all steps.
     They differ by rounding from those of passes over trees.
+
+    Attributes:
+        slot: cache slot that drafters read.
     """
 
     def __init__(self, target: Target, drafter: Drafter, capacity: int) -> None:
@@ -37,6 +38,7 @@ class RecordedStates:
         Args:
             capacity: tokens of the longest text, and cache rows for drafts.
         """
+        self.slot = SLOT
         self._target = target
         self._reader = drafter if isinstance(drafter, FeatureDrafter) and drafter.layers else None
         self._learner = drafter if isinstance(drafter, LogitsDrafter) and drafter.reads_logits else None

@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +17,21 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.draft_counts import places
-from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, model_sources, only_from, tree_of
-from suffolk.serving.engine.loop.drafter_pool import DraftSeconds, checked_tree
+from suffolk.serving.engine.loop.draft_seconds import DraftSeconds
+from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, checked_tree, model_sources, only_from, tree_of
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.tree_layout import cut
 from suffolk.serving.engine.policy.planner import Planner
-from suffolk.serving.engine.sampling.verification import accept
-from suffolk.serving.replay.recorded_states import SLOT, RecordedStates
+from suffolk.serving.engine.sampling.verification.match import accept
 from suffolk.serving.replay.recording import Recording
 
+if TYPE_CHECKING:
+    from suffolk.serving.replay.recorded_states import RecordedStates
+
+
+SPARE = 100
+"""Cache rows beyond a text and its largest tree, for drafters that share the cache."""
 _NO_TOKEN = 1 << 40
 """The target's token after the end of the text; it equals no node."""
 PassSeconds = Callable[[int, float], float]
@@ -176,7 +182,7 @@ class Replayer:
             self._max_nodes,
             len(state.recording.prompt),
             state.recording.settings,
-            -1 if self._states is None else SLOT,
+            -1 if self._states is None else self._states.slot,
             self._planner.draft_budget(state.number, 1, context),
             prediction=state.prediction,
         )

@@ -15,6 +15,7 @@ from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.extras import missing_extra
 from suffolk.datastore.version import __version__
 
 
@@ -62,6 +63,8 @@ def _run(words: Sequence[str]) -> int:
     options = read_options(module.Options, parser, settings, name, rest)
     try:
         return int(module.run(options))
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from error
     except SuffolkError as error:
         error.args = (name_options(str(error), labels_of(settings, options.given)),)
         raise

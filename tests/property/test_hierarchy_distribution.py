@@ -24,8 +24,7 @@ from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification import VerifiedChain, verify_chain
-from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
+from suffolk.serving.engine.sampling.verification.rejection import VerifiedChain, acceptance, residual, verify_chain
 from tests.property.test_exact_distribution import check_biased
 from tests.property.test_redrafter_distribution import differs
 from tests.support.drafters import eager_loop

@@ -17,7 +17,7 @@ from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification import verify_chain
+from suffolk.serving.engine.sampling.verification.rejection import verify_chain
 from tests.support.drafters import eager_loop
 from tests.support.heads import drafter_of, last_states, random_head
 from tests.support.tiny_models import tiny_model

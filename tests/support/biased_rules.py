@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.engine.sampling.verification import accept
+from suffolk.serving.engine.sampling.verification.match import accept
 from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
 from tests.support.toy_target import Outcomes, Text, ToyTarget
 

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.drafters.neural.head_folder import read_config
 from suffolk.serving.drafters.registry import known
@@ -44,6 +42,8 @@ def _is_language_model(folder: Path, config: dict[str, Any]) -> bool:
 
 def _tensor_names(folder: Path) -> set[str]:
     """The names of the tensors in ``folder``; empty if no index and no safetensors header lists them."""
+    from safetensors import SafetensorError, safe_open  # of the extra worker
+
     try:
         index = folder / "model.safetensors.index.json"
         if index.is_file():

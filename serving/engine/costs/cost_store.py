@@ -11,17 +11,15 @@ import platform
 import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
 from suffolk.datastore.paths import expand
 from suffolk.serving.engine.checked_fields import read_object
-from suffolk.serving.engine.costs.cost_measurement import measure
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.model.int8_linear import is_compressed
-from suffolk.serving.engine.model.target import Target
+
+if TYPE_CHECKING:
+    from suffolk.serving.engine.model.target import Target
 
 log = logging.getLogger(__name__)
 FORMAT = 1
@@ -58,6 +56,10 @@ class CostKey:
     @staticmethod
     def of(target: Target) -> CostKey:
         """The key of ``target`` in this process."""
+        import torch  # reading costs needs no torch
+
+        from suffolk.serving.engine.model.int8_linear import is_compressed
+
         config = {name: value for name, value in target.model.config.to_dict().items() if name not in _NOT_COSTS}
         if is_compressed(target.model):  # int8 weights make passes faster
             config |= {"compressed": True}
@@ -120,6 +122,8 @@ def find_costs(target: Target, slots: int, file: Path | None = None, passes: str
     Raises:
         NotFound, Corruption, Unsupported, InvalidArgument: ``file`` cannot be used, as in ``load_costs``.
     """
+    from suffolk.serving.engine.costs.cost_measurement import measure  # imports torch
+
     key = CostKey.of(target)
     if file is not None:
         return FoundCosts(load_costs(file, key), str(file), 0)

@@ -107,6 +107,19 @@ def tree_of(proposal: Proposal) -> DraftTree:
     return proposal.tree if isinstance(proposal, SampledChain) else proposal
 
 
+def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
+    """A copy of ``tree``, cut to ``max_nodes``, without its counts. The drafter may reuse its arrays during verification.
+
+    Raises:
+        InvalidArgument: ``tree`` is not a valid tree over this vocabulary.
+    """
+    tree.validate(vocab_size)
+    kept = slice(max_nodes)
+    return DraftTree(
+        tree.tokens[kept].copy(), tree.parents[kept].copy(), tree.scores[kept].copy(), tree.sources[kept].copy()
+    )
+
+
 class Drafter(Protocol):
     """Proposes draft trees for a batch of running requests and learns from the tokens that follow.
 

@@ -16,6 +16,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.engine.loop.draft_failures import DraftFailures, failures_by_reason
+from suffolk.serving.engine.loop.draft_seconds import DraftSeconds
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -26,6 +27,7 @@ from suffolk.serving.engine.loop.drafter import (
     PrefetchingDrafter,
     Proposal,
     SampledChain,
+    checked_tree,
     model_sources,
     tree_of,
 )
@@ -53,26 +55,6 @@ class Draft:
     seconds: float = 0.0
     model_seconds: float = 0.0
     prefill_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class DraftSeconds:
-    """Seconds of a drafter since its start, by its ``stats``: for prefill, and for models that it may leave out."""
-
-    prefill: float = 0.0
-    models: float = 0.0
-
-    @staticmethod
-    def so_far(drafter: Drafter) -> DraftSeconds:
-        """The seconds until now. Raises as the drafter's ``stats``."""
-        stats = drafter.stats()
-        return DraftSeconds(float(stats.get("prefill_seconds", 0.0)), float(stats.get("model_seconds", 0.0)))
-
-    def split(self, before: DraftSeconds, seconds: float) -> tuple[float, float, float]:
-        """The ``seconds`` since ``before``, split into (retrieval, models, prefill)."""
-        prefill = min(seconds, max(0.0, self.prefill - before.prefill))
-        models = min(seconds - prefill, max(0.0, self.models - before.models))
-        return seconds - prefill - models, models, prefill
 
 
 NO_DRAFT = Draft(DraftTree.empty())
@@ -267,17 +249,4 @@ def _draft_request(request: Request, budget: DraftBudget) -> DraftRequest:
         budget,
         request.options,
         request.prediction if request.prediction is None else _read_only(request.prediction),
-    )
-
-
-def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
-    """A copy of ``tree``, cut to ``max_nodes``, without its counts. The drafter may reuse its arrays during verification.
-
-    Raises:
-        InvalidArgument: ``tree`` is not a valid tree over this vocabulary.
-    """
-    tree.validate(vocab_size)
-    kept = slice(max_nodes)
-    return DraftTree(
-        tree.tokens[kept].copy(), tree.parents[kept].copy(), tree.scores[kept].copy(), tree.sources[kept].copy()
     )

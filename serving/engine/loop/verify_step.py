@@ -15,7 +15,9 @@ from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability, log_probabilities
 from suffolk.serving.engine.sampling.sampler import NO_TOKEN, likeliest
-from suffolk.serving.engine.sampling.verification import accept, sound_rows, typical_path, verify_chain
+from suffolk.serving.engine.sampling.verification.match import accept
+from suffolk.serving.engine.sampling.verification.rejection import sound_rows, verify_chain
+from suffolk.serving.engine.sampling.verification.typical import typical_path
 from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)

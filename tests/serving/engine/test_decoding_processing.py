@@ -16,7 +16,7 @@ from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.log_probabilities import log_probabilities
 from suffolk.serving.engine.sampling.sampler import NO_TOKEN, Sampler
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification import accept
+from suffolk.serving.engine.sampling.verification.match import accept
 from tests.support.drafters import tree
 
 CPU = torch.device("cpu")

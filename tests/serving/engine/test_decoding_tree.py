@@ -9,7 +9,7 @@ import torch
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.model.tree_attention import Span
 from suffolk.serving.engine.model.tree_layout import chain, cut, lay_out
-from suffolk.serving.engine.sampling.verification import accept
+from suffolk.serving.engine.sampling.verification.match import accept
 from tests.support.drafters import random_tree, tree
 
 

@@ -14,8 +14,14 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.drafter import SampledChain, tree_of
 from suffolk.serving.engine.sampling.seeded_noise import SeededNoise, SeededUniforms
-from suffolk.serving.engine.sampling.verification import VerifiedChain, accept, typical_path, verify_chain
-from suffolk.serving.engine.sampling.verification.rejection import inverse_cdf_sample, residual
+from suffolk.serving.engine.sampling.verification.match import accept
+from suffolk.serving.engine.sampling.verification.rejection import (
+    VerifiedChain,
+    inverse_cdf_sample,
+    residual,
+    verify_chain,
+)
+from suffolk.serving.engine.sampling.verification.typical import typical_path
 from tests.serving.engine.test_decoding_sampling import GOLDEN, MASK, splitmix
 from tests.support.drafters import random_tree, tree
 
