@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -11,6 +12,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from tests.support.building import make_texts, write_jsonl, write_tokenizer
 
 for build_requirement in ("pybind11", "ninja", "cmake"):
     pytest.importorskip(build_requirement)
@@ -97,3 +101,63 @@ def test_the_wheel_works_by_itself(site: Path) -> None:
 def test_no_other_name_can_be_imported(site: Path, name: str) -> None:
     done = python(site, f"import {name}")
     assert f"No module named '{name}'" in done.stderr
+
+
+def required(distribution: importlib.metadata.Distribution) -> set[str]:
+    """The distributions that ``distribution`` needs without its extras, and those that they need."""
+    found: set[str] = set()
+    waiting = [distribution]
+    while waiting:
+        for line in waiting.pop().requires or ():
+            requirement = Requirement(line)
+            if requirement.name not in found and (
+                requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            ):
+                found.add(requirement.name)
+                waiting.append(importlib.metadata.distribution(requirement.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def slim(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a virtual environment that holds the wheel and what it requires without extras, as links."""
+    folder = tmp_path_factory.mktemp("slim")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    [packages] = folder.glob("lib/python3*/site-packages")
+    [facts] = site.glob("*.dist-info")
+    for name in required(importlib.metadata.PathDistribution(facts)):
+        distribution = importlib.metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(str(distribution.locate_file(top)))
+    for path in site.iterdir():
+        (packages / path.name).symlink_to(path)
+    return folder / "bin" / "python"
+
+
+def slim_suffolk(slim: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [str(slim), "-m", "suffolk", *map(str, arguments)]
+    return subprocess.run(command, cwd=slim.parent, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_the_wheel_alone_builds_and_searches_without_torch(slim: Path, tmp_path: Path) -> None:
+    [packages] = slim.parents[1].glob("lib/python3*/site-packages")
+    assert not [path.name for path in packages.iterdir() if path.name in ("torch", "transformers", "safetensors")]
+    corpus, tokenizer, store = (
+        write_jsonl(tmp_path / "a.jsonl", make_texts(20)),
+        write_tokenizer(tmp_path),
+        tmp_path / "s",
+    )
+    for command in (
+        ["--help"],
+        ["build", "--tokenizer", tokenizer, "--output", store, corpus],
+        ["lookup", store, "return value"],
+        ["serve", "--help"],
+        ["replay", "--help"],
+    ):
+        done = slim_suffolk(slim, *command)
+        assert done.returncode == 0, done.stderr
+    (tmp_path / "config.json").write_text("{}")
+    refused = slim_suffolk(slim, "worker", "--model", str(tmp_path))
+    assert refused.stderr == "suffolk: torch is not installed, and models need it; pip install 'suffolk[worker]'\n"

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not _open_streams():
         return 2
     try:
-        code = _run(words)
+        code = _run_installed(words)
         sys.stdout.flush()
         return code
     except SuffolkError as error:
@@ -41,6 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"suffolk: {error}; check the path, its permissions and the free space", file=sys.stderr)
         _silence_stdout()
         return 2
+
+
+def _run_installed(words: Sequence[str]) -> int:
+    """As ``_run``. Raises Unsupported: an extra is not installed."""
+    try:
+        return _run(words)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from error
 
 
 def _run(words: Sequence[str]) -> int:
@@ -63,8 +71,6 @@ def _run(words: Sequence[str]) -> int:
     options = read_options(module.Options, parser, settings, name, rest)
     try:
         return int(module.run(options))
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
     except SuffolkError as error:
         error.args = (name_options(str(error), labels_of(settings, options.given)),)
         raise
