@@ -1,0 +1,151 @@
+"""``tools`` and ``tool_choice`` of a request: the functions that may be called, and the grammar where one must be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.openai.json_schema import schema_text
+from suffolk.serving.openai.tool_calls import ToolCallParser
+from suffolk.serving.openai.tool_format import ToolFormat
+
+MAX_TOOLS = 128
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """The functions that one request may call. Immutable.
+
+    Attributes:
+        functions: as in the request, by name.
+        is_required: whether the answer must be a call.
+        is_single: whether it must be one call at most.
+    """
+
+    functions: Mapping[str, Mapping[str, Any]]
+    is_required: bool
+    is_single: bool
+
+    def parser(self, form: ToolFormat) -> ToolCallParser:
+        """A parser of one answer."""
+        return ToolCallParser(form, self.functions)
+
+    def grammar(self, form: ToolFormat, tokenizer: Any) -> Grammar | None:
+        """The grammar of answers that are calls; None if the answer may be something else."""
+        return Grammar("lark", _rules(self, form, tokenizer)) if self.is_required else None
+
+
+def read_tool_choice(
+    tools: Sequence[Mapping[str, Any]] | None, choice: str | Mapping[str, Any] | None, is_parallel: bool = True
+) -> ToolChoice | None:
+    """The functions of ``tools`` and ``tool_choice``; None if nothing may be called.
+
+    Args:
+        tools: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}, ...].
+        choice: none, auto, required, or {"type": "function", "function": {"name": ...}}; None for auto.
+        is_parallel: ``parallel_tool_calls``: whether an answer may have several calls. It binds required calls only.
+
+    Raises:
+        InvalidArgument: another form; a name is used twice; a function is chosen that is not there.
+    """
+    functions = _read_functions(tools or ())
+    named = choice.get("function") if isinstance(choice, Mapping) else None
+    if isinstance(choice, Mapping):
+        name = named.get("name") if isinstance(named, Mapping) else None
+        if choice.get("type") != "function" or not isinstance(name, str) or name not in functions:
+            known = ", ".join(functions) or "none"
+            raise InvalidArgument(f"tool_choice names the function {name!r}; the functions of tools are {known}")
+        return ToolChoice({name: functions[name]}, is_required=True, is_single=True)
+    if choice not in (None, "none", "auto", "required"):
+        raise InvalidArgument(f"tool_choice is {choice!r}; it must be none, auto, required or a function")
+    if choice == "required" and not functions:
+        raise InvalidArgument("tool_choice is 'required'; give tools")
+    if choice == "none" or not functions:
+        return None
+    return ToolChoice(functions, choice == "required", not is_parallel)
+
+
+def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``messages`` with the arguments of their calls as objects, which chat templates expect. The others stay as they are.
+
+    Raises InvalidArgument: arguments are no JSON object.
+    """
+    return [
+        dict(message) | {"tool_calls": [_template_call(at, call) for call in message["tool_calls"]]}
+        if isinstance(message.get("tool_calls"), list)
+        else dict(message)
+        for at, message in enumerate(messages)
+    ]
+
+
+def _template_call(at: int, call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise InvalidArgument(f"messages[{at}].tool_calls has an entry without function.name")
+    arguments = function.get("arguments", {})
+    try:
+        arguments = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise InvalidArgument(f"messages[{at}].tool_calls: the arguments of {function['name']} are no JSON object")
+    return dict(call) | {"function": dict(function) | {"arguments": arguments}}
+
+
+def _read_functions(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    if len(tools) > MAX_TOOLS:
+        raise InvalidArgument(f"tools has {len(tools)} entries; the limit is {MAX_TOOLS}")
+    functions: dict[str, Mapping[str, Any]] = {}
+    for at, tool in enumerate(tools):
+        function = tool.get("function")
+        if tool.get("type") != "function" or not isinstance(function, Mapping):
+            raise InvalidArgument(f"tools[{at}] is no function; give {{'type': 'function', 'function': {{...}}}}")
+        name, parameters = function.get("name"), function.get("parameters")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidArgument(f"tools[{at}].function.name is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
+        if name in functions:
+            raise InvalidArgument(f"tools[{at}].function.name is {name!r}, which an earlier tool has; rename one")
+        if parameters is not None and not isinstance(parameters, Mapping):
+            raise InvalidArgument(f"tools[{at}].function.parameters is no JSON object; give a schema")
+        functions[name] = function
+    return functions
+
+
+def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:
+    """Rules in llguidance's Lark syntax. Each call has the layout of the usual templates, so that models know it."""
+    begin, end = _mark(form.begin, tokenizer), _mark(form.end, tokenizer)
+    if form.is_listed:
+        several = "" if choice.is_single else ' (", " call)*'
+        start = f'{begin} "[" call{several} "]"'
+    elif form.end:
+        marked = f'{begin} "\\n" call "\\n" {end}'
+        start = marked if choice.is_single else f'{marked} ("\\n" {marked})*'
+    else:
+        start = "call" if choice.is_single else f'call ("{form.separator} " call)*'
+    calls = [_call(name, function, form.key) for name, function in choice.functions.items()]
+    rules = {"start": start, "call": " | ".join(f"call_{at}" for at in range(len(calls)))}
+    rules |= {f"call_{at}": call for at, call in enumerate(calls)}
+    return "\n".join(f"{name}: {rule}" for name, rule in rules.items())
+
+
+def _call(name: str, function: Mapping[str, Any], key: str) -> str:
+    """A rule for a call of ``function``. Its schema is a grammar of its own, so that its references stay valid."""
+    head = json.dumps(json.dumps({"name": name, key: 0})[:-2])  # {"name": "...", "arguments":
+    return f'{head} {_arguments(function)} "}}"'
+
+
+def _arguments(function: Mapping[str, Any]) -> str:
+    parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
+    return f"%json {schema_text(parameters, function.get('strict') is True)}"
+
+
+def _mark(mark: str, tokenizer: Any) -> str:
+    """A mark as one token where the tokenizer has it, else as text; empty for none."""
+    token = tokenizer.get_added_vocab().get(mark) if mark else None
+    return f"<[{token}]>" if token is not None else json.dumps(mark) if mark else ""

@@ -1,0 +1,55 @@
+"""How models write calls of tools in their texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suffolk.datastore.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFormat:
+    """How a model writes calls. A call is a JSON object with ``name`` and ``arguments`` or ``parameters``, or a list of them.
+
+    Without its mark, JSON at the beginning of a text counts too: many tokenizers leave special tokens out of the text.
+
+    Attributes:
+        name: its name.
+        begin: mark before a call or list; empty for none.
+        end: mark after it; empty for none.
+        key: the key of the arguments, in texts that the format constrains.
+        is_listed: whether several calls form one JSON list; else each has its marks.
+        separator: characters between calls, besides white space.
+    """
+
+    name: str
+    begin: str = ""
+    end: str = ""
+    key: str = "arguments"
+    is_listed: bool = False
+    separator: str = ""
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        ToolFormat("hermes", "<tool_call>", "</tool_call>"),  # Hermes, Qwen
+        ToolFormat("mistral", "[TOOL_CALLS]", is_listed=True),
+        ToolFormat("llama", "<|python_tag|>", key="parameters", separator=";"),  # Llama 3
+        ToolFormat("json", is_listed=True),
+    )
+}
+AUTO = "auto"
+
+
+def find_format(template: object, name: str = AUTO) -> ToolFormat:
+    """The format ``name``; for ``auto`` that of a chat template, whose mark it contains, else ``json``.
+
+    Raises InvalidArgument for an unknown name.
+    """
+    if name != AUTO:
+        if name not in FORMATS:
+            raise InvalidArgument(f"tool format {name!r} is unknown; it must be one of auto, {', '.join(FORMATS)}")
+        return FORMATS[name]
+    text = str(template)  # some tokenizers have several templates, by name
+    return next((each for each in FORMATS.values() if each.begin and each.begin in text), FORMATS["json"])
