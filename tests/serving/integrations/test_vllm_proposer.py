@@ -1,0 +1,155 @@
+"""The proposer for vLLM, called as vLLM's runner calls it. vLLM itself is a stand-in here; 'make vllm' runs the real one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.integrations.core import FinishedText
+from suffolk.serving.integrations.vllm import plugin, runner_hook
+from suffolk.serving.integrations.vllm.proposer import Proposer
+from tests.support.stores import make_store
+
+VOCAB = 500
+TEXTS = [np.random.default_rng(seed).integers(0, VOCAB, 90).tolist() for seed in range(3)]
+
+
+class GPUModelRunner:
+    """The parts of vLLM's runner that are wrapped and read."""
+
+    def __init__(self, drafter: Any) -> None:
+        self.drafter, self.input_batch = drafter, None
+
+    def execute_model(self, scheduler_output: Any, intermediate_tensors: Any = None) -> str:
+        return f"{scheduler_output.name} {intermediate_tensors}"
+
+
+def module(monkeypatch: pytest.MonkeyPatch, name: str, **content: Any) -> ModuleType:
+    made = ModuleType(name)
+    made.__dict__.update(content)
+    monkeypatch.setitem(sys.modules, name, made)
+    return made
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Stand-ins for the modules of vLLM that the adapter imports."""
+    for name in ("distributed", "v1", "v1.worker", "v1.sample", "v1.sample.ops"):
+        module(monkeypatch, f"vllm.{name}")
+    module(monkeypatch, "vllm.v1.worker.gpu_model_runner", GPUModelRunner=type("Runner", (GPUModelRunner,), {}))
+    sampler = module(monkeypatch, "vllm.v1.sample.ops.topk_topp_sampler", apply_top_k_only=lambda logits, k: k.max())
+    sys.modules["vllm.v1.sample.ops"].topk_topp_sampler = sampler  # type: ignore[attr-defined]
+    module(monkeypatch, "vllm.distributed.parallel_state", get_tensor_model_parallel_rank=lambda: 0)
+    return module(monkeypatch, "vllm", __version__="0.32.0")
+
+
+def config_of(options: object = None, most: int = 4) -> Any:
+    model = SimpleNamespace(
+        model="the model", tokenizer=None, skip_tokenizer_init=True, max_model_len=128, get_vocab_size=lambda: VOCAB
+    )
+    additional = {} if options is None else {"suffolk": options}
+    speculative = SimpleNamespace(num_speculative_tokens=most)
+    return SimpleNamespace(model_config=model, speculative_config=speculative, additional_config=additional)
+
+
+def propose(proposer: Proposer, sizes: list[int], sampled: list[list[int]] | None = None) -> list[list[int]]:
+    """One call, for the texts of ``TEXTS`` cut to ``sizes``."""
+    tokens = np.zeros((len(sizes), 128), np.int32)
+    for row, size in enumerate(sizes):
+        tokens[row, :size] = TEXTS[row][:size]
+    return proposer.propose(sampled or [[1]] * len(sizes), np.array(sizes, np.int32), tokens, slot_mappings=None)
+
+
+def options_of(tmp_path: Path) -> dict[str, Any]:
+    make_store(tmp_path / "store", [TEXTS], vocab_size=VOCAB)
+    return {"datastores": [str(tmp_path / "store")], "prompt_lookup": False, "row_cost": 0.0}
+
+
+def test_rows_get_their_continuations(vllm: ModuleType, tmp_path: Path) -> None:
+    proposer = Proposer(config_of(options_of(tmp_path)))
+    proposer.load_model(object())
+    drafts = propose(proposer, [30, 40, 50], [[1], [], [1, 2]])
+    assert drafts == [TEXTS[0][30:34], [], TEXTS[2][50:54]]
+    assert proposer.stats()["draft_tokens"] == 8
+
+
+def test_drafts_end_with_the_longest_text(vllm: ModuleType, tmp_path: Path) -> None:
+    config = config_of(options_of(tmp_path))
+    config.model_config.max_model_len = 33
+    assert propose(Proposer(config), [30, 32]) == [TEXTS[0][30:32], []]
+
+
+def test_the_runner_names_its_requests(vllm: ModuleType, tmp_path: Path) -> None:
+    finished: list[FinishedText] = []
+    proposer = type("Keeping", (Proposer,), {"on_finish": staticmethod(finished.append)})(
+        config_of(options_of(tmp_path))
+    )
+    Proposer(config_of(options_of(tmp_path / "again")))  # wraps nothing a second time
+    runner = sys.modules["vllm.v1.worker.gpu_model_runner"].GPUModelRunner(proposer)
+    runner.input_batch = SimpleNamespace(req_ids=["a", "b"], num_prompt_tokens=[20, 25], random_reqs={"b"})
+    step = SimpleNamespace(name="step", finished_req_ids=set(), num_spec_tokens_to_schedule=2)
+    assert runner.execute_model(step, "tensors") == "step tensors"
+    assert [len(each) for each in propose(proposer, [30, 30])] == [2, 2]
+    step.finished_req_ids = {"a", "never seen"}
+    runner.execute_model(step)
+    [text] = finished
+    assert (text.key, text.tokens.tolist(), text.prompt_tokens) == ("a", TEXTS[0][:30], 20)
+    for other in (SimpleNamespace(), None):  # runners with other drafters, or with none
+        assert sys.modules["vllm.v1.worker.gpu_model_runner"].GPUModelRunner(other).execute_model(step) == "step None"
+
+
+def test_one_rank_drafts(vllm: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["vllm.distributed.parallel_state"], "get_tensor_model_parallel_rank", lambda: 1)
+    proposer = Proposer(config_of({"datastores": ["missing"]}))
+    proposer.begin_step(None, SimpleNamespace(finished_req_ids={"a"}))
+    assert propose(proposer, [30, 30]) == [[], []]
+    assert proposer.stats() == {}
+
+
+def test_bad_configurations_are_refused(vllm: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidArgument, match=r"additional_config\['suffolk'\] has the key 'store'"):
+        Proposer(config_of({"store": "x"}))
+    for version in ("0.31.9", "0.34.0", "0.320.1"):
+        monkeypatch.setattr(vllm, "__version__", version)
+        with pytest.raises(Unsupported, match=f"vLLM is {version}; suffolk.vllm.Proposer is written for 0.32 and 0.33"):
+            Proposer(config_of())
+    monkeypatch.setattr(vllm, "__version__", "0.33.0")
+    assert propose(Proposer(config_of()), [30]) == [[]]
+
+
+def test_values_are_expanded_to_rows() -> None:
+    values, ends = torch.tensor([0.5, 0.0, 2.0]), torch.tensor([2, 2, 5], dtype=torch.int32)
+    output = torch.full((8,), 7.0)
+    plugin.expand(output, values, ends, 2.0, 1.0, MAX_NUM_TOKENS=128)
+    assert output.tolist() == [0.5, 0.5, 1.0, 1.0, 1.0, 7.0, 7.0, 7.0]
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+def test_the_plugin_mends_cpus_only(monkeypatch: pytest.MonkeyPatch, vllm: ModuleType, cpu: bool) -> None:
+    utils = module(monkeypatch, "vllm.utils", cpu_triton_utils=SimpleNamespace(_expand_kernel_impl=None))
+    module(monkeypatch, "vllm.platforms", current_platform=SimpleNamespace(is_cpu=lambda: cpu))
+    plugin.register()
+    assert utils.cpu_triton_utils._expand_kernel_impl is (plugin.expand if cpu else None)
+
+
+def test_top_k_takes_no_rows(vllm: ModuleType) -> None:
+    for _ in range(2):
+        plugin.allow_no_rows()
+    apply = sys.modules["vllm.v1.sample.ops.topk_topp_sampler"].apply_top_k_only
+    assert apply(torch.empty(0, 9), torch.empty(0)).shape == (0, 9)
+    assert apply(torch.empty(2, 9), torch.tensor([3, 4])) == 4
+
+
+def test_the_runner_is_wrapped_once(vllm: ModuleType) -> None:
+    runner = sys.modules["vllm.v1.worker.gpu_model_runner"].GPUModelRunner
+    runner_hook.install()
+    wrapped = runner.execute_model
+    runner_hook.install()
+    assert runner.execute_model is wrapped
