@@ -32,6 +32,7 @@ COMMANDS = {
     "bench build": "measure throughput and memory of building, and of its sort",
     "bench memory": "measure a datastore larger than memory",
     "bench hybrid": "compare one tree of all sources with each source alone",
+    "bench prediction": "measure the speed-up by predicted texts",
 }
 """Name -> one line of help. Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``,
 which returns the exit code."""

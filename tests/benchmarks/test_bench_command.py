@@ -22,6 +22,7 @@ MEASUREMENTS = {
     "decode": (*MODEL, *PROMPTS),
     "hybrid": (*MODEL, *PROMPTS, "--output", "out"),
     "memory": (NONE,),
+    "prediction": (*MODEL, "--files", NONE),
     "retrieval": (NONE,),
 }
 

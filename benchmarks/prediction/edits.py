@@ -1,0 +1,55 @@
+"""Tasks to edit source files, and predictions that are wrong in a given share of their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from suffolk.benchmarks.prediction.options import PredictionOptions
+from suffolk.benchmarks.prompts import Prompt
+from suffolk.datastore.errors import InvalidArgument, NotFound
+
+TASK = (
+    "Add a comment line above every function and class of this file. Change nothing else. "
+    "Answer with the whole file and no explanation.\n\n```python\n{}\n```"
+)
+SUFFIX = ".py"
+
+
+def edit_prompts(options: PredictionOptions) -> list[Prompt]:
+    """One task for each file, of its first ``options.lines`` lines; files with fewer are left out.
+
+    Raises:
+        NotFound: a file or folder is missing.
+        InvalidArgument: no file has as many lines.
+    """
+    files = sorted(file for path in options.files for file in _files(path))
+    np.random.default_rng(options.decoding.seed).shuffle(files)
+    found: list[Prompt] = []
+    for file in files:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        if len(lines) >= options.lines and len(found) < options.limit:
+            text = TASK.format("\n".join(lines[: options.lines]))
+            found.append(Prompt(file.name, "edits", ({"role": "user", "content": text},)))
+    if not found:
+        raise InvalidArgument(f"no {SUFFIX} file has {options.lines} lines; name other --files or lower --lines")
+    return found
+
+
+def corrupted(text: str, others: Sequence[str], share: float, rng: np.random.Generator) -> str:
+    """``text`` with ``share`` of its lines, chosen at random, replaced by lines of ``others``."""
+    lines = text.splitlines(keepends=True)
+    pool = [line for other in others for line in other.splitlines(keepends=True) if line not in lines] or ["# other\n"]
+    for place in rng.choice(len(lines), round(share * len(lines)), replace=False).tolist():
+        lines[place] = pool[int(rng.integers(len(pool)))]
+    return "".join(lines)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return [file for file in path.rglob(f"*{SUFFIX}") if file.is_file()]
+    if not path.is_file():
+        raise NotFound(f"--files {path}: there is no such file or folder; name {SUFFIX} files, or folders of them")
+    return [path]

@@ -1,0 +1,169 @@
+"""Plain decoding against decoding with predicted texts, on the same prompts, in turn, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
+from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.benchmarks.decode.setup import encode_prompts, load_target, make_drafters, require_drafters
+from suffolk.benchmarks.prediction.edits import corrupted, edit_prompts
+from suffolk.benchmarks.prediction.options import PredictionOptions
+from suffolk.benchmarks.prediction.summary import summarize
+from suffolk.benchmarks.prompts import Prompt
+from suffolk.benchmarks.stopping import keep
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import find_costs
+from suffolk.serving.engine.loop.draft_options import DraftOptions
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.replayer import Replayer
+
+NO_PREDICTION = "no prediction"
+_ALONE = "prediction"
+"""The drafter that drafts nothing without a prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A drafter, and the share of lines that its predictions have wrong; None for no prediction."""
+
+    drafter: str
+    share: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.drafter}, {NO_PREDICTION if self.share is None else f'{self.share:.0%} wrong'}"
+
+
+def measure_predictions(
+    options: PredictionOptions, report: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
+    """Run the whole measurement, or up to Ctrl-C; the results by name. ``report`` gets a line after every prompt.
+
+    Each way has drafters and a planner's budget of its own, which learn from prompt to prompt.
+
+    Raises as ``edit_prompts``, ``Target.load`` and ``make_drafter``.
+    """
+    prompts, decoding = edit_prompts(options), options.decoding
+    require_drafters(decoding, [])  # before a model is loaded
+    target = load_target(decoding)
+    encoded, skipped = encode_prompts(target, prompts, decoding)
+    found = find_costs(target, 1, decoding.costs)
+    capacity = max(len(ids) for _, ids in encoded) + decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+    ways = [
+        Way(drafter, share)
+        for drafter in decoding.drafters
+        for share in ((None,) if drafter != _ALONE else ()) + options.shares
+    ]
+    drafters = {way.name: make_drafters(decoding, target, [], 1, capacity)[way.drafter] for way in ways}
+    counted = {
+        way.name: Replayer(
+            make_drafters(decoding, target, [], 1, capacity)[way.drafter],
+            decoding.max_nodes,
+            found.costs.copy(),
+            draft_seconds=0.0,
+        )
+        for way in ways
+    }
+    with Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0) as engine:
+        turns = _Turns(engine, counted, ways, options).run(encoded, report)
+        kept, stopped = keep(turns, len(encoded), "prompts")
+    runs = [row for rows in kept for row in rows]
+    return {
+        "stopped": stopped,
+        "target": {"dtype": str(target.dtype), "device": str(target.device)},
+        "costs": {"source": found.source, "seconds_by_rows": _seconds_by_rows(found.costs)},
+        "summary": summarize(runs, [way.name for way in ways]),
+        "prompts_skipped": skipped,
+        "runs": runs,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """The prompts in turn."""
+
+    engine: Engine
+    counted: dict[str, Replayer]
+    ways: Sequence[Way]
+    options: PredictionOptions
+
+    def run(
+        self, encoded: Sequence[tuple[Prompt, list[int]]], report: Callable[[str], None]
+    ) -> Iterator[list[dict[str, Any]]]:
+        """The rows of each prompt: plain decoding, then the ways in rotating order."""
+        rng = np.random.default_rng(self.options.decoding.seed)
+        settings = SamplingSettings(self.options.decoding.max_new_tokens)
+        _finished(self.engine.generate(encoded[0][1], SamplingSettings(WARM_UP_TOKENS)))
+        for place, (prompt, ids) in enumerate(encoded):
+            plain = _finished(self.engine.generate(ids, settings))
+            others = [other.messages[0]["content"] for other, _ in encoded if other is not prompt]
+            rows = [_row(prompt, Way(PLAIN, None), plain, plain, self.engine.target) | {"drafter": PLAIN}]
+            first = place % len(self.ways)
+            for way in (*self.ways[first:], *self.ways[:first]):
+                rows.append(self._run(way, prompt, ids, settings, plain, others, rng))
+            yield rows
+            rates = ", ".join(f"{row['drafter']}: {row['tokens_per_second']:.1f}" for row in rows)
+            report(f"{place + 1} of {len(encoded)} {prompt.name}: tokens/s {rates}")
+
+    def _run(
+        self,
+        way: Way,
+        prompt: Prompt,
+        ids: list[int],
+        settings: SamplingSettings,
+        plain: Generation,
+        others: Sequence[str],
+        rng: np.random.Generator,
+    ) -> dict[str, Any]:
+        target, prediction = self.engine.target, None
+        if way.share is not None:
+            text = target.tokenizer.decode(plain.tokens, skip_special_tokens=True)
+            prediction = corrupted(text, others, way.share, rng)
+        max_nodes = self.options.decoding.max_nodes
+        generation = self.engine.generate(ids, settings, way.name, max_nodes, DraftOptions(prediction))
+        row = _row(prompt, way, _finished(generation), plain, target)
+        recording = Recording.of(plain, target.vocab_size)
+        replayed = self.counted[way.name].replay(recording, generation.request.prediction)
+        return row | {"counted_seconds": replayed.seconds, "counted_plain_seconds": replayed.plain_seconds}
+
+
+def _row(prompt: Prompt, way: Way, generation: Generation, plain: Generation, target: Target) -> dict[str, Any]:
+    stats = generation.stats
+    difference = first_difference(
+        target,
+        plain.request.tokens[: plain.stats.prompt_tokens].tolist(),
+        plain.tokens,
+        generation.tokens,
+        plain.request.settings,
+    )
+    predicted = 0 if generation.request.prediction is None else len(generation.request.prediction)
+    return {
+        "prompt": prompt.name,
+        "drafter": way.name,
+        "prediction_tokens": predicted,
+        "speed_up": stats.tokens_per_second / plain.stats.tokens_per_second if plain.stats.steps else 1.0,
+        "identical": difference is None,
+        "near_tie_gap": 0.0 if difference is None else difference.gap,
+        **stats.to_dict(),
+    }
+
+
+def _finished(generation: Generation) -> Generation:
+    for _ in generation:
+        pass
+    return generation
+
+
+def _seconds_by_rows(costs: CostModel) -> dict[int, float]:
+    return dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))

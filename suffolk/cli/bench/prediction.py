@@ -1,0 +1,49 @@
+"""Measure the speed-up by predicted texts, by the share of the text that changes.
+
+The model edits source files. Predictions are its own plain answers, with a share of the lines replaced.
+Ctrl-C ends it early with exit code 130. The prompts that are done are reported, marked as a part."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffolk.cli.bench.decode import ModelOptions
+from suffolk.cli.bench.report_options import ReportOptions
+from suffolk.cli.drafting import PlannerOptions
+from suffolk.cli.options.setting import REQUIRED, option, passed_on
+
+EXAMPLES = """
+suffolk bench prediction --model MODEL_FOLDER --files src/ --limit 8 --json prediction.json
+suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction --shares 0 1 --json prediction.json"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ModelOptions, PlannerOptions, ReportOptions):
+    files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
+    limit: int = option(8, "files, chosen at random")
+    lines: int = option(30, "lines of each file, from its beginning")
+    max_new_tokens: int = option(400, "longest answer, in tokens")
+    shares: tuple[float, ...] = option(
+        (0.0, 0.05, 0.2, 0.5, 1.0), "of the lines that a prediction has wrong, each 0..1", several=True
+    )
+    drafters: str = option("prediction,prompt-lookup", "separated by commas", metavar="LIST")
+
+
+def run(options: Options) -> int:
+    """Measure, print, write; returns the exit code."""
+    from suffolk.benchmarks.decode.options import DecodingOptions
+    from suffolk.benchmarks.decode.report import PACKAGES
+    from suffolk.benchmarks.prediction.measure import measure_predictions
+    from suffolk.benchmarks.prediction.options import PredictionOptions
+    from suffolk.benchmarks.prediction.report import NOTES, prediction_lines, prediction_panels
+    from suffolk.benchmarks.report import Report, plain
+
+    outcome = options.outcome("prediction")
+    names = tuple(part for part in options.drafters.split(",") if part)
+    decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=names)
+    settings = PredictionOptions(decoding, options.files, options.limit, options.lines, options.shares)
+    results = measure_predictions(settings, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("prediction", options.seed, plain(settings), results, NOTES, PACKAGES)
+    return outcome.finish(report, prediction_lines(results), prediction_panels(results))
