@@ -32,18 +32,15 @@ class Options(ModelOptions, PlannerOptions, ReportOptions):
 
 
 def run(options: Options) -> int:
-    """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.decode.options import DecodingOptions
     from suffolk.benchmarks.decode.report import PACKAGES
     from suffolk.benchmarks.prediction.measure import measure_predictions
     from suffolk.benchmarks.prediction.options import PredictionOptions
     from suffolk.benchmarks.prediction.report import NOTES, prediction_lines, prediction_panels
-    from suffolk.benchmarks.report import Report, plain
 
     outcome = options.outcome("prediction")
     names = tuple(part for part in options.drafters.split(",") if part)
     decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=names)
     settings = PredictionOptions(decoding, options.files, options.limit, options.lines, options.shares)
     results = measure_predictions(settings, lambda line: print(line, file=sys.stderr, flush=True))
-    report = Report("prediction", options.seed, plain(settings), results, NOTES, PACKAGES)
-    return outcome.finish(report, prediction_lines(results), prediction_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, prediction_lines(results), prediction_panels(results))
