@@ -29,9 +29,11 @@ def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: st
         f"replaying {count(len(recordings), 'text')} of {printable(recordings[0].model) or 'a model without a name'}, "
         f"{sum(len(each.generated) for each in recordings):,} tokens behind {sum(len(each.prompt) for each in recordings):,} of "
         f"prompts, from {', '.join(map(str, paths))}",
-        "recorded live: "
-        + ", ".join(f"{printable(name)} M {length:.2f}" for name, length in recorded_lengths(recordings).items()),
     ]
+    measured = [each for each in recordings if each.counts]
+    if measured:
+        found = (f"{printable(name)} M {length:.2f}" for name, length in recorded_lengths(measured).items())
+        lines.append("recorded live: " + ", ".join(found))
     if len({each.drafter for each in recordings}) > 1:
         lines.append(
             "several drafters decoded these texts; if they decoded the same ones, each is replayed as often: choose by "

@@ -9,27 +9,37 @@ from pathlib import Path
 
 from suffolk.build_index.inputs import InputFile, recognise
 from suffolk.build_index.read_lines import read_lines
+from suffolk.build_index.records import is_recording
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
+from suffolk.serving.replay.logs import LogReader
 from suffolk.serving.replay.recording import Recording
 
 
-def read_recordings(paths: Sequence[Path]) -> list[Recording]:
+def read_recordings(paths: Sequence[Path], logs: LogReader | None = None) -> list[Recording]:
     """All recordings of the files (.jsonl, .jsonl.zst, .jsonl.gz), in order.
+
+    Args:
+        logs: reads lines that ``--record`` did not write; None: these are refused.
 
     Raises:
         NotFound: a file cannot be read.
-        InvalidArgument: a file is empty, a line is not a recording, or the recordings are of different models.
+        InvalidArgument: a file has no recordings, a line is not a recording, or the recordings are of different models.
         Corruption: a line is not JSON, or a compressed file is damaged.
         Unsupported: a line has another format version.
     """
     found: list[Recording] = []
     for path in paths:
-        before = len(found)
+        before, lines = len(found), 0
         for place, line in _lines(path):
-            found.append(_parse(place, line))
-            _require_same_model(place, found[0], found[-1])
-        if len(found) == before:
+            lines += 1
+            for recording in _parse(place, line, logs):
+                found.append(recording)
+                _require_same_model(place, found[0], recording)
+        if not lines:
             raise InvalidArgument(f"recording {path}: it is empty; --record adds a line for every finished text")
+        if logs is not None and len(found) == before:
+            reasons = ", ".join(f"{number} {reason}" for reason, number in logs.left_out.most_common(3))
+            raise InvalidArgument(f"recording {path}: no answer to replay ({reasons}); name a log with whole responses")
     return found
 
 
@@ -52,11 +62,15 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
         raise Corruption(f"recording {path}: {error}") from error
 
 
-def _parse(place: str, line: bytes) -> Recording:
+def _parse(place: str, line: bytes, logs: LogReader | None) -> list[Recording]:
     try:
-        return Recording.from_dict(json.loads(line))
+        row = json.loads(line)
+        if logs is None or is_recording(row):
+            return [Recording.from_dict(row)]
+        return list(logs.read(row, place))
     except SuffolkError as error:
-        raise type(error)(f"{place}: {error}") from error
+        text = str(error)
+        raise type(error)(text if text.startswith(place) else f"{place}: {text}") from error
     except (ValueError, RecursionError) as error:
         raise Corruption(f"{place}: not JSON ({error}); remove the line, or record again") from error
 

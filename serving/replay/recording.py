@@ -103,7 +103,9 @@ class Recording:
             Unsupported: ``row`` has another format version.
         """
         if not isinstance(row, dict) or "recording" not in row:
-            raise InvalidArgument("not a recording: field 'recording' is missing; --record writes recordings")
+            raise InvalidArgument(
+                "not a recording: field 'recording' is missing; --record writes recordings, and --tokenizer reads logs"
+            )
         if row["recording"] != FORMAT:
             raise Unsupported(f"field recording is {row['recording']!r}, this version reads {FORMAT}; record again")
         odd = sorted(row.keys() ^ {"recording", *_FIELDS})

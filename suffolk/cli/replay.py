@@ -6,6 +6,9 @@ their order and learns from text to text, as in service. Without --costs every s
 nodes are verified, which shows the value of drafts at no cost. With --costs the planner chooses as
 in service, and the speed-up is predicted. Drafters that read only tokens need no model.
 
+With --tokenizer, logs of requests to OpenAI's API and their responses are replayed as well, and
+conversations ('messages', 'conversations'), each answer as one text.
+
 Ctrl-C ends it early with exit code 130. Drafters and sizes that have finished all texts are
 reported, marked as a part; if none has, the first is reported with the texts that it has finished.
 """
@@ -45,6 +48,7 @@ suffolk worker --model MODEL_FOLDER --record day.jsonl                    record
 suffolk replay day.jsonl --datastore code/ --nodes 8 16 64
 suffolk replay day.jsonl --datastore code/ --datastore chat/ --drafter hybrid --max-match 12
 suffolk replay day.jsonl --datastore code/ --drafter hybrid --calibration code.json      learns, for the service to begin with
+suffolk replay requests.jsonl --tokenizer MODEL_FOLDER --datastore code/  a log of OpenAI's API
 suffolk replay day.jsonl.zst --datastore code/ --costs costs.json         as 'suffolk profile --output costs.json' wrote it
 suffolk replay day.jsonl --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/ --costs stored
 """
@@ -65,6 +69,12 @@ class RecordingOptions(setting.Options):
         None,
         "only texts decoded with this drafter; none: plain decoding ('bench decode' records each text once per drafter)",
         metavar="DRAFTER",
+    )
+    tokenizer: str | None = option(
+        None,
+        "model folder or hub name: read logs of OpenAI's API, and conversations, with its tokenizer and chat template (default: "
+        "--model, if it is given)",
+        metavar="TOK",
     )
     json: Path | None = option(None, "write all results as JSON")
 
@@ -178,9 +188,15 @@ def _check(options: Options, chosen: Sequence[str]) -> None:
 
 
 def _recordings(options: Options) -> list[Recording]:
+    from suffolk.serving.replay.logs import LogReader
     from suffolk.serving.replay.read import read_recordings
 
-    recordings = read_recordings(options.recordings)
+    name = options.tokenizer or options.model
+    logs = None if name is None else LogReader(name)
+    recordings = read_recordings(options.recordings, logs)
+    if logs is not None and logs.left_out:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in logs.left_out.most_common())
+        print(f"requests left out: {reasons}; the first is of {logs.first_left_out}", file=sys.stderr)
     wanted = options.recorded_with
     if wanted is None:
         return recordings
