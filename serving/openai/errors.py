@@ -23,6 +23,11 @@ _CODES = {
 }
 _NAMES = {"max_new_tokens": "max_tokens", "the prediction": "prediction", "datastore": "suffolk.datastores"}
 """Beginning of an engine's message -> the field of the request, where it has another name."""
+_FIELDS = frozenset(
+    ("messages", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar", "drafter", "prediction")
+    + tuple(_NAMES.values())
+)
+"""Fields without an underscore, which are words as well."""
 _FIELD = re.compile(r"the prediction|[a-z_]+(?=[\[ :.])")
 
 
@@ -49,8 +54,3 @@ def _param(status: HTTPStatus, error: Exception) -> str | None:
         return None
     name = _NAMES.get(found[0], found[0])
     return name if "_" in name or name in _FIELDS else None
-
-
-_FIELDS = frozenset(
-    ("temperature", "seed", "stop", "logprobs", "drafter", "prediction", "suffolk.datastores", "grammar")
-)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ from starlette.requests import Request
 from suffolk.datastore.errors import InvalidArgument
 
 Body = TypeVar("Body", bound=BaseModel)
+_DISCARD_SECONDS = 1.0
 _SHOWN = 60
 """Most characters of a wrong value in a message."""
 
@@ -41,8 +44,16 @@ async def read_body(request: Request, limit: int) -> bytes:
                 break
         else:
             return bytes(body)
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(_discard(request), _DISCARD_SECONDS)
     text = f"the body has more than {limit} bytes, the limit; split it into several calls"
     raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+
+
+async def _discard(request: Request) -> None:
+    """Read the rest of the body, so that a client which still sends it does not lose the answer."""
+    while (await request.receive()).get("more_body"):
+        pass
 
 
 def parse_body(kind: type[Body], data: bytes) -> Body:

@@ -1,0 +1,196 @@
+"""Keys, CORS, TLS, limits and wrong requests of OpenAI's API."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.openai.access import Access, check_keys, read_keys
+from suffolk.serving.transport.tls import TlsFiles
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.server import WorkerServer
+from tests.support.certificates import make_certificates, needs_openssl
+from tests.support.openai_server import answering, ask
+from tests.support.waiting import HANG
+
+KEYS = ("first-key-1", "second-key-2")
+CHAT = "/v1/chat/completions"
+USER = [{"role": "user", "content": "abc"}]
+
+
+def test_a_key_is_needed_where_keys_are_set(target: Target) -> None:
+    with answering(target, access=Access(KEYS)) as server:
+        for path in ("/health", "/ready", "/version", "/metrics", "/livez", "/readyz", "/healthz"):
+            assert ask(server, "GET", path)[0] == 200
+        for key in KEYS:
+            assert ask(server, "GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})[0] == 200
+        wrong = ("Bearer first-key", "Bearer ", "first-key-1", "Basic first-key-1", "Bearer \xfffirst-key-1")
+        for headers in ({}, *({"Authorization": each} for each in wrong)):
+            for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("POST", "/tokenize"), ("GET", "/nothing")):
+                status, found, reply = ask(server, method, path, {"messages": USER}, headers)
+                assert (status, reply["error"]["code"]) == (401, "invalid_api_key")
+                assert (reply["error"]["type"], found["www-authenticate"]) == ("authentication_error", "Bearer")
+        assert server.service.engine.stats()["requests"] == 0
+
+
+def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# mine\nfirst-key-1\n\n  second-key-2 \n")
+    assert read_keys(file) == KEYS
+    file.write_text("# none\n")
+    with pytest.raises(InvalidArgument, match="there is no key in it"):
+        read_keys(file)
+    with pytest.raises(NotFound, match="api_key_file .* cannot be read"):
+        read_keys(tmp_path / "missing")
+    for key in ("short", "with space", "non-ascii-é"):
+        with pytest.raises(InvalidArgument, match=r"api_key\[0\]: a key has 8 or more characters") as caught:
+            check_keys([key])
+        assert key not in str(caught.value)
+
+
+def test_web_pages_of_allowed_origins_may_read_answers(target: Target) -> None:
+    headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    headers |= {"Access-Control-Request-Headers": "authorization,content-type"}
+    with answering(target, access=Access(KEYS, ("https://a.example",))) as server:
+        status, found, _ = ask(server, "OPTIONS", CHAT, headers=headers)
+        assert (status, found["access-control-allow-origin"]) == (200, "https://a.example")
+        key = {"Authorization": f"Bearer {KEYS[0]}"}
+        found = ask(server, "GET", "/v1/models", headers={"Origin": "https://a.example"} | key)[1]
+        assert found["access-control-allow-origin"] == "https://a.example"
+        found = ask(server, "GET", "/v1/models", headers={"Origin": "https://b.example"} | key)[1]
+        assert "access-control-allow-origin" not in found
+    with answering(target) as server:
+        assert "access-control-allow-origin" not in ask(server, "OPTIONS", CHAT, headers=headers)[1]
+        assert ask(server, "POST", CHAT, {"messages": USER}, {"Content-Type": "text/plain"})[0] == 415
+
+
+@needs_openssl
+def test_tls(target: Target, tmp_path: Path) -> None:
+    folder = make_certificates(tmp_path)
+    with answering(target, tls=TlsFiles(f"{folder}/server.pem", f"{folder}/server.key")) as server:
+        assert f"https {server.http}" in server.announcement()
+        context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
+        with urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context) as reply:
+            assert reply.status == 200
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            ask(server, "GET", "/v1/models")
+    mutual = TlsFiles(f"{folder}/server.pem", f"{folder}/server.key", f"{folder}/ca.pem")
+    with answering(target, tls=mutual) as server:
+        with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
+            urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context)
+        context.load_cert_chain(f"{folder}/client.pem", f"{folder}/client.key")
+        with urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context) as reply:
+            assert reply.status == 200
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return {"messages": USER, "max_tokens": 3, **fields}
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "text"),
+    [
+        (b"{", None, "body: not JSON"),
+        (b"\xff", None, "body: not JSON"),
+        (b"[" * 100_000, None, "body: not JSON"),
+        ([], None, "body: input should be an object"),
+        ({}, "messages", "messages: field required"),
+        (chat(messages=[]), "messages", "the number of messages is 0; it must be in 1..1024"),
+        (chat(messages=USER * 1025), "messages", "the number of messages is 1025"),
+        (chat(messages=[{"content": "x"}]), "messages[0].role", "messages[0].role: field required"),
+        (chat(messages=[{"role": "r" * 129, "content": "x"}]), "messages", "messages[0].role has 129 characters"),
+        (chat(messages=[{"role": "user", "content": "x" * (1 << 20) + "y"}]), "messages", "1048577 characters"),
+        (chat(messages=[{"role": "user", "content": 3}]), "messages[0].content", "messages[0].content is 3"),
+        (chat(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), "messages[0].content[0].type", "text"),
+        (chat(messages=[{"role": "robot", "content": "x"}]), None, "the chat template of model tiny rejects"),
+        (chat(messages=[{"role": "user", "content": "x" * 5000}]), "messages", "the prompt has 50"),
+        (chat(max_tokens=0), "max_tokens", "max_tokens is 0; input should be greater than or equal to 1"),
+        (chat(max_tokens=4096), "max_tokens", "max_tokens is 4096; with a prompt of"),
+        (chat(max_tokens=1 << 30), "max_tokens", "max_tokens is 1073741824; it must be in 1..1048576"),
+        (chat(max_completion_tokens="9"), "max_completion_tokens", "is '9'; input should be a valid integer"),
+        (chat(temperature=-1), "temperature", "temperature is -1.0; it must be between 0 (greedy) and 100"),
+        (chat(temperature="hot"), "temperature", "temperature is 'hot'; input should be a valid number"),
+        (chat(top_p=0), "top_p", "top_p is 0.0; it must be above 0"),
+        (chat(top_k=-2), "top_k", "top_k is -2"),
+        (chat(n=0), "n", "n is 0; input should be greater than or equal to 1"),
+        (chat(n=129), "n", "n is 129; input should be less than or equal to 128"),
+        (chat(n=True), "n", "n is True; input should be a valid integer"),
+        (chat(stop=["x"] * 17), "stop", "stop: the number of strings is 17; it must be in 0..16"),
+        (chat(stop="x" * 257), "stop", "stop[0] has 257 characters; the limit is 256"),
+        (chat(stop=""), "stop", "stop[0] is ''"),
+        (chat(seed=1 << 63), "seed", "seed"),
+        (chat(presence_penalty=2.5), "presence_penalty", "presence_penalty is 2.5; it must be between -2 and 2"),
+        (chat(logit_bias={"a": 1}), "logit_bias", "logit_bias has the key 'a'; its keys must be token ids"),
+        (chat(logit_bias={"1": 101}), "logit_bias", "it must be between -100 and 100"),
+        (chat(logit_bias={"999": 1}), "logit_bias", "logit_bias has token id 999; the vocabulary has 257 ids"),
+        (chat(logprobs=3), "logprobs", "logprobs is 3; input should be a valid boolean"),
+        (chat(top_logprobs=3), "top_logprobs", "top_logprobs: it needs logprobs: true"),
+        (chat(logprobs=True, top_logprobs=21), "logprobs", "logprobs is 21; it must be between 0 and 20"),
+        (chat(response_format={"type": "xml"}), "response_format.type", "it must be text, json_object or json_schema"),
+        (chat(response_format={"type": "json_schema"}), "response_format.json_schema.schema", "give the schema"),
+        (chat(prediction={"type": "content"}), "prediction.content", "prediction.content: field required"),
+        (chat(suffolk={"drafter": "eagle"}), "drafter", "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
+        (chat(suffolk={"max_nodes": 65}), "max_nodes", "max_nodes is 65; it must be in 1..64"),
+        (chat(suffolk={"datastores": ["wiki"]}), "suffolk.datastores", "datastore 'wiki' is not loaded"),
+        (chat(suffolk={"remember": "no"}), "suffolk.remember", "suffolk.remember is 'no'"),
+        (chat(stream_options={"include_usage": 1}), "stream_options.include_usage", "should be a valid boolean"),
+    ],
+)
+def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, server: WorkerServer) -> None:
+    status, _, reply = ask(server, "POST", CHAT, body)
+    error = reply["error"]
+    assert (status, error["type"], error["param"]) == (400, "invalid_request_error", param), error
+    assert text in error["message"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert server.in_flight() == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "prompt"),
+        ({"prompt": []}, None),
+        ({"prompt": [["a"]]}, None),
+        ({"prompt": [257]}, None),
+        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "best_of": 2}, "best_of"),
+        ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
+        ({"prompt": ["x"] * 65, "n": 2}, "prompt"),
+    ],
+)
+def test_wrong_prompts_are_rejected(body: Any, param: str | None, server: WorkerServer) -> None:
+    status, _, reply = ask(server, "POST", "/v1/completions", body)
+    assert (status, reply["error"]["type"]) == (400, "invalid_request_error")
+    assert param in (None, reply["error"]["param"])
+
+
+def test_another_model_is_not_found(server: WorkerServer) -> None:
+    status, _, reply = ask(server, "POST", CHAT, chat(model="gpt-9"))
+    assert (status, reply["error"]["code"], reply["error"]["param"]) == (404, "model_not_found", "model")
+
+
+def test_a_prompt_that_fills_the_slot_has_a_code_of_its_own(server: WorkerServer) -> None:
+    for body in (chat(max_tokens=4090), chat(messages=[{"role": "user", "content": "x" * 5000}])):
+        assert ask(server, "POST", CHAT, body)[2]["error"]["code"] == "context_length_exceeded"
+
+
+def test_large_bodies_are_rejected_unread(server: WorkerServer) -> None:
+    status, _, reply = ask(server, "POST", CHAT, b" " * (limits.MAX_REQUEST_BYTES + 1))
+    assert (status, reply["error"]["type"]) == (413, "invalid_request_error")
+
+
+def test_a_fault_of_the_worker_is_an_error_500(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(target) as server:
+        monkeypatch.setattr(server.service, "start", lambda call: 1 // 0)
+        status, _, reply = ask(server, "POST", CHAT, chat())
+        assert (status, reply["error"]["type"]) == (500, "server_error")
+        assert "Traceback" not in reply["error"]["message"]
+        assert server.in_flight() == 0
