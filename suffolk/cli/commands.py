@@ -29,6 +29,7 @@ COMMANDS = {
     "bench counts": "measure counting and bytes per token beside infini-gram",
     "bench decode": "compare each drafter with plain decoding",
     "bench batch": "measure the engine's throughput by batch size",
+    "bench worker": "measure what HTTP and gRPC cost beside calls in the worker's process",
     "bench build": "measure throughput and memory of building, and of its sort",
     "bench memory": "measure a datastore larger than memory",
     "bench hybrid": "compare one tree of all sources with each source alone",

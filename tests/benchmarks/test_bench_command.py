@@ -24,6 +24,7 @@ MEASUREMENTS = {
     "memory": (NONE,),
     "prediction": (*MODEL, "--files", NONE),
     "retrieval": (NONE,),
+    "worker": (*MODEL, *PROMPTS),
 }
 
 
@@ -47,6 +48,7 @@ def test_the_guide_names_every_measurement() -> None:
         ("memory.limited_process", "memory"),
         ("building.one_document_build", "build"),
         ("building.segment_build", "build"),
+        ("worker.client_process", "worker"),
     ],
 )
 def test_a_helper_process_says_what_starts_it(

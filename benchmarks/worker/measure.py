@@ -1,0 +1,202 @@
+"""What a worker's transports cost: one engine, called in its process, over gRPC and over HTTP in turn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from suffolk.benchmarks.decode.options import DecodingOptions
+from suffolk.benchmarks.decode.setup import (
+    encode_prompts,
+    load_target,
+    make_drafters,
+    opened_datastores,
+    require_drafters,
+)
+from suffolk.benchmarks.prompts import load_prompts
+from suffolk.benchmarks.stopping import keep
+from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests
+from suffolk.benchmarks.worker.streams import Answer, Stopwatch, StreamRun, run_streams
+from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.costs.cost_store import find_costs
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.openai.server import OpenAIServer
+from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.transport.endpoint import parse_endpoint
+from suffolk.serving.worker.server import WorkerServer
+from suffolk.serving.worker.service import DecodeService
+
+_REQUESTS_PER_STREAM = 2
+_LOOPBACK = "127.0.0.1:0"
+
+
+@dataclass(frozen=True, slots=True)
+class TransportRun:
+    """One transport at one number of streams, with one drafter; ``cpu_seconds``: of the engine's process."""
+
+    round: int
+    streams: int
+    drafter: str
+    transport: str
+    run: StreamRun
+    cpu_seconds: float
+
+
+def measure_worker(
+    options: DecodingOptions, streams: Sequence[int], report: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
+    """Run the same requests over every transport in turn, at every number of ``streams``; the results by name.
+
+    The worker has one engine. Its clients are a process of their own. The requests are all prompts, repeated until each stream
+    has two. Ctrl-C leaves the turns that every transport has finished.
+
+    Raises:
+        InvalidArgument: a number of streams is below 1.
+        NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
+        Internal: the process of the clients failed.
+    """
+    if not streams or min(streams) < 1:
+        raise InvalidArgument(f"streams {list(streams)}; they must be 1 or more")
+    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
+    most = max(streams)
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)
+        target = load_target(options)
+        encoded, skipped = encode_prompts(target, prompts, options)
+        capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
+        drafters = make_drafters(options, target, retrievers, most, capacity)
+        costs = find_costs(target, most, options.costs).costs
+        config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
+        with (
+            Engine(target, drafters, costs, slots=most, capacity=capacity, queue=most) as engine,
+            OpenAIServer(config, DecodeService(engine, Path(options.model).name, options.max_nodes)) as server,
+        ):
+            turns = _turns(server, [ids for _, ids in encoded], streams, options, report)
+            count = options.rounds * len(streams) * len(options.drafters)
+            kept, stopped = keep(turns, count, options.in_all_rounds("turns"))
+    runs = [run for turn in kept for run in turn]
+    return {
+        "stopped": stopped,
+        "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "prompts_skipped": skipped,
+        "streams": {
+            str(size): {
+                drafter: _summary([run for run in runs if (run.streams, run.drafter) == (size, drafter)])
+                for drafter in options.drafters
+                if any((run.streams, run.drafter) == (size, drafter) for run in runs)
+            }
+            for size in streams
+        },
+    }
+
+
+def _turns(
+    server: WorkerServer,
+    prompts: Sequence[list[int]],
+    streams: Sequence[int],
+    options: DecodingOptions,
+    report: Callable[[str], None],
+) -> Iterator[list[TransportRun]]:
+    """For each round, number of streams and drafter, after one warm-up: the run of every transport, the order alternating."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def measure(number: int, size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
+            requests = _requests(server, transport, texts, size, drafter, options)
+            cpu = time.process_time()
+            run = _in_process(server, requests) if transport == ENGINE else _outside(requests, Path(folder))
+            return TransportRun(number, size, drafter, transport, run, time.process_time() - cpu)
+
+        for transport in TRANSPORTS:
+            measure(0, 1, options.drafters[0], transport, [prompts[0]])
+        for number in range(1, options.rounds + 1):
+            for turn, size in enumerate(streams):
+                requests = max(len(prompts), _REQUESTS_PER_STREAM * size)
+                texts = [prompts[at % len(prompts)] for at in range(requests)]
+                order = TRANSPORTS if (number + turn) % 2 else TRANSPORTS[::-1]
+                for drafter in options.drafters:
+                    runs = [measure(number, size, drafter, transport, texts) for transport in order]
+                    for each in runs:
+                        report(
+                            f"round {number}, {size} streams, {drafter}: {each.transport} {each.run.rate:.1f} tokens/s"
+                        )
+                    yield runs
+
+
+def _requests(
+    server: WorkerServer, transport: str, prompts: list[list[int]], size: int, drafter: str, options: DecodingOptions
+) -> WorkerRequests:
+    address = server.listening[0] if transport == GRPC else server.http
+    return WorkerRequests(
+        transport,
+        str(address),
+        prompts,
+        size,
+        drafter,
+        options.max_nodes,
+        options.max_new_tokens,
+        options.temperature,
+        options.top_p,
+        options.seed,
+        options.ignore_eos,
+    )
+
+
+def _in_process(server: WorkerServer, requests: WorkerRequests) -> StreamRun:
+    return run_streams(partial(_generate, server.service.engine, requests), requests.prompts, requests.streams)
+
+
+def _generate(engine: Engine, requests: WorkerRequests, prompt: Sequence[int]) -> Answer:
+    watch, texts = Stopwatch(), []
+    generation = engine.generate(prompt, requests.settings, requests.drafter, requests.max_nodes)
+    for step in generation:
+        watch.token()
+        texts.append(step.text)
+    return watch.answer("".join(texts), len(generation.tokens))
+
+
+def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
+    """The run of a process of clients. Raises Internal: it failed."""
+    file = folder / "requests.json"
+    file.write_text(requests.to_json())
+    command = [sys.executable, "-m", "suffolk.benchmarks.worker.client_process", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise Internal(f"the clients over {requests.transport} failed: {done.stderr.strip()[-400:]}")
+    found = json.loads(done.stdout)
+    return StreamRun([Answer(**each) for each in found["answers"]], found["seconds"])
+
+
+def _summary(runs: Sequence[TransportRun]) -> dict[str, dict[str, Any]]:
+    """The numbers of each transport."""
+    ways = {name: [run for run in runs if run.transport == name] for name in TRANSPORTS}
+    engine = ways[ENGINE]
+    return {name: _figures(found, engine) for name, found in ways.items()}
+
+
+def _figures(runs: Sequence[TransportRun], engine: Sequence[TransportRun]) -> dict[str, Any]:
+    ratios = [run.run.rate / other.run.rate for run, other in zip(runs, engine, strict=True)]
+    answers = [each for run in runs for each in run.run.answers]
+    first = [each.first for each in answers if each.first is not None]
+    expected = [each.text for run in engine for each in run.run.answers]
+    return {
+        "tokens_per_second": median(run.run.rate for run in runs),
+        "ratio": median(ratios),
+        "ratio_least": min(ratios),
+        "first_token_ms": 1e3 * median(first) if first else None,
+        "answer_ms": 1e3 * median(each.seconds for each in answers),
+        "engine_cpu_ms_per_token": 1e3 * sum(run.cpu_seconds for run in runs) / sum(each.tokens for each in answers),
+        "identical": sum(each.text == text for each, text in zip(answers, expected, strict=True)),
+        "requests": len(answers),
+    }

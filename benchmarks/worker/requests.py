@@ -1,0 +1,129 @@
+"""Requests to a worker over each transport, as its clients send them. Loads no torch."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from suffolk.benchmarks.worker.streams import Answer, Ask, Stopwatch
+from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.worker.client import connect_worker
+
+ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE = "engine", "gRPC", "HTTP, streamed", "HTTP, whole"
+TRANSPORTS = (ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE)
+"""Ways to the same engine. The first is a call in its process."""
+_TIMEOUT = 600
+"""Seconds without a byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRequests:
+    """What is asked of a worker.
+
+    Attributes:
+        transport: one of ``TRANSPORTS``, not the first.
+        address: HOST:PORT.
+        prompts: token ids of each.
+        streams: requests at once.
+        drafter, max_nodes: as in ``Engine.generate``.
+        max_new_tokens, temperature, top_p, seed, ignore_eos: as in ``SamplingSettings``.
+    """
+
+    transport: str
+    address: str
+    prompts: list[list[int]]
+    streams: int
+    drafter: str
+    max_nodes: int
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+    ignore_eos: bool
+
+    @property
+    def settings(self) -> SamplingSettings:
+        return SamplingSettings(
+            self.max_new_tokens, self.temperature, top_p=self.top_p, seed=self.seed, ignore_eos=self.ignore_eos
+        )
+
+    def body(self, prompt: Sequence[int]) -> dict[str, Any]:
+        """The body of a request to /v1/completions."""
+        stream = self.transport == HTTP_STREAM
+        return {
+            "prompt": list(prompt),
+            "max_tokens": self.max_new_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "ignore_eos": self.ignore_eos,
+            "suffolk": {"drafter": self.drafter, "max_nodes": self.max_nodes},
+            "stream": stream,
+            **({"stream_options": {"include_usage": True}} if stream else {}),
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def asking(requests: WorkerRequests) -> Ask:
+    """The function that sends one of the ``requests``; each of its threads has a connection."""
+    if requests.transport == GRPC:
+        return _ask_grpc(requests)
+    if requests.transport in (HTTP_STREAM, HTTP_WHOLE):
+        return _ask_http(requests)
+    raise InvalidArgument(f"transport {requests.transport!r} is unknown; use one of {', '.join(TRANSPORTS[1:])}")
+
+
+def _ask_grpc(requests: WorkerRequests) -> Ask:
+    client = connect_worker(f"grpc://{requests.address}")
+
+    def ask(prompt: Sequence[int]) -> Answer:
+        watch, texts = Stopwatch(), []
+        generation = client.generate(prompt, requests.settings, requests.drafter, requests.max_nodes)
+        for step in generation:
+            watch.token()
+            texts.append(step.text)
+        return watch.answer("".join(texts), len(generation.tokens))
+
+    return ask
+
+
+def _ask_http(requests: WorkerRequests) -> Ask:
+    local = threading.local()
+
+    def ask(prompt: Sequence[int]) -> Answer:
+        if not hasattr(local, "connection"):
+            local.connection = http.client.HTTPConnection(requests.address, timeout=_TIMEOUT)
+        watch = Stopwatch()
+        data = json.dumps(requests.body(prompt))
+        local.connection.request("POST", "/v1/completions", data, {"Content-Type": "application/json"})
+        reply = local.connection.getresponse()
+        if reply.status != http.client.OK:
+            raise Internal(f"{requests.address} answered {reply.status}: {reply.read().decode()[:300]}")
+        if requests.transport == HTTP_STREAM:
+            return _read_events(reply, watch)
+        found = json.loads(reply.read())
+        return watch.answer(found["choices"][0]["text"], found["usage"]["completion_tokens"])
+
+    return ask
+
+
+def _read_events(reply: http.client.HTTPResponse, watch: Stopwatch) -> Answer:
+    texts, tokens = [], 0
+    for line in reply:
+        content = line.removeprefix(b"data: ").strip()
+        if not content or content == b"[DONE]":
+            continue
+        watch.token()
+        chunk = json.loads(content)
+        if "error" in chunk:
+            raise Internal(f"the stream ended with an error: {chunk['error']}")
+        texts += [choice["text"] for choice in chunk["choices"]]
+        tokens = (chunk.get("usage") or {}).get("completion_tokens", tokens)
+    return watch.answer("".join(texts), tokens)

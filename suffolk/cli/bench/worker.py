@@ -1,0 +1,35 @@
+"""Measure what the worker's transports cost: HTTP, streamed and whole, and gRPC beside calls in its process.
+
+Ctrl-C ends it early with exit code 130. The turns that every transport has finished are reported,
+marked as a part."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from suffolk.cli.bench.decode import DecodeOptions
+from suffolk.cli.options.setting import Assignable, option
+
+EXAMPLES = """
+suffolk bench worker --model MODEL_FOLDER --prompts prompts/ --limit 4 --drafters none --json worker.json
+suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ --streams 1 8 --drafters none,hybrid"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(DecodeOptions, Assignable):
+    streams: tuple[int, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
+
+
+def run(options: Options) -> int:
+    from suffolk.benchmarks.decode.report import PACKAGES
+    from suffolk.benchmarks.worker.measure import measure_worker
+    from suffolk.benchmarks.worker.report import NOTES, worker_lines, worker_panels
+
+    outcome, settings = options.outcome("worker"), options.decoding()
+    streams = list(options.streams)
+    results = measure_worker(settings, streams, lambda line: print(line, file=sys.stderr, flush=True))
+    packages = (*PACKAGES, "uvicorn", "starlette", "grpcio")
+    return outcome.finish(
+        settings, results, NOTES, packages, worker_lines(results), worker_panels(results), streams=streams
+    )
