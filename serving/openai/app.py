@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from starlette.middleware import Middleware
@@ -29,15 +30,28 @@ from suffolk.serving.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.openai.errors import error_body
 from suffolk.serving.openai.schema import ChatBody, CompletionBody
 from suffolk.serving.openai.tokens import detokenize, tokenize
+from suffolk.serving.openai.tool_format import AUTO, find_format
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.worker.service import DecodeService
 
 Work = Callable[[DecodeService, bytes], dict[str, Any]]
 
 
-def build_openai_app(service: DecodeService, ready: threading.Event, access: Access, started: int) -> ASGIApp:
-    """The application of ``service``. ``ready``: set while calls are accepted. ``started``: time of the start, in seconds."""
-    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, chat_calls, ChatAnswer)
+def build_openai_app(
+    service: DecodeService, ready: threading.Event, access: Access, started: int, tool_format: str = AUTO
+) -> ASGIApp:
+    """The application of ``service``.
+
+    Args:
+        ready: set while calls are accepted.
+        started: time of the start, in seconds.
+        tool_format: how the model writes calls of tools (``tool_format.py``).
+
+    Raises InvalidArgument: an unknown ``tool_format``.
+    """
+    form = find_format(getattr(service.engine.target.tokenizer, "chat_template", None), tool_format)
+    calls, answer = partial(chat_calls, form=form), partial(ChatAnswer, form=form)
+    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer)
     completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer)
     model = _model(service, started)
 

@@ -10,6 +10,7 @@ from suffolk.datastore.errors import NotFound
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
 from suffolk.serving.openai.response_format import read_grammar
 from suffolk.serving.openai.schema import (
@@ -21,6 +22,8 @@ from suffolk.serving.openai.schema import (
     Message,
     text_of,
 )
+from suffolk.serving.openai.tool_choice import ToolChoice, read_tool_choice, template_messages
+from suffolk.serving.openai.tool_format import ToolFormat
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.limits import check_size
 from suffolk.serving.worker import limits
@@ -38,16 +41,24 @@ def require_model(service: DecodeService, model: str | None) -> None:
         raise NotFound(f"model {model!r} does not exist here; this worker serves {service.model!r}")
 
 
-def chat_calls(service: DecodeService, body: ChatBody) -> list[GenerateCall]:
-    """One call for each text that ``body`` asks for. Raises InvalidArgument."""
+def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
+    """One call for each text that ``body`` asks for. ``form``: of calls of tools. Raises InvalidArgument."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
-    prompt = encode_messages(service.engine.target, body.messages, body.tools)
+    target, grammar = service.engine.target, read_grammar(body.response_format)
+    tools = chosen_tools(body)
+    prompt = encode_messages(target, body.messages, body.tools if tools is not None else None)
+    if tools is not None:
+        grammar = tools.grammar(form, target.tokenizer, grammar)
     length = body.max_completion_tokens or body.max_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    return _calls(
-        service, body, prompt, "messages", "chat", length or _rest(service, body, prompt, "messages"), logprobs
-    )
+    length = length or _rest(service, body, prompt, "messages")
+    return _calls(service, body, prompt, "messages", "chat", length, logprobs, grammar)
+
+
+def chosen_tools(body: ChatBody) -> ToolChoice | None:
+    """The functions that the answer may call; None for none. Raises InvalidArgument."""
+    return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False)
 
 
 def completion_calls(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:
@@ -66,7 +77,7 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
         ids = _encode(service.engine.target, prompt)
-        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs)
+        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, read_grammar(body.response_format))
     return calls
 
 
@@ -78,7 +89,9 @@ def encode_messages(target: Target, messages: Sequence[Message], tools: Sequence
         {**(message.model_extra or {}), "role": message.role, "content": content}
         for message, content in zip(messages, contents, strict=True)
     ]
-    return encode_chat(target, conversation, tools)
+    if tools and "tools" not in str(target.tokenizer.chat_template):
+        raise InvalidField("tools", f": the chat template of model {target.name} takes none; omit them")
+    return encode_chat(target, template_messages(conversation), tools)
 
 
 def _calls(
@@ -89,6 +102,7 @@ def _calls(
     kind: str,
     length: int,
     logprobs: int | None,
+    grammar: Grammar | None,
 ) -> list[GenerateCall]:
     limits.check_new_tokens("max_tokens", length)
     room = _rest(service, body, prompt, field)
@@ -105,7 +119,7 @@ def _calls(
         datastores=None if own.datastores is None else tuple(own.datastores),
         remember=own.remember is not False,
     )
-    settings = _settings(body, length, logprobs)
+    settings = _settings(body, length, logprobs) | {"grammar": grammar}
     seed = secrets.randbits(62) if body.seed is None else body.seed
     return [
         GenerateCall(
@@ -121,7 +135,7 @@ def _calls(
 
 
 def _settings(body: GenerationBody, length: int, logprobs: int | None) -> dict[str, Any]:
-    """All sampling settings but the seed. OpenAI's default temperature is 1."""
+    """All sampling settings but seed and grammar. OpenAI's default temperature is 1."""
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     biases = _biases(body.logit_bias or {})
     limits.check_stops("stop", stop)
@@ -134,7 +148,6 @@ def _settings(body: GenerationBody, length: int, logprobs: int | None) -> dict[s
         "stop": stop,
         "logit_bias": biases,
         "logprobs": logprobs,
-        "grammar": read_grammar(body.response_format),
     }
 
 

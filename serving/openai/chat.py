@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
-from suffolk.serving.openai.answer import FINISH, Answer
+from suffolk.serving.openai.answer import Answer
+from suffolk.serving.openai.calls import chosen_tools
+from suffolk.serving.openai.chat_message import ChatMessage
 from suffolk.serving.openai.schema import ChatBody
-from suffolk.serving.openai.text_run import TextRun
+from suffolk.serving.openai.text_run import TextRun, TextRuns
+from suffolk.serving.openai.token_texts import TokenTexts
+from suffolk.serving.openai.tool_format import ToolFormat
 
 
 class ChatAnswer(Answer[ChatBody]):
@@ -19,23 +24,37 @@ class ChatAnswer(Answer[ChatBody]):
     kind = "chat.completion"
     chunk_kind = "chat.completion.chunk"
 
+    def __init__(self, model: str, body: ChatBody, runs: TextRuns, tokens: TokenTexts, form: ToolFormat) -> None:
+        """``form``: of calls of tools."""
+        super().__init__(model, body, runs, tokens)
+        tools = chosen_tools(body)
+        self._messages = defaultdict[int, ChatMessage](lambda: ChatMessage(tools, form))  # by index of the run
+
     def choice(self, run: TextRun) -> dict[str, Any]:
+        message = self._messages[run.index]
+        content, calls = message.add(run.text, is_last=True)
+        for call in calls:
+            del call["index"]  # only chunks have it
+        found: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         return {
             "index": run.index,
-            "message": {"role": "assistant", "content": run.text, "refusal": None},
+            "message": found | {"content": content or None, "tool_calls": calls} if calls else found,
             "logprobs": self._logprobs(run.generation.log_probabilities, run.finish),
-            "finish_reason": FINISH[run.finish],
+            "finish_reason": message.finish(run.finish),
         }
 
     def deltas(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
         choices: list[dict[str, Any]] = []
-        if len(run.pieces) == 1:
+        if run.index not in self._messages:
             choices.append(_delta(run, {"role": "assistant", "content": ""}))
         logprobs = self._logprobs(step.log_probabilities, step.finish)
-        if step.text or logprobs:
-            choices.append(_delta(run, {"content": step.text}) | {"logprobs": logprobs})
+        message = self._messages[run.index]
+        content, calls = message.add(step.text, is_last=bool(step.finish))
+        if content or logprobs:
+            choices.append(_delta(run, {"content": content}) | {"logprobs": logprobs})
+        choices += [_delta(run, {"tool_calls": [call]}) for call in calls]
         if step.finish:
-            choices.append(_delta(run, {}, FINISH[step.finish]))
+            choices.append(_delta(run, {}, message.finish(step.finish)))
         return choices
 
     def _logprobs(self, found: Sequence[LogProbability], finish: str) -> dict[str, Any] | None:

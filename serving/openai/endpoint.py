@@ -36,7 +36,7 @@ class GenerateEndpoint(Generic[BodyT]):
         method: str,
         body: type[BodyT],
         read: Callable[[DecodeService, BodyT], list[GenerateCall]],
-        answer: type[Answer[BodyT]],
+        answer: Callable[[str, BodyT, TextRuns, TokenTexts], Answer[BodyT]],
     ) -> None:
         """``method``: name in metrics. ``read``: makes the calls of a body."""
         self._service, self._method = service, method

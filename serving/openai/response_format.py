@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
 from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.openai.json_schema import schema_text
 from suffolk.serving.transport.http_body import InvalidField
 
 
-def read_grammar(response_format: dict[str, Any] | None) -> Grammar | None:
-    """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": {...}}}; None for text.
+def read_grammar(response_format: Mapping[str, Any] | None) -> Grammar | None:
+    """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema", "strict"}}; None for text.
 
     Raises InvalidArgument for another form.
     """
@@ -23,6 +24,6 @@ def read_grammar(response_format: dict[str, Any] | None) -> Grammar | None:
         raise InvalidField("response_format.type", f" is {kind!r}; it must be text, json_object or json_schema")
     wrapper = response_format.get("json_schema")
     schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
-    if not isinstance(schema, dict | bool):
+    if not isinstance(wrapper, dict) or not isinstance(schema, dict):
         raise InvalidField("response_format.json_schema.schema", ": give the schema, a JSON object")
-    return Grammar("json_schema", json.dumps(schema))
+    return Grammar("json_schema", schema_text(schema, wrapper.get("strict") is True))

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 
 from suffolk.serving.openai.access import Access
 from suffolk.serving.openai.app import build_openai_app
+from suffolk.serving.openai.tool_format import AUTO
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.service import DecodeService
@@ -16,9 +17,11 @@ from suffolk.serving.worker.service import DecodeService
 class OpenAIServer(WorkerServer):
     """Serves ``service`` over gRPC and OpenAI's API. The caller closes its engine after ``stop``."""
 
-    def __init__(self, config: ServerConfig, service: DecodeService, access: Access | None = None) -> None:
+    def __init__(
+        self, config: ServerConfig, service: DecodeService, access: Access | None = None, tool_format: str = AUTO
+    ) -> None:
         super().__init__(config, service)
-        self._access = access or Access()
+        self._access, self._tool_format = access or Access(), tool_format
 
     def build_app(self) -> ASGIApp:
-        return build_openai_app(self.service, self.ready, self._access, int(time.time()))
+        return build_openai_app(self.service, self.ready, self._access, int(time.time()), self._tool_format)

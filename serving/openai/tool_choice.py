@@ -36,9 +36,15 @@ class ToolChoice:
         """A parser of one answer."""
         return ToolCallParser(form, self.functions)
 
-    def grammar(self, form: ToolFormat, tokenizer: Any) -> Grammar | None:
-        """The grammar of answers that are calls; None if the answer may be something else."""
-        return Grammar("lark", _rules(self, form, tokenizer)) if self.is_required else None
+    def grammar(self, form: ToolFormat, tokenizer: Any, answer: Grammar | None = None) -> Grammar | None:
+        """The grammar of calls, or of calls and ``answer`` (of JSON) unless a call is required; None if anything may come."""
+        if not self.is_required and answer is None:
+            return None
+        rules = _rules(self, form, tokenizer)
+        if self.is_required or answer is None:
+            return Grammar("lark", "start: calls\n" + rules)
+        schema = answer.text or schema_text({"type": "object"}, strict=False)
+        return Grammar("lark", f"start: answer | calls\nanswer: %json {schema}\n{rules}")
 
 
 def read_tool_choice(
@@ -129,7 +135,7 @@ def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:
     else:
         start = "call" if choice.is_single else f'call ("{form.separator} " call)*'
     calls = [_call(name, function, form.key) for name, function in choice.functions.items()]
-    rules = {"start": start, "call": " | ".join(f"call_{at}" for at in range(len(calls)))}
+    rules = {"calls": start, "call": " | ".join(f"call_{at}" for at in range(len(calls)))}
     rules |= {f"call_{at}": call for at, call in enumerate(calls)}
     return "\n".join(f"{name}: {rule}" for name, rule in rules.items())
 

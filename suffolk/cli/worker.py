@@ -24,6 +24,7 @@ from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.drafters.registry import NONE, find, names
 from suffolk.serving.engine.checked_fields import Within
+from suffolk.serving.openai.tool_format import AUTO, FORMATS
 from suffolk.serving.transport.url import WORKER_PORT
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ class Options(
         (), "such a key; better in a file, as others can read a command line", metavar="KEY"
     )
     cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
+    tool_format: str = rare(
+        AUTO, "how the model writes calls of tools; auto: as its chat template", choices=(AUTO, *FORMATS)
+    )
     stream_interval: Annotated[float, Within(0, 60_000)] = option(
         0.0,
         "least time between two packets of a stream; packet sizes show the accepted tokens of each step; 0: one packet a step",
@@ -161,7 +165,7 @@ def run(options: Options) -> int:
             interval = options.stream_interval / 1000
             service = DecodeService(engine, name, options.max_nodes, recorder=recorder, stream_interval=interval)
             LOG.info("%s", _facts(service))
-            run_until_signal(OpenAIServer(server, service, access))
+            run_until_signal(OpenAIServer(server, service, access, options.tool_format))
     return 0
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.openai.tool_calls import ToolCall
 from suffolk.serving.openai.tool_choice import MAX_TOOLS, read_tool_choice, template_messages
@@ -87,7 +88,7 @@ def test_a_mark_that_is_a_token_is_generated_as_that_token() -> None:
     assert tools is not None
     grammar = tools.grammar(FORMATS["hermes"], tokenizer)
     assert grammar is not None
-    assert grammar.text.startswith('start: <[257]> "\\n" call "\\n" "</tool_call>"\n')
+    assert grammar.text.startswith('start: calls\ncalls: <[257]> "\\n" call "\\n" "</tool_call>"\n')
 
 
 def test_without_a_duty_to_call_there_is_no_grammar(target: Target) -> None:
@@ -98,6 +99,18 @@ def test_without_a_duty_to_call_there_is_no_grammar(target: Target) -> None:
     assert read_tool_choice(TOOLS, "none") is None
     assert read_tool_choice([], None) is None
     assert read_tool_choice(None, "auto") is None
+
+
+def test_an_answer_of_json_may_be_a_call_instead(target: Target) -> None:
+    tools = read_tool_choice(TOOLS, "auto")
+    assert tools is not None
+    for answer in (Grammar("json_object"), Grammar("json_schema", '{"type": "object"}')):
+        grammar = tools.grammar(FORMATS["hermes"], target.tokenizer, answer)
+        assert grammar is not None
+        oracle = Oracle(target, grammar)
+        assert oracle.is_whole(tokens_of('{"a": 5}'))
+        assert oracle.is_whole(tokens_of('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'))
+        assert not oracle.accepts(tokens_of("now"))
 
 
 @pytest.mark.parametrize(

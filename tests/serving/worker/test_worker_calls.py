@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import threading
@@ -415,23 +414,3 @@ def test_malformed_worker_statistics_raise_internal(
 def test_the_client_needs_no_torch() -> None:
     code = "import sys, suffolk.serving.worker.client; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_grammar_is_served(client: WorkerClient, target: Target) -> None:
-    settings = SamplingSettings(30, 1.0, seed=3, grammar=Grammar("regex", "[ab]{3,9}!"))
-    generation = client.generate("ab", settings)
-    text = "".join(step.text for step in generation)
-    assert re.fullmatch("[ab]{3,9}!", text)
-    assert generation.stats.finish == "stop"
-    run = eager_decoder(target, None).generate(encode_text(target, "ab"), settings)
-    list(run)
-    assert generation.tokens == run.tokens
-
-
-def test_a_grammar_that_the_library_refuses_is_an_invalid_argument(client: WorkerClient) -> None:
-    grammar = Grammar("json_schema", '{"type": "objekt"}')
-    with pytest.raises(InvalidArgument, match="Invalid type: objekt"):
-        list(client.generate("ab", SamplingSettings(grammar=grammar)))
-    message = decode_pb2.SamplingSettings(grammar=decode_pb2.Grammar(kind="xml"))
-    with pytest.raises(InvalidArgument, match="grammar.kind is 'xml'"):
-        unpack_settings(message)

@@ -1,0 +1,41 @@
+"""One message of the assistant as it comes: its content and its calls of tools."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from suffolk.serving.openai.answer import FINISH
+from suffolk.serving.openai.tool_calls import ToolCall
+from suffolk.serving.openai.tool_choice import ToolChoice
+from suffolk.serving.openai.tool_format import ToolFormat
+
+
+class ChatMessage:
+    """Splits the text of one message into content and calls. Not thread-safe."""
+
+    def __init__(self, tools: ToolChoice | None, form: ToolFormat) -> None:
+        """``tools``: None if nothing may be called: all text is content then."""
+        self._parser = None if tools is None else tools.parser(form)
+        self._form = form
+        self._calls = 0
+
+    def add(self, text: str, is_last: bool) -> tuple[str, list[dict[str, Any]]]:
+        """Content and calls, in OpenAI's form, that are final after ``text``."""
+        if self._parser is None:
+            return text, []
+        events = self._parser.push(text) + (self._parser.finish() if is_last else [])
+        content = "".join(event for event in events if isinstance(event, str))
+        return content, [self._entry(event) for event in events if isinstance(event, ToolCall)]
+
+    def finish(self, reason: str) -> str:
+        """OpenAI's finish reason for the engine's."""
+        found = FINISH[reason]
+        return "tool_calls" if self._calls and found == "stop" else found
+
+    def _entry(self, call: ToolCall) -> dict[str, Any]:
+        number = uuid.uuid4().hex
+        name = number[:9] if self._form.name == "mistral" else f"call_{number}"  # Mistral's templates want 9 characters
+        self._calls += 1
+        function = {"name": call.name, "arguments": call.arguments}
+        return {"index": self._calls - 1, "id": name, "type": "function", "function": function}

@@ -1,0 +1,161 @@
+"""Tools and response formats through OpenAI's client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import openai
+import pytest
+
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.worker.server import WorkerServer
+from tests.support.grammars import ending_target
+from tests.support.openai_server import answering, client_of
+
+TEMPLATE = (
+    "{% for tool in tools or [] %}<tool>{{ tool | tojson }}{% endfor %}"
+    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}"
+    "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function.arguments | tojson }}</tool_call>{% endfor %}"
+    "{% endfor %}<assistant>"
+)
+PARAMETERS = {
+    "type": "object",
+    "properties": {"unit": {"enum": ["C", "F"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["unit", "days"],
+    "additionalProperties": False,
+    "x-guidance": {"whitespace_flexible": False, "whitespace_pattern": None},
+}
+TOOLS: Any = [
+    {"type": "function", "function": {"name": "weather", "description": "Forecast.", "parameters": PARAMETERS}},
+    {"type": "function", "function": {"name": "now"}},
+]
+ASKED: dict[str, Any] = {
+    "model": "tiny",
+    "messages": [{"role": "user", "content": "Is it <tool_call>?"}],
+    "max_completion_tokens": 150,
+    "seed": 3,
+}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"unit": "C", "days": 2}'}}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[WorkerServer]:
+    target = ending_target()
+    target.tokenizer.chat_template = TEMPLATE
+    with answering(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: WorkerServer) -> Iterator[openai.OpenAI]:
+    with client_of(server) as client:
+        yield client
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_required_call_is_one_in_the_answer_and_in_the_stream(client: openai.OpenAI, choice: Any) -> None:
+    fields = {**ASKED, "tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False}
+    answer = client.chat.completions.create(**fields).choices[0]
+    assert answer.finish_reason == "tool_calls"
+    assert answer.message.content is None
+    [call] = answer.message.tool_calls or []
+    assert call.type == "function"
+    assert call.id.startswith("call_")
+    arguments = json.loads(call.function.arguments)
+    if call.function.name == "weather":
+        jsonschema.validate(arguments, PARAMETERS)
+    else:
+        assert (call.function.name, arguments) == ("now", {})
+        assert choice == "required"
+    chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**fields, stream=True) if chunk.choices]
+    assert chunks[-1].finish_reason == "tool_calls"
+    assert "".join(chunk.delta.content or "" for chunk in chunks) == ""
+    [streamed] = [each for chunk in chunks for each in chunk.delta.tool_calls or []]
+    assert (streamed.index, streamed.function) == (0, call.function) or (
+        streamed.function is not None
+        and (streamed.function.name, streamed.function.arguments) == (call.function.name, call.function.arguments)
+    )
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_an_answer_without_calls_is_that_of_a_plain_one(client: openai.OpenAI, choice: Any) -> None:
+    answer = client.chat.completions.create(**ASKED, tools=TOOLS, tool_choice=choice).choices[0]
+    chunks = client.chat.completions.create(**ASKED, tools=TOOLS, tool_choice=choice, stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == answer.message.content
+    assert answer.message.tool_calls is None
+    if choice == "none":
+        assert client.chat.completions.create(**ASKED).choices[0].message.content == text
+
+
+def test_earlier_calls_and_their_results_reach_the_template(client: openai.OpenAI) -> None:
+    messages: Any = [
+        *ASKED["messages"],
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
+    asked = {"messages": messages, "tools": TOOLS[1:]}
+    tokens = client.post("/tokenize".replace("/", "../", 1), body=asked, cast_to=object)
+    text = client.post("../detokenize", body={"tokens": dict(tokens)["tokens"]}, cast_to=object)  # type: ignore[call-overload]
+    assert dict(text)["prompt"] == (  # type: ignore[call-overload]
+        '<tool>{"type": "function", "function": {"name": "now"}}<user>Is it <tool_call>?<assistant>'
+        '<tool_call>{"unit": "C", "days": 2}</tool_call><tool>rain<assistant>'
+    )
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_a_response_format_holds_with_and_without_tools(client: openai.OpenAI, tools: Any) -> None:
+    response_format: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": PARAMETERS, "strict": True}}
+    more = {} if tools is None else {"tools": tools}
+    for drafter in ("none", "prompt-lookup"):
+        extra = {"suffolk": {"drafter": drafter}}
+        answer = client.chat.completions.create(**ASKED, **more, response_format=response_format, extra_body=extra)
+        message = answer.choices[0].message
+        if message.tool_calls:
+            assert tools is not None
+        else:
+            jsonschema.validate(json.loads(message.content or ""), PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tools": [{"type": "function"}]}, "is no function"),
+        ({"tools": TOOLS, "tool_choice": "maybe"}, "tool_choice is 'maybe'"),
+        ({"tool_choice": "required"}, "give tools"),
+        ({"response_format": {"type": "xml"}}, "response_format.type is 'xml'"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}}, "Invalid type"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"strict": True, "schema": {"type": "object", "not": {"maxProperties": 2}}},
+                }
+            },
+            "Unimplemented keys",
+        ),
+        (
+            {
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": 5}}}}}
+                ],
+                "tool_choice": "required",
+            },
+            "grammar",
+        ),
+    ],
+)
+def test_wrong_tools_and_schemas_are_bad_requests(client: openai.OpenAI, fields: Any, message: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=message):
+        client.chat.completions.create(**ASKED, **fields)
+
+
+def test_a_template_without_tools_refuses_them() -> None:
+    target = ending_target()
+    target.tokenizer.chat_template = "{{ messages[0]['content'] }}"
+    refusal = pytest.raises(openai.BadRequestError, match="the chat template of model tiny takes none; omit them")
+    with answering(target) as server, client_of(server) as client, refusal:
+        client.chat.completions.create(**ASKED, tools=TOOLS)
