@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from suffolk.datastore.errors import NotFound
+from suffolk.datastore.errors import Corruption, NotFound
 from suffolk.datastore.paths import expand
 
+ADAPTER_FILE = "adapter_config.json"
 TIMEOUT_S = 10.0
 
 
@@ -19,8 +21,11 @@ def model_file(name_or_path: str | Path, file: str) -> Path | None:
     """``file`` of a model: in its folder, beside its file, in the hub's local cache or on the hub; None if it is nowhere."""
     path = expand(name_or_path)
     if path.exists() or is_path(str(name_or_path)):
-        found = (path if path.is_dir() else path.parent) / file
-        return found if found.is_file() else None
+        folder = path if path.is_dir() else path.parent
+        base = None if (folder / file).is_file() else adapter_base(folder)
+        if base is not None:
+            return model_file(base, file)
+        return folder / file if (folder / file).is_file() else None
     name = str(name_or_path)
     try:
         if (cached := cached_file(name, file)) is not None:
@@ -28,6 +33,26 @@ def model_file(name_or_path: str | Path, file: str) -> Path | None:
         return Path(download(name, file)) if file in list_files(name) else None
     except NotFound:
         return None
+
+
+def adapter_base(folder: Path) -> str | None:
+    """The folder or hub name of the model that the LoRA adapter in ``folder`` changes; None if there is no adapter.
+
+    Raises:
+        Corruption: its configuration cannot be read, or names no model.
+    """
+    path = folder / ADAPTER_FILE
+    if not path.is_file():
+        return None
+    try:
+        base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except (ValueError, AttributeError) as error:
+        raise Corruption(f"{path}: not a JSON object ({short_reason(error)}); save the adapter again") from error
+    if not isinstance(base, str) or not base or (expand(base).is_dir() and expand(base).samefile(folder)):
+        raise Corruption(
+            f"{path}: base_model_name_or_path is {base!r}; write the folder or hub name of the adapter's model"
+        )
+    return base
 
 
 def download(name: str, file: str) -> str:

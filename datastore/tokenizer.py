@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from suffolk.datastore.errors import Corruption, NotFound, Unsupported
-from suffolk.datastore.hub import cached_file, download, is_path, list_files, short_reason
+from suffolk.datastore.hub import adapter_base, cached_file, download, is_path, list_files, short_reason
 from suffolk.datastore.paths import expand
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -101,6 +101,9 @@ def _load_folder(path: Path) -> Tokenizer:
     file = path / TOKENIZER_FILE
     if file.is_file():
         return _load_file(file)
+    base = adapter_base(path)
+    if base is not None:
+        return load_tokenizer(base)
     if not any((path / name).is_file() for name in SLOW_FILES):
         raise NotFound(f"tokenizer {path}: the folder has no {TOKENIZER_FILE}; give the model folder that holds it")
     return _convert(str(path))

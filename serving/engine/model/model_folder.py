@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from suffolk.datastore.errors import NotFound
-from suffolk.datastore.hub import is_path
+from suffolk.datastore.hub import ADAPTER_FILE, is_path
 from suffolk.datastore.paths import expand
 
 
@@ -13,7 +13,7 @@ def find_folder(name: str) -> Path | None:
     """The model's folder if ``name`` is a path, None if it can be a hub name. Raises NotFound for a path without a model."""
     path = expand(name)
     if path.is_dir():
-        if not (path / "config.json").is_file():
+        if not (path / "config.json").is_file() and not (path / ADAPTER_FILE).is_file():
             raise NotFound(f"model folder {name}: it has no config.json; name a folder in the Hugging Face layout")
         return path
     if path.exists():

@@ -9,20 +9,35 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
-from suffolk.datastore.hub import cached_file, list_files
+from suffolk.datastore.hub import adapter_base, cached_file, list_files
 from suffolk.datastore.paths import expand
+from suffolk.serving.engine.model.adapter import merge_adapter, require_lora
 from suffolk.serving.engine.model.memory import available_memory, cache_bytes, require_memory, weight_bytes
 from suffolk.serving.engine.model.model_folder import find_folder
 from suffolk.serving.engine.user_code_errors import message_line
 
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+QUANTIZATIONS = ("bitsandbytes", "torchao")
+"""Methods of transformers that ran with drafts and gave the text of ``generate``."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
 def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[Any, Any]:
-    """The transformers model and tokenizer of a folder or hub name. Arguments and errors as for ``Target.load``."""
+    """The transformers model and tokenizer of a folder or hub name. Arguments and errors as for ``Target.load``.
+
+    The folder of a LoRA adapter gives its model with the adapter merged. Its tokenizer is the folder's, or the model's.
+    """
+    base = _adapted(name)
+    if base is not None:
+        adapter = expand(name)
+        require_lora(adapter)
+        model, tokenizer = load_model(base, dtype, device, cache_tokens)
+        own = any((adapter / file).is_file() for file in TOKENIZER_FILES)
+        return merge_adapter(model, adapter), _from_pretrained(AutoTokenizer, name) if own else tokenizer
     place, kind = _device(device), _dtype(dtype)
     folder, source = find_folder(name), _source(name)
     config = _from_pretrained(AutoConfig, name, **source)
+    _require_quantization(name, config)
     if folder is not None:
         loaded = kind or getattr(config, "dtype", None)
         itemsize = (loaded or torch.float32).itemsize
@@ -35,12 +50,14 @@ def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[A
 
 def read_context_length(name: str) -> int | None:
     """The ``context_length`` of the named model; reads only its config. Raises as ``Target.load``."""
+    name = _adapted(name) or name
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return context_length(config.get_text_config(decoder=True))
 
 
 def read_vocab_size(name: str) -> int:
     """The vocabulary size of the named model; reads only its config. Raises as ``Target.load``."""
+    name = _adapted(name) or name
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return int(config.get_text_config(decoder=True).vocab_size)
 
@@ -94,6 +111,25 @@ def _dtype(name: str) -> torch.dtype | None:
     return DTYPES.get(name)
 
 
+def _require_quantization(name: str, config: Any) -> None:
+    """Raises Unsupported: the weights are quantized by a method that Suffolk is not tested with."""
+    settings = getattr(config, "quantization_config", None)
+    if settings is None:
+        return
+    method = settings.get("quant_method") if isinstance(settings, dict) else getattr(settings, "quant_method", None)
+    method = getattr(method, "value", method)
+    if method not in QUANTIZATIONS:
+        raise Unsupported(
+            f"model {name}: its weights are quantized by {method}; use unquantized ones, or {' or '.join(QUANTIZATIONS)}"
+        )
+
+
+def _adapted(name: str) -> str | None:
+    """The model that the LoRA adapter in folder ``name`` changes; None if ``name`` is no adapter."""
+    folder = find_folder(name)
+    return None if folder is None else adapter_base(folder)
+
+
 def _source(name: str) -> dict[str, bool]:
     """Further arguments of ``from_pretrained``. Raises NotFound: neither a folder, nor the hub, nor its cache has the model.
 
@@ -120,7 +156,7 @@ def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:
         ) from error
     except SafetensorError as error:
         raise Corruption(f"model {name}: its weights are damaged ({message_line(error)}); fetch them again") from error
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, ImportError) as error:  # ImportError: a package that the weights need
         raise Unsupported(
             f"model {name}: transformers cannot load it as a causal LM ({message_line(error)})"
         ) from error
