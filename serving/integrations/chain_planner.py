@@ -15,8 +15,8 @@ from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.policy.planner import Planner
+from suffolk.serving.integrations.linear_costs import LinearCosts
 
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TRIALS = (0, 2, 4, 8)
 """Drafted tokens of the first passes."""
 _TIMES = 3
@@ -147,13 +147,8 @@ class FirstCosts:
         sizes = self._sizes(requests)
         if len(sizes) < 2 or any(len(self._seconds[requests][size]) < _TIMES for size in sizes):
             return None
-        rows = np.array(sizes, np.float64) + requests
         times = [min(self._seconds[requests][size]) for size in sizes]
-        slope = max(0.0, (times[-1] - times[0]) / sizes[-1])
-        single = max(times[0] - slope * (requests - 1), times[0] / requests)
-        points = np.array(_SIZES, np.float64)
-        within = np.interp(points, np.append(0.5, rows), [single, *times])
-        return CostModel(_SIZES, (within + slope * np.maximum(0.0, points - rows[-1])).tolist())
+        return LinearCosts(np.array(sizes, np.float64) + requests, np.array(times))
 
     def _sizes(self, requests: int) -> list[int]:
         """The sizes to time: up to the first that is dear."""
@@ -166,4 +161,4 @@ class FirstCosts:
 
 def _linear(row_cost: float) -> CostModel:
     """Costs of 1 for a pass of one row, and ``row_cost`` for each further row."""
-    return CostModel(_SIZES, [1 + row_cost * (size - 1) for size in _SIZES])
+    return CostModel([1, 2], [1, 1 + row_cost])

@@ -1,0 +1,41 @@
+"""The line of a host's costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from suffolk.serving.integrations.linear_costs import LinearCosts
+
+FIRST = np.array([1.0, 3.0, 5.0, 9.0])
+
+
+def test_the_first_passes_give_the_line() -> None:
+    costs = LinearCosts(FIRST, 0.1 + 0.02 * FIRST)
+    assert costs.time(1, 1, 0.0) == pytest.approx(0.12)
+    assert costs.time(33, 8, 500.0) == pytest.approx(0.76)
+
+
+@pytest.mark.parametrize(("base", "slope"), [(0.1, 0.02), (0.3, 0.001), (0.05, 0.05)])
+def test_noisy_passes_correct_it(base: float, slope: float) -> None:
+    costs = LinearCosts(FIRST, 0.1 + 0.005 * FIRST)
+    rng = np.random.default_rng(3)
+    for _ in range(1500):
+        rows = int(rng.integers(1, 10))
+        busy = 3.0 if rng.random() < 0.05 else 1.0
+        costs.update(rows, 1, 100.0, busy * (base + slope * rows) * rng.uniform(0.9, 1.1))
+    assert costs.time(5, 1, 0.0) == pytest.approx(base + slope * 5, rel=0.1)
+    assert costs.time(9, 1, 0.0) - costs.time(1, 1, 0.0) == pytest.approx(8 * slope, rel=0.25, abs=0.02)
+
+
+def test_passes_of_one_size_leave_the_slope() -> None:
+    costs = LinearCosts(FIRST, 0.1 + 0.02 * FIRST)
+    for _ in range(2000):
+        costs.update(3, 1, 100.0, 0.08)
+    assert costs.time(3, 1, 0.0) == pytest.approx(0.08, rel=0.02)
+    assert costs.time(4, 1, 0.0) - costs.time(3, 1, 0.0) == pytest.approx(0.02, rel=0.1)
+
+
+def test_time_is_positive_and_rises() -> None:
+    costs = LinearCosts(FIRST, 1.0 / FIRST)
+    assert costs.time(9, 1, 0.0) == costs.time(1, 1, 0.0) > 0
