@@ -50,9 +50,11 @@ def test_the_text_of_a_quantized_model_is_that_of_generate(tmp_path: Path, metho
     assert texts == [expected, expected]
 
 
-def quantize_by(folder: Path, method: str) -> str:
+def quantize_by(folder: Path, method: str, **settings: Any) -> str:
     file = save_tiny(folder) / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": {"quant_method": method}}))
+    file.write_text(
+        json.dumps(json.loads(file.read_text()) | {"quantization_config": {"quant_method": method} | settings})
+    )
     return str(folder)
 
 
@@ -68,4 +70,4 @@ def test_other_methods_are_refused_in_one_line(tmp_path: Path, method: str) -> N
 @pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed")
 def test_a_missing_package_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="cannot load it as a causal LM .*bitsandbytes"):
-        Target.load(quantize_by(tmp_path, "bitsandbytes"))
+        Target.load(quantize_by(tmp_path, "bitsandbytes", load_in_4bit=True))
