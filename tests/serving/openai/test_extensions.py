@@ -1,4 +1,4 @@
-"""Predicted outputs, grammars and tools, through OpenAI's client."""
+"""Predicted outputs and schemas, through OpenAI's client."""
 
 from __future__ import annotations
 
@@ -6,24 +6,11 @@ import json
 from typing import Any
 
 import openai
-import pytest
 
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.openai_server import ask
 
 USER = [{"role": "user", "content": "abc"}]
-WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "parameters": {
-            "type": "object",
-            "properties": {"unit": {"enum": ["C", "F"]}},
-            "required": ["unit"],
-            "additionalProperties": False,
-        },
-    },
-}
 SCHEMA = {
     "type": "object",
     "properties": {"ok": {"type": "boolean"}, "size": {"enum": [1, 2]}},
@@ -50,46 +37,6 @@ def test_a_schema_that_the_library_refuses(server: WorkerServer) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no such type"}}}
     status, _, reply = ask(server, "POST", "/v1/chat/completions", {"messages": USER, "response_format": form})
     assert (status, reply["error"]["type"]) == (400, "invalid_request_error")
-
-
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
-def test_a_required_tool_is_called(choice: Any, client: openai.OpenAI) -> None:
-    fields: Any = {
-        "model": "tiny",
-        "messages": USER,
-        "tools": [WEATHER],
-        "tool_choice": choice,
-        "parallel_tool_calls": False,
-        "max_tokens": 200,
-        "seed": 1,
-    }
-    whole = client.chat.completions.create(**fields).choices[0]
-    [call] = whole.message.tool_calls or []
-    assert (call.function.name, whole.finish_reason, whole.message.content) == (  # type: ignore[union-attr]
-        "get_weather",
-        "tool_calls",
-        None,
-    )
-    assert json.loads(call.function.arguments)["unit"] in ("C", "F")  # type: ignore[union-attr]
-    chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**fields, stream=True)]
-    [streamed] = [part for chunk in chunks for part in chunk.delta.tool_calls or []]
-    assert (streamed.index, streamed.function) == (0, streamed.function)
-    assert streamed.function is not None
-    assert streamed.function.arguments == call.function.arguments  # type: ignore[union-attr]
-    assert chunks[-1].finish_reason == "tool_calls"
-    assert "".join(chunk.delta.content or "" for chunk in chunks) == ""
-
-
-def test_wrong_tools(server: WorkerServer) -> None:
-    for fields in (
-        {"tools": [{"type": "function"}]},
-        {"tools": [WEATHER, WEATHER]},
-        {"tools": [WEATHER], "tool_choice": "sometimes"},
-        {"tool_choice": "required"},
-        {"tools": [WEATHER], "tool_choice": "required", "response_format": {"type": "json_object"}},
-    ):
-        status, _, reply = ask(server, "POST", "/v1/chat/completions", {"messages": USER, **fields})
-        assert (status, reply["error"]["type"]) == (400, "invalid_request_error")
 
 
 def test_predictions_are_counted_only_if_they_are_sent(client: openai.OpenAI) -> None:
