@@ -1,1 +1,1 @@
-"""Measurements of ``suffolk bench``. They drive the production classes and write a JSON file and a plot each."""
+"""Measurements of ``suffolk bench``. Each runs the production classes and writes a JSON file and a plot."""

@@ -1,4 +1,4 @@
-"""Folders and files of results."""
+"""Creates folders and files of results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(within: Path) -> Iterator[Path]:
-    """A new folder in ``within``, which is created if it is missing. The new folder is removed at the end, after an error too.
+    """A new folder in ``within``, which is created if it is missing. It is removed at the end, also after an error.
 
     Raises:
         ResourceExhausted: the folder cannot be created.
@@ -37,15 +37,17 @@ def new_folder(within: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path``, which replaces ``path`` at the end. An interrupted write leaves ``path`` as it was.
+    """Yield a temporary path beside ``path``. At the end that file replaces ``path``.
+
+    An interrupted write leaves ``path`` unchanged.
 
     Raises:
         ResourceExhausted: the file cannot be written.
     """
-    target = path.resolve()  # a link stays one
+    target = path.resolve()  # replace the target of a link, not the link
     unfinished = target.with_name(f"{target.name}.unfinished")
     with writing(path):
-        if target.exists() and not target.is_file():  # a terminal or the like, which nothing can take the place of
+        if target.exists() and not target.is_file():  # a terminal or pipe cannot be replaced
             yield target
             return
         try:

@@ -22,5 +22,5 @@ def write_json(file: Path, document: object) -> None:
 
 
 def is_device(file: Path) -> bool:
-    """Whether ``file`` is a terminal, a pipe or the like, which another file cannot replace."""
+    """Whether ``file`` is a terminal, pipe or other device, which a file cannot replace."""
     return file.exists() and not file.is_file() and not file.is_dir()

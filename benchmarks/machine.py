@@ -1,4 +1,4 @@
-"""The machine that a measurement runs on."""
+"""Describes the machine that a measurement runs on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores (of the machine, and usable by this process), memory in bytes, system, and accelerators that torch has
-    loaded.
+    """Return processor, cores (of the machine, and usable by this process), memory in bytes, system, and accelerators.
+
+    Accelerators are listed only if torch is loaded.
     """
     return {
         "cpu": _cpu_model(),
@@ -29,11 +30,11 @@ def _cpu_model() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    return platform.machine()  # not every architecture names its model there
+    return platform.machine()  # some architectures do not list the model there
 
 
 def _accelerators() -> list[str]:
-    torch = sys.modules.get("torch")  # a benchmark that did not load torch used no accelerator
+    torch = sys.modules.get("torch")  # without torch, the benchmark used no accelerator
     if torch is None or not torch.cuda.is_available():
         return []
     return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

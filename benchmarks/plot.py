@@ -1,4 +1,4 @@
-"""Bar charts, written as PNG without a display."""
+"""Writes bar charts as PNG, without a display."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ COLOURS = (
 )  # fmt: skip
 
 _ROOM = 18
-"""Bars that have room for their values in one group."""
+"""Most bars in one group that leave room for value labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart: a group of bars for each label, with one bar of each series.
+    """One chart: a group of bars for each label, with one bar for each series.
 
     Attributes:
-        title, unit: title, and unit at the axis.
+        title, unit: title, and unit of the value axis.
         labels: names of the groups.
-        series: name -> one value for each label; None draws no bar.
-        logarithmic: whether the axis is.
+        series: map from name to one value for each label; None draws no bar.
+        logarithmic: whether the value axis is logarithmic.
     """
 
     title: str
@@ -84,7 +84,7 @@ def _draw(axis: Any, panel: Panel) -> None:
     axis.margins(y=0.12)
     axis.spines[["top", "right"]].set_visible(False)
     if len(panel.series) > 1:
-        below = -0.09 - 0.035 * max(label.count("\n") for label in panel.labels)  # where no bar is
+        below = -0.09 - 0.035 * max(label.count("\n") for label in panel.labels)  # no bar here
         axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, below), ncols=4)
 
 

@@ -1,4 +1,4 @@
-"""Memory of processes."""
+"""Measures the memory of processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def resident_memory() -> dict[str, int]:
-    """Resident memory of this process, in bytes: ``anonymous`` (its own) and ``file`` (mapped files, which readers share)."""
+    """Resident memory of this process, in bytes: ``anonymous`` (private) and ``file`` (mapped files, shared)."""
     status = Path("/proc/self/status").read_text()
     return {"anonymous": _field(status, "RssAnon"), "file": _field(status, "RssFile")}
 
@@ -17,13 +17,14 @@ def peak_memory() -> int:
 
 
 def grown_memory(before: dict[str, int]) -> dict[str, int]:
-    """Memory added since ``before``, in bytes."""
+    """Growth since ``before``, in bytes."""
     return {name: size - before[name] for name, size in resident_memory().items()}
 
 
 def family_memory(process: int) -> tuple[int, int]:
-    """Resident bytes of a process and its descendants: their sum now, and the largest of any one so far. Shared pages count for
-    each process.
+    """Resident bytes of a process and its descendants: the current sum, and the peak of any one.
+
+    Shared pages count once per process.
     """
     now = largest = 0
     for member in _family(process):
@@ -38,7 +39,7 @@ def family_memory(process: int) -> tuple[int, int]:
 
 def _family(process: int) -> list[int]:
     members = [process]
-    for member in members:  # grows while it is read
+    for member in members:  # the list grows during the loop
         try:
             for thread in Path(f"/proc/{member}/task").iterdir():
                 members += [int(child) for child in (thread / "children").read_text().split()]

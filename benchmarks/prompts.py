@@ -1,4 +1,4 @@
-"""Prompts of JSONL files, as token ids for one model."""
+"""Reads prompts from JSONL files, and encodes them for one model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ STYLES = ("chat", "prefill", "both")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request.
+    """One prompt.
 
     Attributes:
         name: the name of its row (``row_name``).
-        group: the name that it is reported under: the row's set or the file's name, with the style where both styles run.
-        messages: role and content of each, for the model's chat template; empty for plain text.
-        text: the text behind the messages: the beginning of the answer, or the whole prompt where there are no messages.
+        group: name in reports: the row's set or the file's name, followed by the style if both styles run.
+        messages: role and content of each message, for the model's chat template; empty for plain text.
+        text: text after the messages: the beginning of the answer. Without messages, the whole prompt.
     """
 
     name: str
@@ -33,16 +33,17 @@ class Prompt:
 
 
 def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int) -> list[Prompt]:
-    """The prompts of files, and of all .jsonl files of folders. ``limit`` takes at most so many of each file, at random, in
-    order.
+    """Load the prompts of files, and of all .jsonl files in folders.
 
-    A row has ``messages`` or a ``prompt`` (or ``text``), and may have ``id``, ``set`` and ``prefill``. With style "prefill" the
-    answer begins with the row's prefill. "both" runs rows with a prefill in both styles.
+    ``limit`` takes a random sample of at most ``limit`` rows from each file, in order.
+
+    A row has ``messages`` or a ``prompt`` (or ``text``), and may have ``id``, ``set`` and ``prefill``. With style
+    "prefill" the answer begins with the row's prefill. With "both", rows with a prefill run in both styles.
 
     Raises:
         NotFound: a file is missing, or a folder has no .jsonl file.
-        InvalidArgument: a file is no UTF-8, a row is no object or has neither messages nor a prompt, or a message lacks its role or
-            content.
+        InvalidArgument: a file is not UTF-8, a row is not an object or has neither messages nor a prompt, or a message
+            lacks its role or content.
     """
     if style not in STYLES:
         raise InvalidArgument(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
@@ -62,33 +63,36 @@ def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int
 
 
 def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
-    """File, line number and content of every row of files, and of all .jsonl files of folders. Raises as ``load_prompts``."""
+    """Yield file, line number and content of every row in files, and in all .jsonl files of folders.
+
+    Raises as ``load_prompts``.
+    """
     for path in _files(paths):
         for number, row in _rows(path):
             yield path, number, row
 
 
 def row_name(row: dict[str, Any], path: Path, number: int) -> str:
-    """The name of a row: its ``id``, else its ``task_id``, else file and line."""
+    """The name of a row: its ``id``, else its ``task_id``, else its file and line."""
     return str(row.get("id", row.get("task_id", f"{path.name}:{number}")))
 
 
 def read_excluded(path: Path) -> frozenset[str]:
-    """The names in a file that holds one a line, as ``python -m research.overlap --drop`` writes it.
+    """Read a file with one name a line, as ``python -m research.overlap --drop`` writes it.
 
     Raises:
         NotFound: the file cannot be read.
-        InvalidArgument: the file is no UTF-8.
+        InvalidArgument: the file is not UTF-8.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise NotFound(f"exclusions {path}: {error.strerror}; name a file with a prompt's id a line") from error
+        raise NotFound(f"exclusions {path}: {error.strerror}; name a file with one prompt id a line") from error
     return frozenset(_text(path, data).split("\n")) - {""}
 
 
 def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:
-    """Check that every name is the name of a row in the files and folders.
+    """Check that every name belongs to a row in the files and folders.
 
     Raises:
         InvalidArgument: a name belongs to no row.
@@ -97,14 +101,15 @@ def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:
     unknown = names - {row_name(row, path, number) for path, number, row in read_rows(paths)}
     if unknown:
         raise InvalidArgument(
-            f"--exclude: {len(unknown)} of {len(names)} names are of no prompt, {min(unknown)!r} is one; "
-            "take them out, or write the file anew for these prompts"
+            f"--exclude: {len(unknown)} of {len(names)} names match no prompt, for example {min(unknown)!r}; remove "
+            f"them, or write the file again for these prompts"
         )
 
 
 def messages_of(row: dict[str, Any], place: str) -> tuple[dict[str, str], ...]:
-    """Role and content of a row's ``messages``; empty if it has none. Raises InvalidArgument with the ``place`` of a malformed
-    one.
+    """Return role and content of a row's ``messages``; empty if it has none.
+
+    Raises InvalidArgument with the ``place`` of a malformed message.
     """
     try:
         return tuple({"role": str(each["role"]), "content": str(each["content"])} for each in row.get("messages", ()))
@@ -113,7 +118,7 @@ def messages_of(row: dict[str, Any], place: str) -> tuple[dict[str, str], ...]:
 
 
 def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
-    """Token ids for the model: its chat template around the messages, then the text.
+    """Encode the prompt: the messages in the model's chat template, then the text.
 
     Raises:
         InvalidArgument: there are messages, and the model has no chat template.
@@ -151,7 +156,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
             except ValueError as error:
                 raise InvalidArgument(f"{path} line {number}: {error}; give one JSON object a line") from error
             if not isinstance(row, dict):
-                raise InvalidArgument(f"{path} line {number}: it is no object; give one JSON object a line")
+                raise InvalidArgument(f"{path} line {number}: the row is not an object; give one JSON object a line")
             rows.append((number, row))
     return rows
 
@@ -162,7 +167,7 @@ def _text(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
         raise InvalidArgument(
-            f"{path} line {number}: byte {data[error.start]:#04x} is no UTF-8; give a text file in UTF-8"
+            f"{path} line {number}: byte {data[error.start]:#04x} is not UTF-8; give a text file in UTF-8"
         ) from error
 
 

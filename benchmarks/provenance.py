@@ -1,4 +1,4 @@
-"""The code that a measurement runs: versions and commit."""
+"""Records the code that a measurement runs: versions and commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOME = Path(__file__).resolve().parent
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """Versions of Suffolk and of the installed ones of ``packages``."""
+    """Versions of Suffolk and of those ``packages`` that are installed."""
     versions = {"suffolk": __version__}
     for package in packages:
         try:
@@ -25,18 +25,18 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of this checkout, with ``+changes`` where files differ from it; None outside a checkout."""
+    """The commit of this checkout, followed by ``+changes`` if files differ from it; None outside a checkout."""
     try:
-        _git("ls-files", "--error-unmatch", ".")  # a checkout around an installed package is not ours
+        _git("ls-files", "--error-unmatch", ".")  # an unrelated checkout contains the installed package
         head = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.CalledProcessError):  # no git, or installed as a package: there is no commit to name
+    except (OSError, subprocess.CalledProcessError):  # no git, or an installed package: the commit is unknown
         return None
     return f"{head}+changes" if changed else head
 
 
 def missing(package: str) -> Unsupported:
-    """The error for an optional package that is not installed."""
+    """Create the error for an optional package that is not installed."""
     return Unsupported(f"this measurement needs the package {package}; install it with: {INSTALL}")
 
 

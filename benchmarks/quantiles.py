@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 def quantiles_us(seconds: Sequence[float] | npt.NDArray[np.float64]) -> dict[str, float]:
-    """p50, p90, p99 and mean in microseconds, and the number of calls. Without calls, the number alone."""
+    """Return p50, p90, p99 and mean in microseconds, and the number of calls. Without calls, only that number."""
     if not len(seconds):
         return {"calls": 0}
     p50, p90, p99 = (float(value) * 1e6 for value in np.percentile(seconds, [50, 90, 99]))

@@ -1,4 +1,4 @@
-"""The results of one measurement as JSON, with everything needed to judge and repeat it."""
+"""Writes the results of one measurement as JSON, with everything needed to judge and repeat it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ class Report:
 
     Attributes:
         benchmark: name of the measurement.
-        seed: of every random choice.
-        settings: the options.
-        results: the numbers; their names hold the units.
-        notes: how the numbers are defined and taken.
-        packages: packages whose versions are recorded.
+        seed: seed of every random choice.
+        settings: the options. results: the values; their names contain the units.
+        notes: definitions of the values, and how they were measured.
+        packages: names of the packages whose versions are recorded.
     """
 
     benchmark: str
@@ -36,7 +35,7 @@ class Report:
     packages: tuple[str, ...] = ("numpy",)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with machine, versions, commit and command line."""
+        """Return plain values for JSON, with machine, versions, commit and command line."""
         return {
             "benchmark": self.benchmark,
             "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),

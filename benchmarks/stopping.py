@@ -1,4 +1,4 @@
-"""Ends a measurement early on Ctrl-C, and keeps the parts that are done."""
+"""Ends a measurement early on Ctrl-C, and keeps the finished parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Stop(TypedDict):
-    """The point where a measurement stopped: ``done`` of ``of`` parts, named by ``unit``."""
+    """The point where a measurement stopped: after ``done`` of ``of`` parts, named by ``unit``."""
 
     done: int
     of: int
@@ -17,7 +17,7 @@ class Stop(TypedDict):
 
 
 def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
-    """The items of ``parts`` up to Ctrl-C. An unfinished item is left out.
+    """Collect the items of ``parts`` up to Ctrl-C. An unfinished item is left out.
 
     Args:
         of: number of parts.
@@ -27,7 +27,7 @@ def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
         The parts, and the point where they stopped; None if all are done.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C came before the first part was done. A second Ctrl-C is raised wherever it comes.
+        KeyboardInterrupt: Ctrl-C came before the first part was finished, or a second time.
     """
     done: list[T] = []
     try:
@@ -35,16 +35,16 @@ def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
             done.append(part)
     except KeyboardInterrupt:
         if not done:
-            raise KeyboardInterrupt(f"before the first of {of:,} {unit} was done") from None
+            raise KeyboardInterrupt(f"before the first of {of:,} {unit} was finished") from None
         return done, Stop(done=len(done), of=of, unit=unit)
     return done, None
 
 
 def stop_lines(stop: Stop | None) -> list[str]:
-    """One line if the measurement stopped early, else none."""
+    """Return one line if the measurement stopped early, else none."""
     return [] if stop is None else [f"stopped after {stop['done']:,} of {stop['of']:,} {stop['unit']}"]
 
 
 def exit_code(stop: Stop | None) -> int:
-    """Exit code of a command that reported the kept parts."""
+    """Return the exit code of a command that reported the kept parts."""
     return 0 if stop is None else 130

@@ -1,4 +1,4 @@
-"""Plain-text tables."""
+"""Formats plain-text tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 
 def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns of minimal width: the first flush left, the others flush right. Floats have three significant digits."""
+    """Format columns of minimal width, the first aligned left, the others right.
+
+    Floats get three significant digits.
+    """
     cells = [list(headers), *([_format(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     lines = [_line(row, widths) for row in cells]

@@ -23,8 +23,8 @@ class Watched:
         output: its standard output.
         seconds: wall time from start to end.
         cpu_seconds: processor time of the command and its children.
-        peak_bytes: largest resident memory of the command and its descendants together, sampled 20 times a second. Shared pages and
-            pages of mapped files count for each process.
+        peak_bytes: largest total resident memory of the command and its descendants, sampled 20 times a second. Shared
+            pages and mapped files count once per process.
         largest_bytes: largest resident memory of any one of these processes, as the system counts it.
     """
 

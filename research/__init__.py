@@ -1,1 +1,4 @@
-"""Studies behind the constants and the figures of the documents. Not installed; run as ``python -m research.NAME``."""
+"""Studies that support constants in the code and figures in the documents.
+
+Not installed; run as ``python -m research.NAME``.
+"""

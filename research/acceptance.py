@@ -1,7 +1,8 @@
-"""Acceptance of drafts whatever their cost: every step drafts, and every node is verified.
+"""Measures acceptance of drafts regardless of cost: every step drafts, and every node is verified.
 
-Each drafter has the same number of nodes. Prints the mean generated length M (tokens per pass), and the share of drafts that
-are right to each depth. In service the engine drafts less often and verifies fewer nodes: 'suffolk bench decode' measures that.
+All drafters use trees of the same size. Prints the mean generated length M (tokens per pass), and the share of drafts
+that are correct up to each depth. In service the engine drafts less often and verifies fewer nodes; measure that with
+'suffolk bench decode'.
 """
 
 from __future__ import annotations
@@ -46,9 +47,7 @@ def measure_acceptance(
     nodes: int,
     capacity: int,
 ) -> dict[str, Any]:
-    """For each drafter: M, nodes a pass, the share of drafts right to depth 1, 2 ..., and whether all texts equal plain
-    decoding's.
-    """
+    """Return M, nodes a pass, the share of drafts correct to each depth, and output equality, for each drafter."""
     found: dict[str, Any] = {}
     texts: dict[str, list[list[int]]] = {}
     for name in ("", *drafters):

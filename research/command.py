@@ -22,10 +22,10 @@ MOST_ROUNDS = 10_000
 
 
 def command_parser(name: str, description: str | None, *examples: str) -> argparse.ArgumentParser:
-    """The parser of ``python -m research.NAME``, without options yet.
+    """Create the parser of ``python -m research.NAME``, without options.
 
     Args:
-        examples: arguments of one example each, for the help.
+        examples: example argument lists, for the help.
     """
     lines = [f"  python -m research.{name} {words}" for words in examples]
     return argparse.ArgumentParser(
@@ -37,17 +37,17 @@ def command_parser(name: str, description: str | None, *examples: str) -> argpar
 
 
 def add_evidence(parser: argparse.ArgumentParser) -> None:
-    """Declare the inputs of a fit: recorded answers, and the datastore and tree size to draft along them with."""
+    """Declare the inputs of a fit: recorded answers, and the datastore and tree size for drafting along them."""
     add = parser.add_argument
     add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
     add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
-    add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
+    add("--nodes", type=int, default=64, metavar="N", help="nodes of the largest tree (default: %(default)s)")
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Declare ``--seed``, which ``run_command`` checks."""
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of every random choice (default: %(default)s)"
+        "--seed", type=int, default=0, metavar="N", help="seed of every random choice (default: %(default)s)"
     )
 
 
@@ -58,16 +58,16 @@ def check_timing(threads: int, rounds: int) -> None:
 
 
 def cpu_clock() -> float:
-    """CPU seconds of the calling thread if torch has no other, which other programs do not disturb; else wall seconds."""
+    """CPU seconds of the calling thread if torch uses one thread, else wall seconds.
+
+    CPU seconds do not depend on other programs."""
     return time.thread_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
 def run_command(
     parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None
 ) -> int:
-    """Run ``work`` with the options that ``parser`` reads from ``arguments`` (None: the command line); its exit code, or the
-    error's.
-    """
+    """Run ``work`` with the parsed ``arguments`` (None: the command line); return its exit code, or that of the error."""
     args = parser.parse_args(arguments)
     try:
         if "seed" in args:
@@ -83,10 +83,10 @@ def run_command(
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output went away: there is no one to say it to
+    except BrokenPipeError:  # the reader of stdout is gone, so there is nowhere to report it
         _silence_stdout()
         return 141
-    except OSError as error:  # what the file system refuses, such as output to a full disk
+    except OSError as error:  # a file system error, for example a full disk
         print(
             f"error: {' '.join(str(error).split())}; check the path, its permissions and the free space",
             file=sys.stderr,
@@ -96,8 +96,8 @@ def run_command(
 
 
 def _silence_stdout() -> None:
-    """Discard unwritable output, or the interpreter would complain at exit."""
+    """Discard unwritable output, which would otherwise raise an error at exit."""
     with contextlib.suppress(OSError):
-        sys.stdout.flush()  # what was measured is still wanted where it was another file that failed
-    with contextlib.suppress(OSError):  # a stdout that is no file needs nothing
+        sys.stdout.flush()  # still print the results if the failed file was another one
+    with contextlib.suppress(OSError):  # stdout is not a file: nothing to discard
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

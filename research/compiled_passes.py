@@ -1,7 +1,8 @@
-"""Time of a forward pass, packed and compiled in turn, and of compiling; how many graphs served all points.
+"""Measures the time of packed and compiled forward passes in turn, the compile time, and the number of graphs.
 
-Torch keeps what it compiled in TORCHINDUCTOR_CACHE_DIR: the first run there compiles all, later ones show what a later
-start takes."""
+Torch caches compiled code in TORCHINDUCTOR_CACHE_DIR. The first run with an empty cache compiles everything; later runs
+show the time of a warm start.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ WAYS = ("packed", "compiled")
 
 
 def measure_passes(target: Target, options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of compiling, the graphs made for all points, and both ways' milliseconds at each."""
+    """Return compile seconds, the number of graphs for all points, and milliseconds of both variants at each point."""
     requests = max(options.requests)
     cache = target.new_cache(requests, max(options.contexts) + max(options.rows))
     before = counters["stats"]["unique_graphs"]
@@ -72,7 +73,7 @@ def _tokens(target: Target, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 def _time(ways: dict[str, Passes], layouts: list[TreeLayout], rounds: int) -> dict[str, dict[str, float]]:
     slots, wanted = range(len(layouts)), [len(layout) for layout in layouts]
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(rounds + 1):  # the first warms up
+    for turn in range(rounds + 1):  # the first round warms up
         for way, passes in ways.items():
             begin = cpu_clock()
             passes.forward(slots, layouts, wanted)
@@ -129,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--contexts", type=int, nargs="+", default=(100, 600), help="cached tokens of each request")
     parser.add_argument("--requests", type=int, nargs="+", default=(1,), help="requests in a pass")
     parser.add_argument("--rows", type=int, nargs="+", default=(1, 4, 8, 16, 32), help="rows of all of them together")
-    parser.add_argument("--rounds", type=int, default=12, help="turns of each way; one more warms up")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds of each variant, after one warm-up round")
     parser.add_argument(
         "--threads", type=int, default=torch.get_num_threads(), help="CPU threads (default: %(default)s)"
     )

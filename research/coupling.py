@@ -1,4 +1,4 @@
-"""Acceptance at one node with and without noise shared by target and drafter, by temperature and number of children."""
+"""Measures acceptance at one node, with and without shared noise, by temperature and number of children."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = (
 
 
 def measure_coupling(options: CouplingOptions) -> dict[str, Any]:
-    """Compare both ways to choose a node's children for every drafter; the results by name.
+    """Compare both rules for a node's children with every drafter; return the results by name.
 
     Raises:
         NotFound, Unsupported: a model or the prompts are missing or do not fit together.
@@ -54,7 +54,7 @@ def measure_coupling(options: CouplingOptions) -> dict[str, Any]:
 
 
 def compare(target: torch.Tensor, drafter: torch.Tensor, noise: torch.Tensor) -> npt.NDArray[np.float64]:
-    """float64[1 + 2 * len(CHILDREN)] of one context: 1 - TV, acceptance of top-k, and of top-k with the target's noise.
+    """Return float64[1 + 2 * len(CHILDREN)]: 1 - TV, acceptance of top-k, and of top-k with the target's noise.
 
     ``target`` and ``drafter``: float64[vocab] tempered logits. ``noise``: float64[draws, vocab], standard Gumbel. The first two
     results are exact, the last is a mean over draws.
@@ -63,7 +63,7 @@ def compare(target: torch.Tensor, drafter: torch.Tensor, noise: torch.Tensor) ->
     top = law[drafter.topk(max(CHILDREN)).indices].cumsum(0)
     drawn = (target + noise).argmax(-1, keepdim=True)
     scores = drafter + noise
-    better = (scores > scores.gather(-1, drawn)).sum(-1)  # so many tokens the drafter puts before the target's
+    better = (scores > scores.gather(-1, drawn)).sum(-1)  # rank of the target's token in the drafter's order
     coupled = [float((better < size).double().mean()) for size in CHILDREN]
     return np.array([float(torch.minimum(law, drafted).sum()), *(float(top[size - 1]) for size in CHILDREN), *coupled])
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Measure, print, write; returns the exit code."""
+    """Measure, print and write the results; return the exit code."""
     require_plots()
     plot = plot_beside(args.json, args.plot)
     options = CouplingOptions(
@@ -123,15 +123,15 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in numbers.items():
         default = getattr(defaults, name)
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: %(default)s)")
-    parser.add_argument("--model", help="folder or hub name of a real target in place of made-up ones")
-    parser.add_argument("--drafter", help="folder or hub name of a real drafter in place of noisy copies of the target")
+    parser.add_argument("--model", help="folder or hub name of a real target (default: synthetic logits)")
+    parser.add_argument("--drafter", help="folder or hub name of a real drafter (default: noisy copies of the target)")
     parser.add_argument(
         "--prompts",
         nargs="+",
         type=Path,
         default=[],
         metavar="PATH",
-        help="what the models read: .jsonl files, or folders",
+        help="prompts for the models: .jsonl files, or folders of them",
     )
     parser.add_argument("--dtype", default=defaults.dtype, help="auto, float32, bfloat16 ... (default: as stored)")
     parser.add_argument(
@@ -139,10 +139,10 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("suffolk-coupling.json"),
         metavar="FILE",
-        help="for the results (default: %(default)s)",
+        help="file for the results (default: %(default)s)",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="for the plot (default: the JSON file's name with .png)"
+        "--plot", type=Path, metavar="FILE", help="file for the plot (default: the JSON file's name with .png)"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""Pairs of targets and drafters to compare at one node: synthetic logits, or logits of models over the tokens of prompts."""
+"""Makes pairs of targets and drafters to compare at one node, from synthetic logits or models' logits on prompts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class CouplingOptions:
     """Settings of the measurement. Checked when made.
 
     Attributes:
-        contexts: nodes to compare, for each drafter.
-        draws: samples of the noise at each node.
-        vocab: tokens of synthetic targets.
+        contexts: number of nodes to compare, for each drafter.
+        draws: noise samples at each node.
+        vocab: vocabulary size of synthetic targets.
         model: folder or hub name of a target; None for synthetic ones.
         drafter: folder or hub name of a drafter with the same tokenizer; None for noisy copies of the target.
         prompts: .jsonl files with prompts for the models.
@@ -55,11 +55,11 @@ class CouplingOptions:
             if getattr(self, name) < least:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be {least} or more")
         if (self.model is None) != (not self.prompts) or (self.drafter is not None and self.model is None):
-            raise InvalidArgument("give a model and prompts for it together; a drafter only with them")
+            raise InvalidArgument("a model needs prompts, and prompts need a model; a drafter needs both")
 
 
 def logits_by_context(options: CouplingOptions) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
-    """For each context, float64[vocab] logits of the target, and of each drafter by name.
+    """Yield for each context float64[vocab] logits of the target, and of each drafter by name.
 
     Raises:
         Unsupported: the drafter's tokenizer is not the target's.
@@ -81,7 +81,9 @@ def logits_by_context(options: CouplingOptions) -> Iterator[tuple[torch.Tensor, 
         return
     drafter_model = Target.load(options.drafter, options.dtype)
     if drafter_model.tokenizer.get_vocab() != target_model.tokenizer.get_vocab():
-        raise Unsupported(f"{options.drafter} and {options.model} have different tokenizers; take models of one family")
+        raise Unsupported(
+            f"{options.drafter} and {options.model} have different tokenizers; use two models of one family"
+        )
     for row, drafted in zip(target_rows, _rows(drafter_model, texts, chosen), strict=True):
         size = min(len(row), len(drafted))
         yield row[:size].double(), {drafter_model.name: drafted[:size].double()}
@@ -101,7 +103,7 @@ def _texts(target: Target, options: CouplingOptions) -> list[list[int]]:
 @torch.inference_mode()
 def _rows(target: Target, texts: list[list[int]], chosen: list[tuple[int, int]]) -> list[torch.Tensor]:
     rows = []
-    target.model.set_attn_implementation("sdpa")  # whole texts, not the packed rows of the engine's own attention
+    target.model.set_attn_implementation("sdpa")  # whole sequences, not the packed rows of the engine's attention
     for number in sorted({number for number, _ in chosen}):
         ids = torch.tensor([texts[number]], device=target.device)
         logits = target.model(input_ids=ids, use_cache=False).logits[0, :, : target.vocab_size].cpu()

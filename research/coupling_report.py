@@ -1,4 +1,4 @@
-"""Table, statement and plot of the coupling measurement."""
+"""Formats the table, summary and plot of the coupling measurement."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from suffolk.benchmarks.table import format_table
 
 PACKAGES = ("numpy", "torch", "transformers", "matplotlib")
 NOTES = (
-    "the probability that one of a node's k children carries the token the target draws there; mean over contexts. top-k: children "
-    "are the drafter's k likeliest tokens; coupled: the k best of its log probabilities plus the target's own keyed noise",
-    "by: coupled minus top-k with the half-width of its 95 % interval over contexts (the chance of the noise included); 1 - TV: "
-    "what speculative sampling accepts of a single drawn token",
-    "both models are tempered alike; a node, not a text: how often later nodes are reached is not in it",
+    "acceptance: probability that one of a node's k children is the token that the target samples there; mean over "
+    "contexts. top-k: children are the drafter's k likeliest tokens. coupled: children are the k best tokens by the "
+    "drafter's log probability plus the target's seeded noise",
+    "by: coupled minus top-k, with the half-width of its 95 % confidence interval over contexts and noise; 1 - TV: "
+    "acceptance of speculative sampling with a single sampled token",
+    "both models use the same temperature; the result is for one node and does not include how often later nodes are "
+    "reached",
 )
 
 
 def coupling_lines(results: dict[str, Any]) -> list[str]:
-    """The table, the plain statement, and the notes."""
+    """Format the table, the summary, and the notes."""
     sizes = results["children"]
     headers = ["drafter, temperature", "1 - TV"]
     for size in sizes:
@@ -36,7 +38,7 @@ def coupling_lines(results: dict[str, Any]) -> list[str]:
 
 
 def statement(results: dict[str, Any]) -> list[str]:
-    """Whether coupling gains at every temperature and number of children, and where it does not."""
+    """State whether coupling gains at every temperature and number of children, and where it does not."""
     cells = [
         (f"{drafter}, T={temperature}, k={size}", at["difference"], at["half_width_95"])
         for drafter, found in results["drafters"].items()
@@ -46,14 +48,14 @@ def statement(results: dict[str, Any]) -> list[str]:
     worse = [f"{name} ({gap:+.3f}±{width:.3f})" for name, gap, width in cells if gap + width < 0]
     better = sum(gap - width > 0 for _, gap, width in cells)
     lines = [
-        f"coupled against top-k in {len(cells)} cells: more in {better}, no difference seen in "
+        f"coupled compared to top-k in {len(cells)} cells: more in {better}, no difference seen in "
         f"{len(cells) - better - len(worse)}, less in {len(worse)}"
     ]
     return lines + ([f"less: {'; '.join(worse)}"] if worse else [])
 
 
 def coupling_panels(results: dict[str, Any]) -> list[Panel]:
-    """One chart a drafter: both rules at each temperature and number of children."""
+    """Plot one chart per drafter: both rules at each temperature and number of children."""
     panels = []
     for drafter, found in results["drafters"].items():
         labels, series = [], dict[str, list[float | None]](top=[], coupled=[])

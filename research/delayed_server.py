@@ -1,4 +1,4 @@
-"""A draft server with a delay, which simulates a network on one machine."""
+"""Runs a draft service with a delay, which simulates a network on one machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from suffolk.serving.transport.server import run_until_signal
 
 
 class DelayedRetriever(Retriever):
-    """``inner`` with drafts that take ``seconds`` longer. As thread-safe as ``inner``."""
+    """Wraps ``inner`` and delays its drafts by ``seconds``. As thread-safe as ``inner``."""
 
     def __init__(self, inner: Retriever, seconds: float) -> None:
         self._inner = inner
@@ -61,7 +61,7 @@ class DelayedRetriever(Retriever):
 
 
 def delayed_server(store: Path, delay_ms: float) -> list[str]:
-    """The command that runs this server in a process of its own, for ``served``."""
+    """Return the command that runs this server in its own process, for ``served``."""
     return [sys.executable, "-m", "research.delayed_server", str(store), "--delay-ms", str(delay_ms)]
 
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Serve until a signal comes; the exit code."""
+    """Serve until a signal arrives; return the exit code."""
     if not 0 <= args.delay_ms <= 10_000:
         raise InvalidArgument(f"--delay-ms is {args.delay_ms:g}; it must be in 0..10000")
     store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3)
@@ -81,7 +81,7 @@ def _run(args: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("delayed_server", __doc__, "STORE --delay-ms 20")
     parser.add_argument("store", type=Path, metavar="STORE", help="folder of a datastore")
-    parser.add_argument("--delay-ms", type=float, default=0.0, help="of every call for drafts (default: none)")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="delay of every draft call (default: none)")
     return parser
 
 

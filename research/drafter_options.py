@@ -1,4 +1,4 @@
-"""The drafters' options in the parser of a study, from the registry."""
+"""Adds the drafters' options to the parser of a study, from the registry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffolk.serving.drafters.registry import BUILT_IN
 
 
 def add_drafter_options(parser: argparse.ArgumentParser, without: Container[str] = ()) -> None:
-    """Declare the options of all built-in drafters ``without`` those of some, each option once."""
+    """Declare the options of all built-in drafters except ``without``, each option once."""
     entries = [entry for entry in BUILT_IN.values() if entry.name not in without]
     for option in {each.flag: each for entry in entries for each in entry.options}.values():
         if option.kind is bool:
@@ -21,7 +21,7 @@ def add_drafter_options(parser: argparse.ArgumentParser, without: Container[str]
 
 
 def read_drafter_config(args: argparse.Namespace) -> DrafterConfig:
-    """The drafters that ``args`` name by their options. Raises as ``DrafterConfig``."""
+    """Return the drafters that the options in ``args`` select. Raises as ``DrafterConfig``."""
     entries = [entry for entry in BUILT_IN.values() if entry.needs_option]
     names = {option.name for entry in entries for option in entry.options}
     return DrafterConfig(dtype=args.dtype, **{name: getattr(args, name) for name in names if hasattr(args, name)})

@@ -1,4 +1,4 @@
-"""Edits of source files, from the history of a git repository."""
+"""Reads edits of source files from the history of a git repository."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from suffolk.datastore.errors import NotFound
 
 LINES = range(20, 250)
-"""Lines of an edited file."""
+"""Least and most lines of an edited file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Edit:
 
 
 def read_edits(repository: Path, suffix: str, most: int, seed: int) -> list[Edit]:
-    """Up to ``most`` edits of files whose names end with ``suffix``, chosen at random.
+    """Return up to ``most`` random edits of files whose names end with ``suffix``.
 
-    Raises NotFound: git is missing, or ``repository`` is no repository.
+    Raises NotFound if git is missing, or ``repository`` is not a git repository.
     """
     changes = list(_changes(repository, suffix))
     random.Random(seed).shuffle(changes)
@@ -41,7 +41,7 @@ def read_edits(repository: Path, suffix: str, most: int, seed: int) -> list[Edit
 
 
 def _changes(repository: Path, suffix: str) -> Iterator[tuple[str, str]]:
-    """(commit, path) of each file that a commit modifies."""
+    """Return (commit, path) of each file that a commit modifies."""
     log = _git(repository, "log", "--no-merges", "--format=@%H", "--name-status", "--diff-filter=M", "--", f"*{suffix}")
     commit = ""
     for line in log.splitlines():

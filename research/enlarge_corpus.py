@@ -1,7 +1,7 @@
-"""Enlarges a corpus by copies of its JSON lines with a share of their words changed.
+"""Enlarges a corpus with copies of its JSON lines in which a share of the words is changed.
 
-Each copy replaces 2 % of its words (``--changed``) by other words of the same file, chosen with a fixed seed, so that no long
-passage repeats. Copy 0 is the text itself. The others leave out the text before the first word.
+Each copy replaces 2 % of its words (``--changed``) with other words of the same file, chosen with a fixed seed, so that
+no long passage repeats. Copy 0 is the unchanged text. Other copies omit the characters before the first word.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--changed is {args.changed:g}; it must be in {LEAST_CHANGED:g}..1")
     for corpus in args.corpora:
         if not corpus.is_file():
-            raise NotFound(f"corpus {corpus} is no file; name .jsonl.zst files")
+            raise NotFound(f"corpus {corpus} is not a file; name .jsonl.zst files")
     there = args.output.exists()
     try:
         size = _write_copies(args)
     except BaseException:
         if not there:
-            with contextlib.suppress(OSError):  # never made, or others wrote there meanwhile
+            with contextlib.suppress(OSError):  # not created, or another process wrote into it
                 args.output.rmdir()
         raise
     print(f"{args.output}: {args.copies * len(args.corpora)} files, {size / 1e6:,.0f} MB of text")
@@ -56,15 +56,15 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_copies(args: argparse.Namespace) -> int:
-    """Write all copies or none; bytes of text."""
+    """Write all copies or none; return the bytes of text."""
     with new_folder(args.output) as unfinished:
         tasks = [(corpus, copy, args.changed, unfinished) for copy in range(args.copies) for corpus in args.corpora]
-        # An interrupt is for us alone: leaving the pool ends its processes, without a word of theirs.
+        # Only this process handles Ctrl-C. Leaving the pool ends its processes without output.
         with Pool(2, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
             try:
                 size = sum(pool.imap(_copy, tasks))
             except Exception:
-                pool.close()  # to end processes that still answer can wait for ever
+                pool.close()  # terminating busy processes can wait forever
                 pool.join()
                 raise
         for path in unfinished.iterdir():
@@ -76,14 +76,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("enlarge_corpus", __doc__, "--copies 9 --output DIR corpus.jsonl.zst ...")
     add = parser.add_argument
     add("corpora", nargs="+", type=Path, help=".jsonl.zst files with a field 'text'")
-    add("--copies", type=int, required=True, help="how often each file is written")
+    add("--copies", type=int, required=True, help="number of copies of each file")
     add("--changed", type=float, default=0.02, help="share of words changed in each copy (default: %(default)s)")
     add("--output", type=Path, required=True, help="folder to write to")
     return parser
 
 
 def _copy(task: tuple[Path, int, float, Path]) -> int:
-    """Write one copy of one file; bytes of text."""
+    """Write one copy of one file; return the bytes of text."""
     corpus, copy, changed, output = task
     generator = random.Random(f"{corpus.name} {copy}")
     size = 0
@@ -105,7 +105,7 @@ def _copy(task: tuple[Path, int, float, Path]) -> int:
 
 
 def _change(text: str, words: list[str], share: float, generator: random.Random) -> str:
-    """``text`` with a share of its words replaced. It jumps from one replaced word to the next."""
+    """Return ``text`` with a share of its words replaced. The loop jumps from one replaced word to the next."""
     pieces: list[str] = []
     end = 0
     matches = [match.span() for match in WORD.finditer(text)]

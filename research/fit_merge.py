@@ -1,8 +1,10 @@
-"""Fits how the opinions of several sources are pooled: the constants of csrc/drafting/merge.cc, from recorded answers.
+"""Fits the pooling of several sources' probabilities: the constants of csrc/drafting/merge.cc, from recorded answers.
 
-The hybrid of prompt lookup, a datastore and networks drafts along the answers. What each source said of each token that came is
-evidence; some of it is also looked at as if only some of the sources had spoken. Half of the answers fit, the other half judge; the
-constants printed are those of all. Record answers to tuning prompts (research.tuning_prompts, research.record_answers)."""
+The hybrid of prompt lookup, a datastore and networks drafts along the answers. The evidence is each source's
+probability of each next token. Part of the evidence is repeated with random subsets of the sources. Each half of the
+answers is fitted, and the fit is tested on the other half. The printed constants are fitted to all answers. Record
+answers to tuning prompts (research.tuning_prompts, research.record_answers).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ import torch.nn.functional as F
 from research.command import add_evidence, command_parser, run_command
 from research.drafter_options import add_drafter_options, read_drafter_config
 from research.fit_priors import halves_of
-from research.merge_evidence import Opinions, WatchedHybrid, some_sources
+from research.merge_evidence import TokenEvidence, WatchedHybrid, some_sources
 from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
 from suffolk.benchmarks.hybrid.time_left import TimeLeft, print_progress
@@ -36,69 +38,74 @@ from suffolk.serving.transport.limits import MAX_THREADS, check_range
 _ENTRIES = sorted((entry for entry in BUILT_IN.values() if entry.source), key=lambda entry: entry.source)
 SOURCES = [entry.source for entry in _ENTRIES]
 MOST = 128
-"""Tokens proposed behind one node that are looked at, the likeliest."""
+"""Most proposed tokens after one node that count: the likeliest ones."""
 LEAST_REST, LEAST_CHANCE = 0.01, 1e-5
-"""As in csrc/drafting/merge.cc."""
+"""Same values as in csrc/drafting/merge.cc."""
 
 
 class Pooling(torch.nn.Module):
-    """How opinions are pooled (csrc/drafting/merge.h), with what is fitted as parameters."""
+    """The pooling of csrc/drafting/merge.h, with its constants as parameters."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log_weight = torch.nn.Parameter(torch.zeros(len(SOURCES)))
         self.unlisted = torch.nn.Parameter(torch.full((len(SOURCES),), -5.0))
-        self.nobody = torch.nn.Parameter(torch.tensor(1.0))
+        self.no_child = torch.nn.Parameter(torch.tensor(1.0))
 
     def forward(self, chances: torch.Tensor) -> torch.Tensor:
-        """float[n, tokens + 1], logarithms of what the chance of each token, and of none of them, is in proportion to.
+        """Return float[n, tokens + 1], unnormalised log-probabilities of each token, and of none of them.
 
-        ``chances``: float[n, tokens, sources], -1 where a source does not propose a token; a source that proposes none is silent.
+        ``chances``: float[n, tokens, sources], -1 if a source does not propose a token. A source that proposes no token
+        is ignored.
         """
         listed = chances >= 0
-        speaks, exists = listed.any(1), listed.any(2)
+        proposes, exists = listed.any(1), listed.any(2)
         expected = chances.clamp(min=0).sum(1)
         counted = expected.clamp(LEAST_CHANCE, 1.0)
         doubts = torch.tensor([entry.pool_weight.doubt for entry in _ENTRIES])
-        loud = self.log_weight.exp() * counted / (counted + doubts) * speaks
-        number = loud.sum(1) / loud.amax(1)
-        weight = loud / loud.sum(1, keepdim=True) * number[:, None].sqrt()
+        strength = self.log_weight.exp() * counted / (counted + doubts) * proposes
+        number = strength.sum(1) / strength.amax(1)
+        weight = strength / strength.sum(1, keepdim=True) * number[:, None].sqrt()
         rest = (1 - expected).clamp(min=LEAST_REST).log()
         logs = torch.where(listed, chances.clamp(min=LEAST_CHANCE).log(), (rest + self.unlisted)[:, None])
         found = (logs * weight[:, None]).sum(2).masked_fill(~exists, -torch.inf)
-        nobody = (weight * rest).sum(1) - self.nobody * number.log()
-        return torch.cat([found, nobody[:, None]], 1)
+        no_child = (weight * rest).sum(1) - self.no_child * number.log()
+        return torch.cat([found, no_child[:, None]], 1)
 
 
-def pack(evidence: Sequence[Opinions]) -> tuple[torch.Tensor, torch.Tensor]:
-    """(float[n, MOST, sources], int64[n]): chances as ``Pooling`` takes them, and which token came; ``MOST`` for none of them."""
+def pack(evidence: Sequence[TokenEvidence]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (float[n, MOST, sources], int64[n]): the input of ``Pooling``, and the place of the actual token.
+
+    The place is ``MOST`` if no source proposed the token."""
     chances, came = torch.full((len(evidence), MOST, len(SOURCES)), -1.0), torch.full((len(evidence),), MOST)
     for row, each in enumerate(evidence):
         best: dict[int, float] = {}
-        for said in each.said.values():
-            for token, chance in said.items():
+        for probs in each.by_source.values():
+            for token, chance in probs.items():
                 best[token] = max(best.get(token, 0.0), chance)
         places = {token: place for place, token in enumerate(sorted(best, key=lambda token: -best[token])[:MOST])}
-        for source, said in each.said.items():
-            for token, chance in said.items():
+        for source, probs in each.by_source.items():
+            for token, chance in probs.items():
                 if token in places:
                     chances[row, places[token], SOURCES.index(source)] = chance
         came[row] = places.get(each.token, MOST)
     return chances, came
 
 
-def loss(pooling: Pooling, evidence: Sequence[Opinions]) -> float:
-    """Nats a token."""
+def loss(pooling: Pooling, evidence: Sequence[TokenEvidence]) -> float:
+    """Mean loss in nats a token."""
     chances, came = pack(evidence)
     with torch.no_grad():
         return float(F.cross_entropy(pooling(chances), came))
 
 
-def fit(evidence: Sequence[Opinions]) -> Pooling:
-    """Under which what came is likeliest. Raises InvalidArgument where no token had opinions of several sources."""
-    several = [each for each in evidence if len(each.said) > 1]
+def fit(evidence: Sequence[TokenEvidence]) -> Pooling:
+    """Fit the pooling that makes ``evidence`` likeliest. Raises InvalidArgument if no token has two sources."""
+    several = [each for each in evidence if len(each.by_source) > 1]
     if not several:
-        raise InvalidArgument("no token had the opinions of two sources; give more answers, or another source")
+        raise InvalidArgument(
+            "two sources never proposed tokens at the same place; give more answers, or another source"
+        )
     chances, came = pack(several)
     pooling = Pooling()
     search = torch.optim.LBFGS(pooling.parameters(), max_iter=100, line_search_fn="strong_wolfe")
@@ -131,24 +138,25 @@ def _run(args: argparse.Namespace) -> int:
         [each for own, found in zip(halves, evidence, strict=True) if own == half for each in found] for half in (0, 1)
     ]
     for half in (0, 1):
-        judged = [each for each in parts[1 - half] if len(each.said) > 1]
+        judged = [each for each in parts[1 - half] if len(each.by_source) > 1]
         before, after = loss(Pooling(), judged), loss(fit(some_sources(parts[half], 0)), judged)
         print(
-            f"half {half + 1} fits, {len(judged):,} tokens judge: {before:.4f} nats before the fit, {after:.4f} fitted"
+            f"fitted to half {half + 1}, tested on {len(judged):,} tokens: {before:.4f} nats before the fit, "
+            f"{after:.4f} after"
         )
     whole = fit(some_sources([each for part in parts for each in part], 0))
-    heard = {source for found in evidence for each in found for source in each.said}
-    most = max(float(whole.log_weight[place].detach()) for place, source in enumerate(SOURCES) if source in heard)
+    seen = {source for found in evidence for each in found for source in each.by_source}
+    most = max(float(whole.log_weight[place].detach()) for place, source in enumerate(SOURCES) if source in seen)
     for place, source in enumerate(SOURCES):
-        if source in heard:
+        if source in seen:
             weight = float((whole.log_weight[place] - most).exp().detach())
             print(f"{source_name(source)}: weight {weight:.2f}, unlisted {float(whole.unlisted[place].detach()):.1f}")
-    print(f"nobody {float(whole.nobody.detach()):.2f}")
+    print(f"no_child {float(whole.no_child.detach()):.2f}")
     return 0
 
 
-def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[list[Opinions]]:
-    """The evidence of each of ``recordings``."""
+def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[list[TokenEvidence]]:
+    """Collect the evidence of each of ``recordings``."""
     torch.set_num_threads(args.threads)
     capacity = max(len(each.prompt) + len(each.generated) for each in recordings) + args.nodes + SPARE
     with open_datastore(args.datastore) as store:  # before a model is loaded
@@ -175,9 +183,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_evidence(parser)
     add = parser.add_argument
-    add("--model", required=True, help="model folder in the Hugging Face layout, or hub name: who gave the answers")
+    add(
+        "--model",
+        required=True,
+        help="model that generated the answers: folder in the Hugging Face layout, or hub name",
+    )
     add_drafter_options(parser, without=["datastore"])
-    add("--limit", type=int, metavar="N", help="so many of the answers, evenly spread (default: all)")
+    add("--limit", type=int, metavar="N", help="number of answers to use, evenly spread (default: all)")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")
     return parser

@@ -1,9 +1,10 @@
-"""Fits the constants of csrc/drafting/noise_reweighting.cc from recorded answers: how known noise changes the chance of
-retrieved tokens.
+"""Fits the constants of csrc/drafting/noise_reweighting.cc from recorded answers.
 
-Prompt lookup and a datastore draft along sampled answers in one tree. The evidence is each node whose parent the text took: its
-prior chance, its noise, and whether the text took it. Each temperature is also fitted alone and judged by the fit to the
-others. Record answers to tuning prompts (research.tuning_prompts, research.record_answers).
+They describe how known noise changes the probability of retrieved tokens.
+
+Prompt lookup and a datastore draft along sampled answers in one tree. The evidence is each node whose parent is on the
+answer: its prior probability, its noise, and whether the answer contains it. Each temperature is also tested with a fit
+to the other temperatures. Record answers to tuning prompts (research.tuning_prompts, research.record_answers).
 """
 
 from __future__ import annotations
@@ -32,15 +33,13 @@ from suffolk.serving.replay.read import read_recordings
 
 RIDGE = 1.0
 LEAST, WARMEST, SUREST = 1e-6, 1.0, 4.5
-"""Least chance, and the temperature and log-odds beyond which nothing changes, as in the C++ file."""
+"""Least probability, and the bounds of temperature and log-odds. Same values as in the C++ file."""
 Table = tuple[Floats, npt.NDArray[np.bool_]]
-"""Features of nodes, and whether the texts took them."""
+"""Features of nodes, and whether the answers contain them."""
 
 
 def noise_features(evidence: Evidence, prior: Prior, temperature: float) -> Floats:
-    """float64[n, 4], the features of the weights: 1, the log-odds of ``prior``, the noise above its mean times the temperature,
-    and the product of both.
-    """
+    """Return float64[n, 4]: 1, the log-odds of ``prior``, centred noise times temperature, and their product."""
     chances = np.clip(probabilities(evidence.log_odds(prior)), LEAST, 1 - LEAST)
     odds, moved = np.log(chances / (1 - chances)), min(temperature, WARMEST) * (evidence.noise - np.euler_gamma)
     return np.stack([np.ones(len(odds)), odds, moved, moved * np.minimum(odds, SUREST)], axis=1)
@@ -56,7 +55,7 @@ def _run(args: argparse.Namespace) -> int:
     ]
     if not recordings:
         raise InvalidArgument(
-            "no answer was drawn at a temperature above 0 with verification match; record answers at --temperature 1"
+            "no answer was sampled at a temperature above 0 with verification match; record answers at --temperature 1"
         )
     with open_datastore(args.datastore) as store:
         vocab_size = recordings[0].vocab_size
@@ -77,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
         "temperature",
         "nodes",
         "loss without noise",
-        "with the other temperatures' fit",
+        "fitted to the other temperatures",
         "with its own",
         "weights",
     ]
@@ -88,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _by_temperature(evidence: dict[str, list[Evidence]], temperatures: Sequence[float]) -> dict[float, Table]:
-    """Temperature -> all sources' ``evidence`` of answers sampled at it."""
+    """Group ``evidence`` of all sources by the temperature of the answers."""
     found: dict[float, list[Table]] = {}
     for name, parts in evidence.items():
         for temperature in sorted(set(temperatures)):

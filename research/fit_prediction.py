@@ -1,6 +1,9 @@
-"""Fits the prior of drafts from predicted texts to edits of source files: the old file is the prediction, the new one the text.
+"""Fits the prior of drafts from predicted texts to edits of source files.
 
-The prediction drafter drafts along each new file. Half of the edits fit, the other half judge. The prior is fitted to all.
+The old file is the prediction, the new file the output.
+
+The prediction drafter drafts along each new file. Each half of the edits is tested with a fit to the other half. The
+printed prior is fitted to all edits.
 """
 
 from __future__ import annotations
@@ -61,11 +64,11 @@ def _ids(tokenizer: Tokenizer, text: str) -> Ids:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("fit_prediction", __doc__, "--repository . --tokenizer MODEL")
     add = parser.add_argument
-    add("--repository", type=Path, default=Path(), metavar="FOLDER", help="a git repository (default: this one)")
-    add("--suffix", default=".py", help="of the names of edited files (default: %(default)s)")
-    add("--edits", type=int, default=200, metavar="N", help="the most, chosen at random (default: %(default)s)")
+    add("--repository", type=Path, default=Path(), metavar="FOLDER", help="git repository (default: this one)")
+    add("--suffix", default=".py", help="suffix of the names of edited files (default: %(default)s)")
+    add("--edits", type=int, default=200, metavar="N", help="most edits, chosen at random (default: %(default)s)")
     add("--tokenizer", required=True, metavar="MODEL", help="model folder or hub name")
-    add("--nodes", type=int, default=64, metavar="N", help="of the largest draft (default: %(default)s)")
+    add("--nodes", type=int, default=64, metavar="N", help="nodes of the largest draft (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="write all numbers there")
     add_seed(parser)
     return parser

@@ -1,8 +1,9 @@
-"""Fits the five numbers of ``Prior`` from recorded answers: the calibration of text sources before they have learned.
+"""Fits the five numbers of ``Prior`` from recorded answers: the initial calibration of text sources.
 
-Prompt lookup and a datastore draft along the answers in one tree. The evidence is each node whose parent the text took: its
-features, and whether the text took it. Half of the answers fit, the other half judge. The printed numbers are those of all.
-Record answers to tuning prompts (research.tuning_prompts, research.record_answers). Never fit to the prompts of a measurement.
+Prompt lookup and a datastore draft along the answers in one tree. The evidence is each node whose parent is on the
+answer: its features, and whether the answer contains it. Each half of the answers is tested with a fit to the other
+half. The printed numbers are fitted to all answers. Record answers to tuning prompts (research.tuning_prompts,
+research.record_answers). Never use the prompts of a benchmark for a fit.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ from suffolk.serving.replay.recording import Recording
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0
 LIKELY = 0.1
-"""Least chance of the nodes that trees consist of. Most found nodes are below it and easy to predict."""
+"""Least probability of nodes that enter trees. Most found nodes are below it, and easy to predict."""
 
 
 def fit_prior(evidence: Evidence, ridge: float = RIDGE) -> Prior:
-    """The prior with the largest likelihood of ``evidence``."""
+    """Return the prior with the largest likelihood of ``evidence``."""
     if not len(evidence.taken):
         raise InvalidArgument("the recordings hold no evidence: no drafts were found; give more answers")
     return Prior(*fit_logistic(evidence.features, evidence.taken, ridge).tolist())
 
 
 def judge(chances: Floats, taken: npt.NDArray[np.bool_]) -> dict[str, float]:
-    """Calibration error of ``chances``, over all nodes and over ``LIKELY`` ones, and loss in nats a node."""
+    """Return the calibration error of ``chances``, over all and over ``LIKELY`` nodes, and the loss in nats a node."""
     reliability = Reliability()
     reliability.add(chances, taken)
     errors = {"calibration_error": reliability.error(), "of_likely": reliability.error(LIKELY)}
@@ -61,9 +62,9 @@ def judge(chances: Floats, taken: npt.NDArray[np.bool_]) -> dict[str, float]:
 def fit_source(
     shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], halves: Sequence[int], ridge: float
 ) -> dict[str, Any]:
-    """The shipped and the fitted prior, each judged by the answers it was not fitted to, all together and by group.
+    """Compare the shipped and the fitted prior on answers outside of the fit, all together and by group.
 
-    ``halves``: 0 or 1 of each answer.
+    ``halves``: 0 or 1 for each answer.
     """
     divided = [join([part for part, own in zip(parts, halves, strict=True) if own == half]) for half in (0, 1)]
     priors = [fit_prior(half, ridge) for half in divided]
@@ -86,7 +87,7 @@ def fit_source(
 
 
 def halves_of(recordings: Sequence[Recording]) -> list[int]:
-    """0 or 1 of each recording, equal for all answers to one prompt."""
+    """Return 0 or 1 for each recording. All answers to one prompt get the same half."""
     prompts = {
         prompt: place for place, prompt in enumerate(dict.fromkeys(each.prompt.tobytes() for each in recordings))
     }
@@ -152,7 +153,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("fit_priors", __doc__, "--recording tuning.jsonl --datastore STORE")
     add_evidence(parser)
     add = parser.add_argument
-    add("--ridge", type=float, default=RIDGE, metavar="R", help="precision of the weights at 0 (default: %(default)s)")
+    add(
+        "--ridge",
+        type=float,
+        default=RIDGE,
+        metavar="R",
+        help="precision of the weights' prior at 0 (default: %(default)s)",
+    )
     add("--json", type=Path, metavar="FILE", help="write all numbers there")
     return parser
 

@@ -1,8 +1,9 @@
-"""Decoding on a CUDA device in one run: single requests beside transformers, batches, and the memory-bandwidth limit.
+"""Measures decoding on a CUDA device: single requests, also with transformers, batches, and the bandwidth limit.
 
-Writes decode.json and batch.json (and plots) into the folder: tokens/s of plain decoding, of each drafter, and of transformers'
-generate (plain, compiled with a static cache, with its own drafts); M; the parts of a step in milliseconds; the share of the
-memory-bandwidth limit; throughput at batch 1 to 64. Exits with 2 without a CUDA device.
+Writes decode.json, batch.json and plots into the folder. They hold tokens/s of plain decoding, of each drafter, and of
+transformers' generate (plain, compiled with a static cache, with its own drafts). They also hold M, the parts of a step
+in milliseconds, the share of the memory-bandwidth limit, and throughput at batch sizes 1 to 64. Exits with 2 without a
+CUDA device.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run both measurements; the exit code."""
+    """Run both measurements; return the exit code."""
     if not torch.cuda.is_available():
-        raise Unsupported("this machine has no CUDA device; run it on one that has")
+        raise Unsupported("this machine has no CUDA device; run this study on a machine with one")
     common = ["--model", args.model, "--prompts", *args.prompts, "--limit", args.limit, "--device", "cuda"]
     common += ["--dtype", args.dtype, *(["--datastore", args.datastore] if args.datastore else [])]
     rivals = ["--transformers", *(["--assistant", args.assistant] if args.assistant else [])]
@@ -41,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME (default: none)"
     )
-    parser.add_argument("--assistant", help="the model that drafts for transformers' assisted generation")
+    parser.add_argument("--assistant", help="draft model for transformers' assisted generation")
     parser.add_argument("--prompts", required=True, nargs="+", metavar="PATH", help=".jsonl files or folders")
     parser.add_argument("--output", default=".", help="folder for the results (default: here)")
     parser.add_argument("--limit", default="20", help="prompts of each file (default: %(default)s)")

@@ -1,4 +1,7 @@
-"""Functions of Python's standard library as material for prompts, with changed names, so that no corpus holds their text."""
+"""Reads functions of Python's standard library as material for prompts.
+
+Names are changed, so that no corpus contains their text.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,10 @@ class Function:
 
     Attributes:
         module: its module; ``name``: its name.
-        code: its source with changed names of arguments and variables, without comments; its docstring is the first sentence alone.
-        head: its first lines, up to the end of the docstring; ``summary``: the docstring's first sentence.
-        variable: a name that it assigns or takes; empty if there is none.
+        code: its source with changed names of arguments and variables, without comments. The docstring is reduced to
+            its first sentence.
+        head: its first lines, up to the end of the docstring. ``summary``: the docstring's first sentence.
+        variable: a variable or argument of the function; empty if there is none.
     """
 
     module: str
@@ -46,12 +50,12 @@ class Function:
 
 
 def library_functions() -> Iterator[Function]:
-    """Module functions of 6 to 32 lines with a short first sentence in the docstring, in the order of their modules and texts."""
+    """Return module functions of 6 to 32 lines with a short first docstring sentence, ordered by module and text."""
     library = Path(sysconfig.get_path("stdlib"))
     for module in MODULES:
         path = library / f"{module}.py"
         if not path.is_file():
-            continue  # not every version of Python has every module
+            continue  # some Python versions lack some modules
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and not node.decorator_list:
                 summary = _first_sentence(ast.get_docstring(node) or "")
@@ -66,7 +70,7 @@ def _first_sentence(text: str) -> str:
 
 def _function(module: str, node: ast.FunctionDef, summary: str) -> Function:
     names = _own_names(node)
-    begin = sum(map(ord, node.name))  # so that not all first arguments have one name
+    begin = sum(map(ord, node.name))  # vary the names of first arguments
     changed = {name: _WORDS[(begin + at) % len(_WORDS)] for at, name in enumerate(names[: len(_WORDS)])}
     renamed = _Renamed(changed).visit(node)
     renamed.body[0] = ast.Expr(ast.Constant(summary))
@@ -76,7 +80,7 @@ def _function(module: str, node: ast.FunctionDef, summary: str) -> Function:
 
 
 def _own_names(node: ast.FunctionDef) -> list[str]:
-    """Names of arguments and assigned variables, without those that it shares with others."""
+    """Return names of arguments and assigned variables, except global and nonlocal ones."""
     shared = {name for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
     found = [part.arg for part in ast.walk(node) if isinstance(part, ast.arg)]
     found += [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]

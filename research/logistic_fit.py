@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method."""
+"""Fits logistic regression with Newton's method."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _STEPS, _TOLERANCE = 50, 1e-9
 
 
 def fit_logistic(features: Floats, taken: npt.NDArray[np.bool_], ridge: float) -> Floats:
-    """float64[k], the weights of ``features`` (float64[n, k]) with the largest likelihood of ``taken`` (bool[n]).
+    """Return float64[k]: weights of ``features`` (float64[n, k]) with the largest likelihood of ``taken`` (bool[n]).
 
-    ``ridge``: precision of a prior at 0 for each weight but the first; above 0, so that the solution is unique.
+    ``ridge``: precision of a prior at 0 for each weight except the first. It must be above 0, so that the solution is
+    unique.
     """
     penalty = np.full(features.shape[1], ridge)
     penalty[0] = min(ridge, 1e-6)
@@ -22,7 +23,7 @@ def fit_logistic(features: Floats, taken: npt.NDArray[np.bool_], ridge: float) -
         gradient = features.T @ (taken - chances) - penalty * weights
         hessian = (features * (chances * (1 - chances))[:, None]).T @ features + np.diag(penalty)
         step = np.linalg.solve(hessian, gradient)
-        step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))  # far from the top a whole step may overshoot
+        step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))  # far from the optimum a full step may overshoot
         weights += step
         if float(np.abs(step).max()) < _TOLERANCE:
             break
@@ -30,12 +31,12 @@ def fit_logistic(features: Floats, taken: npt.NDArray[np.bool_], ridge: float) -
 
 
 def probabilities(log_odds: Floats) -> Floats:
-    """float64[n], the probabilities of rows."""
+    """Return float64[n], the probabilities of rows."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(log_odds, -40, 40))), np.float64)
 
 
 def log_loss(chances: Floats, taken: npt.NDArray[np.bool_]) -> float:
-    """Mean negative log-likelihood, in nats."""
+    """Return the mean negative log-likelihood, in nats."""
     if not len(chances):
         return 0.0
     return float(-np.log(np.clip(np.where(taken, chances, 1 - chances), 1e-12, 1)).mean())

@@ -1,4 +1,4 @@
-"""Evidence for pooling several sources: their chances of each token that recorded texts continue with."""
+"""Collects evidence for pooling several sources: their probabilities of each token of recorded answers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Opinions:
-    """Chances by sources of one token of a text.
+class TokenEvidence:
+    """The probabilities that sources give to tokens at one place of an answer.
 
     Attributes:
-        said: source bit -> token -> chance, for each source that proposed any.
-        token: the token of the text.
+        by_source: source bit -> token -> probability, for each source that proposed a token.
+        token: the actual token of the answer.
     """
 
-    said: dict[int, dict[int, float]]
+    by_source: dict[int, dict[int, float]]
     token: int
 
 
-def opinions_of(trees: Sequence[DraftTree], tokens: Ids) -> list[Opinions]:
-    """The opinions on each of ``tokens`` as far as ``trees`` (each of one source) reach, up to the first that none proposed."""
-    behind: dict[tuple[int, ...], dict[int, dict[int, float]]] = {}
+def collect_evidence(trees: Sequence[DraftTree], tokens: Ids) -> list[TokenEvidence]:
+    """Return the evidence at each of ``tokens`` that ``trees`` cover, up to the first token that no tree proposes.
+
+    Each tree comes from one source."""
+    after: dict[tuple[int, ...], dict[int, dict[int, float]]] = {}
     for tree in trees:
         paths: list[tuple[int, ...]] = []
         scores = tree.scores.tolist()
@@ -38,43 +40,43 @@ def opinions_of(trees: Sequence[DraftTree], tokens: Ids) -> list[Opinions]:
             path, above = (paths[parent], scores[parent]) if parent >= 0 else ((), 1.0)
             paths.append((*path, token))
             if source:
-                said = behind.setdefault(path, {}).setdefault(source, {})
-                said[token] = max(said.get(token, 0.0), scores[node] / above if above else 0.0)
-    found: list[Opinions] = []
+                probs = after.setdefault(path, {}).setdefault(source, {})
+                probs[token] = max(probs.get(token, 0.0), scores[node] / above if above else 0.0)
+    found: list[TokenEvidence] = []
     path = ()
     for token in tokens.tolist():
-        said_here = behind.get(path)
-        if not said_here:
+        by_source = after.get(path)
+        if not by_source:
             break
-        found.append(Opinions(said_here, token))
-        if not any(token in said for said in said_here.values()):
+        found.append(TokenEvidence(by_source, token))
+        if not any(token in probs for probs in by_source.values()):
             break
         path = (*path, token)
     return found
 
 
-def some_sources(evidence: Sequence[Opinions], seed: int) -> list[Opinions]:
-    """``evidence``, with a part of it repeated for random subsets of its sources, as where networks do not run."""
+def some_sources(evidence: Sequence[TokenEvidence], seed: int) -> list[TokenEvidence]:
+    """Return ``evidence``, and part of it again with random subsets of sources, as in steps without networks."""
     chance = random.Random(seed)
     found = list(evidence)
     for each in evidence:
-        kept = {source: said for source, said in each.said.items() if chance.random() < 0.6}
-        if 0 < len(kept) < len(each.said):
-            found.append(Opinions(kept, each.token))
+        kept = {source: probs for source, probs in each.by_source.items() if chance.random() < 0.6}
+        if 0 < len(kept) < len(each.by_source):
+            found.append(TokenEvidence(kept, each.token))
     return found
 
 
 class WatchedHybrid(HybridDrafter):
-    """A hybrid drafter that keeps its sources' chances of each token that came. Not thread-safe."""
+    """A hybrid drafter that records its sources' probabilities of each generated token. Not thread-safe."""
 
     def __init__(self, sources: Sequence[RetrievalSource], networks: Sequence[Drafter] = ()) -> None:
-        """As ``HybridDrafter``."""
+        """Takes the arguments of ``HybridDrafter``."""
         super().__init__(sources, networks)
-        self._evidence: list[Opinions] = []
+        self._evidence: list[TokenEvidence] = []
         self._trees: dict[int, list[DraftTree]] = {}
 
-    def take(self) -> list[Opinions]:
-        """The evidence since the last call."""
+    def take(self) -> list[TokenEvidence]:
+        """Return the evidence since the last call."""
         found, self._evidence = self._evidence, []
         return found
 
@@ -83,5 +85,5 @@ class WatchedHybrid(HybridDrafter):
         return super().merged(request, trees)
 
     def observe(self, request_id: int, tokens: Ids) -> None:
-        self._evidence += opinions_of(self._trees.pop(request_id, ()), tokens)
+        self._evidence += collect_evidence(self._trees.pop(request_id, ()), tokens)
         super().observe(request_id, tokens)

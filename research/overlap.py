@@ -1,7 +1,9 @@
-"""Overlap of prompts, and of the answers in their rows, with a datastore. Drafts copied from there prove nothing.
+"""Measures the overlap of prompts, and of answers in their rows, with a datastore.
 
-Every window of WINDOW tokens is looked up. Prompts are flagged if more than SHARE of their windows occur, or a run of LONGEST
-tokens. --drop writes their ids to a file for 'suffolk bench hybrid --exclude'.
+Drafts of overlapping text prove nothing.
+
+Every window of WINDOW tokens is looked up. A prompt is flagged if more than SHARE of its windows occur, or a run of
+LONGEST tokens. --drop writes the flagged ids to a file for 'suffolk bench hybrid --exclude'.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ ANSWERS = ("canonical_solution", "solution", "answer", "reference", "reference_a
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Overlap of one text with a datastore.
+    """The overlap of one text with a datastore.
 
     Attributes:
         name, group, part: id and set of the row, and the text: prompt, prefill, or the field of an answer.
         tokens: number of tokens of the text.
-        windows: runs of ``WINDOW`` tokens in it; ``found``: those that occur.
-        longest: tokens of its longest run that occurs, at most the datastore's order depth; ``at``: where that begins.
+        windows: number of runs of ``WINDOW`` tokens. ``found``: number of those that occur.
+        longest: length of the longest run that occurs, at most the datastore's order depth. ``at``: start of that run.
     """
 
     name: str
@@ -54,12 +56,12 @@ class Overlap:
 
     @property
     def share(self) -> float:
-        """Share of the windows that occur; 0 for a text without windows."""
+        """The share of windows that occur; 0 for a text without windows."""
         return self.found / self.windows if self.windows else 0.0
 
 
 def overlap(store: Datastore, ids: Sequence[int], name: str = "", group: str = "", part: str = "prompt") -> Overlap:
-    """Overlap of ``ids`` with ``store``, from the longest match at each token."""
+    """Compute the overlap of ``ids`` with ``store``, from the longest match at each token."""
     reach = int(store.manifest.order_depth)
     contexts = [ids[max(0, end - reach) : end] for end in range(1, len(ids) + 1)]
     lengths = [match.length for match in store.lookup_batch(contexts, reach)] if contexts else []
@@ -70,14 +72,17 @@ def overlap(store: Datastore, ids: Sequence[int], name: str = "", group: str = "
 
 
 def texts_of(row: dict[str, Any], place: str = "row") -> dict[str, str]:
-    """The texts of a prompt's row by kind: the prompt, the prefill, and each answer. Raises as ``messages_of``."""
+    """Return the texts of a prompt's row by kind: the prompt, the prefill, and each answer.
+
+    Raises as ``messages_of``.
+    """
     messages = "\n".join(each["content"] for each in messages_of(row, place))
     texts = {"prompt": messages or str(row.get("prompt", row.get("text", "")))}
     return texts | {part: str(row[part]) for part in ("prefill", *ANSWERS) if row.get(part)}
 
 
 def measure_overlap(store: Datastore, tokenizer: Tokenizer, paths: Sequence[Path]) -> list[Overlap]:
-    """Overlap of every text of every row of .jsonl files and folders.
+    """Yield the overlap of every text in every row of .jsonl files and folders.
 
     Raises as ``read_rows`` and ``texts_of``, and InvalidArgument if there are no rows.
     """
@@ -92,12 +97,12 @@ def measure_overlap(store: Datastore, tokenizer: Tokenizer, paths: Sequence[Path
 
 
 def flagged(found: Sequence[Overlap], share: float, longest: int) -> list[Overlap]:
-    """Texts with more than ``share`` of their windows in the datastore, or a run of ``longest`` tokens."""
+    """Select texts with more than ``share`` of their windows in the datastore, or a run of ``longest`` tokens."""
     return [each for each in found if each.share > share or each.longest >= longest]
 
 
 def summary(found: Sequence[Overlap], marked: Sequence[Overlap]) -> list[list[object]]:
-    """A row for each set and part: texts, windows, share of windows found, longest run, texts flagged."""
+    """Return a row for each set and part: texts, windows, share of windows found, longest run, flagged texts."""
     rows: list[list[object]] = []
     for group, part in dict.fromkeys((each.group, each.part) for each in found):
         chosen = [each for each in found if (each.group, each.part) == (group, part)]
@@ -128,7 +133,7 @@ def _run(args: argparse.Namespace) -> int:
         print(
             f"flagged: {each.name} ({each.part}): {each.share:.0%} of {each.windows} windows, a run of {each.longest}"
         )
-    print(f"flagged in all: {len(marked)} of {len(found)} texts (above {args.share:.0%}, or {args.longest} tokens)")
+    print(f"flagged in total: {len(marked)} of {len(found)} texts (above {args.share:.0%}, or {args.longest} tokens)")
     if args.drop:
         with whole_file(args.drop) as file:
             file.write_text("".join(f"{name}\n" for name in sorted({each.name for each in marked})))
@@ -147,10 +152,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--datastore", required=True, metavar="STORE", help="folder of a datastore")
     parser.add_argument("--tokenizer", metavar="MODEL", help="default: the one that the datastore was built with")
-    parser.add_argument("--share", type=float, default=SHARE, metavar="S", help="of windows (default: %(default)s)")
+    parser.add_argument(
+        "--share", type=float, default=SHARE, metavar="S", help="largest share of windows (default: %(default)s)"
+    )
     parser.add_argument("--longest", type=int, default=LONGEST, metavar="N", help="tokens (default: %(default)s)")
-    parser.add_argument("--drop", type=Path, metavar="FILE", help="write the flagged prompts' ids there, one a line")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found of each text there")
+    parser.add_argument(
+        "--drop", type=Path, metavar="FILE", help="write the ids of flagged prompts to this file, one a line"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the overlap of each text to this file")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Draws the speed-up over plain decoding by prompt set, from the tokens per second of one run."""
+"""Plots the speed-up over plain decoding by prompt set, from the tokens per second of one run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Read, draw; returns the exit code."""
+    """Read the input and draw the plot; return the exit code."""
     run = json.loads(args.run.read_text())
     rates = run["tokens_per_second"]
     speed_ups = {

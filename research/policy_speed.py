@@ -1,7 +1,8 @@
-"""What the drafting policy gains, along recorded answers, in counted time: no noise of the machine is in it.
+"""Measures the speed-up of the drafting policy along recorded answers, in counted time without timing noise.
 
-Passes of the target, of a draft model and of an EAGLE head take the seconds below, whatever the clock says; retrieval takes none.
-So two commits can be compared to a tenth of a percent on a busy machine."""
+Passes of the target, of a draft model and of an EAGLE head take the constant seconds below. Retrieval takes no time. So
+two commits can be compared to a tenth of a percent on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +41,21 @@ COSTS = {
     "0.5b-bf16": (0.107, 0.108, 0.112, 0.118, 0.133, 0.181, 0.273),
     "head-135m": (0.012, 0.013, 0.014, 0.016, 0.021, 0.029, 0.045),
 }
-"""Seconds of a pass by rows: medians on two quiet cores with AVX-512 and bf16; the head's are an estimate from its layers."""
+"""Seconds of a pass by rows: medians on two idle cores with AVX-512 and bf16.
+
+The head's seconds are estimated from its layers.
+"""
 NODES = 64
 
 
 class CountedClock:
-    """Seconds that passes of models should have taken so far. Not thread-safe."""
+    """Adds up the constant seconds of model passes. Not thread-safe."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def count(self, owner: type, method: str, costs: CostModel, layouts_at: int) -> Any:
-        """A patch of ``owner.method`` that counts its passes; ``layouts_at``: the place of its argument of layouts."""
+        """Patch ``owner.method`` to count its passes. ``layouts_at``: position of its layouts argument."""
         original = getattr(owner, method)
 
         def counted(*arguments: Any) -> Any:
@@ -73,9 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     add("answers", type=Path, metavar="ANSWERS", help="recorded by research.record_answers")
     add("--datastore", required=True, metavar="STORE", help="folder")
     add("--costs", required=True, choices=COSTS, help="of the target's passes")
-    add("--temperature", type=float, default=0.0, metavar="T", help="of the answers (default: %(default)s)")
-    add("--draft-model", metavar="MODEL", help="a 0.5B model beside retrieval")
-    add("--eagle", type=Path, metavar="HEAD", help="an EAGLE head beside retrieval; needs --model")
+    add("--temperature", type=float, default=0.0, metavar="T", help="temperature of the answers (default: %(default)s)")
+    add("--draft-model", metavar="MODEL", help="a 0.5B draft model, in addition to retrieval")
+    add("--eagle", type=Path, metavar="HEAD", help="an EAGLE head, in addition to retrieval; needs --model")
     add("--model", metavar="MODEL", help="the target of the head")
     return parser
 
@@ -114,7 +118,7 @@ def _run(args: argparse.Namespace) -> int:
 def _model(
     args: argparse.Namespace, clock: CountedClock, vocab: int, longest: int
 ) -> tuple[list[Drafter], Target | None, Any]:
-    """The neural drafter that is asked for, the target whose hidden states it reads, and the patch that counts its passes."""
+    """Return the selected neural drafter, the target that it reads, and the patch that counts its passes."""
     if args.draft_model:
         model, costs = Target.load(args.draft_model), CostModel(ROWS, COSTS["0.5b-bf16"])
         drafter = DraftModelDrafter(model, vocab, 1, longest, costs=costs.copy())
@@ -137,7 +141,7 @@ def _fits(answer: Recording, temperature: float) -> bool:
 
 
 def _in_turn(answers: Sequence[Recording]) -> list[Recording]:
-    """``answers`` with their groups in turn."""
+    """Order ``answers`` with alternating groups."""
     groups: dict[str, list[Recording]] = {}
     for each in answers:
         groups.setdefault(each.group, []).append(each)

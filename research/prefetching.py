@@ -1,7 +1,11 @@
-"""Prefetched drafts on and off, along recorded answers, from a service with a delay; a pass of the target is a sleep.
+"""Compares drafts with and without prefetching, from a delayed service, along recorded answers.
 
-Four ways take turns, answer by answer: ``none`` never drafts; ``wait`` waits for each answer; ``prefetch`` drafts as in
-service; ``skip`` does too, but without prefetching. Sleeps take no processor time, so a busy machine changes little."""
+A target pass is a sleep.
+
+Four methods alternate, answer by answer. ``none`` never drafts. ``wait`` waits for every reply. ``prefetch`` drafts as
+in service. ``skip`` drafts as in service, but without prefetching. Sleeps take no processor time, so a busy machine
+changes little.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +33,11 @@ from suffolk.serving.replay.recording import Recording
 WAYS = ("none", "wait", "prefetch", "skip")
 NODES = 16
 ROW_SHARE = 0.02
-"""What a further row costs, as a share of a pass."""
+"""Cost of one more row, as a share of a pass."""
 
 
 def decode(drafter: Drafter | None, answer: Recording, number: int, seconds: float, prefetches: bool) -> int:
-    """Decode along ``answer`` with passes of ``seconds``; return how many were made."""
+    """Decode along ``answer`` with passes of ``seconds``; return the number of passes."""
     done, passes = 1, 0
     while done < len(answer.generated):
         tokens = np.concatenate([answer.prompt, answer.generated[:done]])
@@ -99,9 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         "prefetching", __doc__, "STORE answers.jsonl --drafter hybrid --delays-ms 20 --pass-ms 30 60"
     )
     parser.add_argument("store", type=Path, help="folder of a datastore")
-    parser.add_argument("recording", type=Path, help="answers, as research.record_answers writes them")
+    parser.add_argument("recording", type=Path, help="answers from research.record_answers")
     parser.add_argument("--drafter", choices=("datastore", "hybrid"), default="hybrid", help="default: %(default)s")
-    parser.add_argument("--limit", type=int, default=10, help="answers to use (default: %(default)s)")
+    parser.add_argument("--limit", type=int, default=10, help="number of answers to use (default: %(default)s)")
     parser.add_argument("--delays-ms", type=float, nargs="+", default=[5.0, 20.0], help="default: 5 20")
     parser.add_argument("--pass-ms", type=float, nargs="+", default=[30.0, 60.0], help="default: 30 60")
     return parser

@@ -1,4 +1,4 @@
-"""Evidence of recorded answers on retrieved nodes: the features of a prior, and whether the text took the node."""
+"""Collects evidence on retrieved nodes from recorded answers: their features, and whether the answer contains them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TERMS = ("constant", "match", "share", "count", "depth")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Nodes whose parent's path the text took.
+    """Nodes whose parents are on the answer.
 
     Attributes:
-        features: float64[n, 5], the features of a prior's numbers, in the order of ``TERMS``.
-        taken: bool[n], whether the text took the node.
-        noise: float64[n], of the text's own samples (``noise_reweighting.py``); 0 where it is unknown.
+        features: float64[n, 5], one feature for each number of a prior, in the order of ``TERMS``.
+        taken: bool[n], whether the answer contains the node.
+        noise: float64[n], the sampling noise of the answer (``noise_reweighting.py``); 0 if unknown.
     """
 
     features: Floats
@@ -40,18 +40,19 @@ class Evidence:
     noise: Floats
 
     def log_odds(self, prior: Prior) -> Floats:
-        """float64[n], the log-odds of ``prior``."""
+        """Return float64[n], the log-odds of ``prior``."""
         return np.asarray(self.features @ np.array([getattr(prior, term) for term in TERMS]), np.float64)
 
 
 def evidence_of(tree: DraftTree, tokens: Ids, noise: Floats | None = None) -> Evidence:
-    """Of a tree as its source found it, and the ``tokens`` that followed: as csrc/drafting/calibrator.cc counts them. ``noise``:
-    float64[n], of its nodes."""
+    """Return the evidence of a source's tree and the next ``tokens``, counted as in csrc/drafting/calibrator.cc.
+
+    ``noise``: float64[n], noise of its nodes."""
     features = features_of(tree)
     parent, places, taken = -1, list[npt.NDArray[np.intp]](), list[npt.NDArray[np.bool_]]()
     for token in tokens.tolist():
         children = np.flatnonzero(tree.parents == parent)
-        first = np.flatnonzero(tree.tokens[children] == token)[:1]  # of equal siblings the first
+        first = np.flatnonzero(tree.tokens[children] == token)[:1]  # the first of equal siblings
         places.append(children)
         taken.append(np.isin(np.arange(len(children)), first))
         if not len(first):
@@ -63,13 +64,18 @@ def evidence_of(tree: DraftTree, tokens: Ids, noise: Floats | None = None) -> Ev
 
 
 def features_of(tree: DraftTree) -> Floats:
-    """float64[n, 5] of all nodes, in the order of ``TERMS``; csrc/drafting/calibrator.cc, ``Calibrator::chance``."""
+    """Return float64[n, 5] for all nodes, in the order of ``TERMS``.
+
+    See ``Calibrator::chance`` in csrc/drafting/calibrator.cc.
+    """
     counts = (
         np.ones(len(tree))
         if tree.counts is None or not len(tree.counts)
         else np.maximum(1.0, tree.counts.astype(float))
     )
-    above = np.append(counts, max(1.0, float(tree.match_count)))[tree.parents]  # -1: the last, which is the match's own
+    above = np.append(counts, max(1.0, float(tree.match_count)))[
+        tree.parents
+    ]  # -1 selects the last, the count of the match
     taken = np.minimum(counts / above, 1.0) * above
     columns = (
         np.ones(len(tree)),
@@ -87,9 +93,11 @@ def gather(
     nodes: int,
     predictions: Sequence[Ids | None] | None = None,
 ) -> dict[str, list[Evidence]]:
-    """Source -> evidence of each recording. The ``sources`` draft together for trees of ``nodes`` nodes, all verified.
+    """Return for each source the evidence of each recording.
 
-    ``predictions``: the predicted text of each recording; None for none."""
+    All ``sources`` draft for trees of ``nodes`` nodes, which are all verified. ``predictions``: the predicted text of
+    each recording; None if there are none.
+    """
     watched = [_Watched(source, source.name) for source in sources]
     replayer = Replayer(HybridDrafter(watched), nodes)
     found: dict[str, list[Evidence]] = {each.name: [] for each in watched}
@@ -101,7 +109,7 @@ def gather(
 
 
 def join(parts: Sequence[Evidence]) -> Evidence:
-    """The evidence of all in one."""
+    """Join the evidence of several recordings."""
     return Evidence(
         np.concatenate([np.empty((0, len(TERMS))), *(part.features for part in parts)]),
         np.concatenate([np.empty(0, np.bool_), *(part.taken for part in parts)]),
@@ -111,7 +119,7 @@ def join(parts: Sequence[Evidence]) -> Evidence:
 
 @dataclass(slots=True)
 class _Watched:
-    """A source that keeps whether the text took the nodes it found."""
+    """A source that records whether the answer contains the nodes it found."""
 
     source: RetrievalSource
     name: str
@@ -164,7 +172,7 @@ class _Watched:
 
 
 def _noise_of(request: DraftRequest, draft: RetrievedTree) -> Floats:
-    """float64[n], the noise of the target's samples at each node."""
+    """Return float64[n], the noise of the target's samples at each node."""
     positions = len(request.tokens) + len(draft.path) + draft.tree.depths().astype(np.int64) - 1
     noise = SeededNoise(request.settings.seed, 0, torch.device("cpu"))
     tokens = torch.from_numpy(draft.tree.tokens.astype(np.int64))

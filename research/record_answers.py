@@ -1,4 +1,4 @@
-"""Records a model's own plain answers to prompts in a file. Answers in the file are kept."""
+"""Records a model's plain answers to prompts in a file. Answers already in the file are kept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
-    add("--output", required=True, type=Path, metavar="FILE", help=".jsonl; answers are added to what is there")
+    add("--output", required=True, type=Path, metavar="FILE", help=".jsonl file; new answers are appended")
     add("--style", choices=STYLES, default="both", help="for rows with a prefill (default: both)")
     add("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
     add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")

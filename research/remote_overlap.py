@@ -1,4 +1,4 @@
-"""Drafts from a datastore behind a network: waited for in every step, or prefetched while the target runs."""
+"""Compares drafts from a datastore over a network: waited for in every step, or prefetched during the target's pass."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 WAYS = ("none", "waiting", "ahead")
 PACKAGES = ("numpy", "torch", "transformers", "grpcio")
 NOTES = (
-    "waiting: every step waits for the answer; ahead: as in service: drafts are prefetched while the target runs where that gives "
-    "more tokens a second",
-    "wait: milliseconds a step; drafted: steps with drafts; prefetched: of these, with prefetched drafts",
-    "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
+    "waiting: every step waits for the reply; ahead: as in service, drafts are prefetched during the target's pass if "
+    "that gives more tokens a second",
+    "wait: milliseconds per step; drafted: steps with drafts; prefetched: those of them with prefetched drafts",
+    "methods alternate prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
 )
 EXAMPLES = (
     "STORE --model MODEL --prompts prompts/coding.jsonl --limit 10 --json overlap.json",
@@ -52,7 +52,6 @@ class AskedAheadOptions:
         decoding: model, prompts and settings.
         drafter: datastore or hybrid.
         delays_ms: milliseconds that the server adds to each call.
-        deadline_ms: of every call.
     """
 
     store: Path
@@ -65,7 +64,7 @@ class AskedAheadOptions:
 def measure_asked_ahead(
     options: AskedAheadOptions, report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
-    """Measure all delays and ways. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
+    """Measure all delays and methods. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
     prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
     target = load_target(options.decoding)
     encoded, _ = encode_prompts(target, prompts, options.decoding)
@@ -84,7 +83,9 @@ def _measure_delay(
     with (
         served(options.store, delayed_server(options.store, delay)) as url,
         contextlib.closing(connect(url, options.deadline_ms / 1e3)) as remote,
-        contextlib.closing(connect(url, options.deadline_ms / 1e3)) as other,  # what one does not get, the other may
+        contextlib.closing(
+            connect(url, options.deadline_ms / 1e3)
+        ) as other,  # the error of one does not affect the other
     ):
         drafters = {
             name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS, prefetch=prefetch)
@@ -129,7 +130,7 @@ def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str
     return {
         "tokens_per_second": total["tokens"] / total["seconds"]
         if total["seconds"]
-        else 0.0,  # of single tokens there is no rate
+        else 0.0,  # outputs of one token have no rate
         "mean_generated_length": total["tokens"] / steps,
         "wait_ms_a_step": 1e3 * total["wait"] / steps,
         "drafted": total["draft_calls"] / steps,
@@ -139,7 +140,7 @@ def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str
 
 
 def lines(results: dict[str, Any]) -> list[str]:
-    """A table of all delays and ways."""
+    """Format a table of all delays and methods."""
     headers = (
         "delay, way",
         "tokens/s",
@@ -174,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Measure, print, write; returns the exit code."""
+    """Measure, print and write the results; return the exit code."""
     if not all(0 <= delay <= 10_000 for delay in args.delays_ms):
         raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be in 0..10000")
     decoding = DecodingOptions(
@@ -201,10 +202,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prompts", type=Path, nargs="+", required=True, help=".jsonl files, or folders of them")
     parser.add_argument("--limit", type=int, help="prompts of each file")
     parser.add_argument(
-        "--drafter", choices=("datastore", "hybrid"), default="datastore", help="which drafts (default: %(default)s)"
+        "--drafter",
+        choices=("datastore", "hybrid"),
+        default="datastore",
+        help="drafter to measure (default: %(default)s)",
     )
     parser.add_argument("--delays-ms", type=float, nargs="+", default=[0.0, 5.0, 20.0], help="default: 0 5 20")
-    parser.add_argument("--deadline-ms", type=float, default=100.0, help="of a call (default: %(default)s)")
+    parser.add_argument("--deadline-ms", type=float, default=100.0, help="deadline of a call (default: %(default)s)")
     parser.add_argument(
         "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
     )

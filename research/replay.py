@@ -1,7 +1,7 @@
-"""Gain of drafting along recorded answers, with the production drafters and planner, and without a clock's noise.
+"""Measures the gain of drafting along recorded answers, with the production drafters and planner, without timing noise.
 
-The model answers every prompt greedily, once. Each drafter then drafts along these answers, and a pass takes its measured cost,
-with some noise. Two planners can be compared to a percent, and a loss of two percent is visible.
+The model answers every prompt once, greedily. Each drafter then drafts along these answers. A pass takes its measured
+cost, with some simulated noise. Differences of one percent between planners are visible.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from suffolk.serving.replay.recording import Recording
 from suffolk.serving.replay.replayer import Replayed, Replayer
 
 MAX_NODES = 64
-MEASURED = " now, with a quick look; another run measures others. 'suffolk profile' stores them, --costs takes a file"
+MEASURED = "  now by a quick profile, which varies between runs; store costs with 'suffolk profile', or pass --costs"
 DRAFT_SECONDS = 0.0005
 """Assumed cost of a draft. Networks cannot be replayed."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Of one group: plain and drafted seconds of each answer, tokens and passes of all."""
+    """Results of one group: plain and drafted seconds of each answer, and total tokens and passes."""
 
     plain: list[float] = field(default_factory=list)
     drafted: list[float] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def record(target: Target, prompts: Sequence[tuple[Prompt, list[int]]], max_new_tokens: int) -> list[Recording]:
-    """The model's greedy answers of two tokens or more."""
+    """Return the model's greedy answers of two tokens or more."""
     capacity = max(len(ids) for _, ids in prompts) + max_new_tokens + 1
     answers: list[Recording] = []
     with Engine(target, slots=8, capacity=capacity, queue=len(prompts)) as engine:
@@ -86,10 +86,10 @@ def record(target: Target, prompts: Sequence[tuple[Prompt, list[int]]], max_new_
 def replay(
     answers: Sequence[Recording], drafters: Sequence[Drafter], costs: CostModel, noise: float, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Gain of each group. One drafter learns from answer to answer, as in service; with several drafters, each answer gets a
-    new one.
+    """Return the gain of each group.
 
-    ``noise``: standard deviation of the logarithm of a pass's time, with the measured cost as the mean.
+    One drafter learns from answer to answer, as in service. With several drafters, each answer gets a new one.
+    ``noise``: standard deviation of the logarithm of a pass's time; the mean is the measured cost.
     """
     rng = np.random.default_rng(seed)
 
@@ -165,9 +165,9 @@ def _parser() -> argparse.ArgumentParser:
         "--costs",
         type=Path,
         metavar="FILE",
-        help="of passes, written by suffolk profile (default: as stored, else measured now)",
+        help="file of pass costs from suffolk profile (default: stored costs, else measured now)",
     )
-    parser.add_argument("--noise", type=float, default=0.05, help="of a pass's time (default: %(default)s)")
+    parser.add_argument("--noise", type=float, default=0.05, help="noise of a pass's time (default: %(default)s)")
     add_seed(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     return parser

@@ -1,8 +1,8 @@
-"""SGLang's n-gram corpus beside a datastore in its place: time of a call, accepted tokens, memory.
+"""Compares SGLang's n-gram corpus to a datastore in its place: call time, accepted tokens, memory.
 
-SGLang's C++ sources come from its wheel and are compiled here. Both drafters give trees of the same width along recorded
-answers, in the layout of SGLang's n-gram worker. Every step verifies the whole tree, as SGLang does. SGLang inserts the running
-texts after each step; it may also load the corpus, of which a datastore holds the same tokens.
+SGLang's C++ sources come from its wheel and are compiled here. Both drafters return trees of the same width along
+recorded answers, in the layout of SGLang's n-gram worker. Every step verifies the whole tree, as SGLang does. SGLang
+inserts the running requests after each step. It can also load the corpus that the datastore holds.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ FOLDER = "sglang/kernels/jit/csrc/ngram_corpus/"
 SOURCES = ("result", "trie", "suffix_automaton", "ngram")
 BINDING = Path(__file__).with_name("sglang_binding.cc")
 CAPACITY = 1_000_000
-"""Nodes of the trie: SGLang's default."""
+"""Most nodes of the trie: SGLang's default."""
 
 
 class Corpus(Protocol):
-    """What SGLang's worker calls."""
+    """The calls of SGLang's worker."""
 
     def batch_get(
         self, req_ids: Sequence[str], batch_tokens: Sequence[Sequence[int]], total_lens: Sequence[int]
@@ -59,7 +59,7 @@ class Corpus(Protocol):
 
 
 class SglangCorpus:
-    """SGLang's trie, with the corpus beside it if ``tokens`` int32[n] are given."""
+    """SGLang's trie, which also loads the corpus if ``tokens`` (int32[n]) are given."""
 
     def __init__(self, module: Any, depth: int, width: int, tokens: Any = ()) -> None:
         self._ngram = module.Ngram(CAPACITY, depth, width, width // 2 if len(tokens) else 0)
@@ -84,7 +84,7 @@ class SglangCorpus:
 
 
 def compile_sglang(wheel: Path, folder: Path) -> Any:
-    """The module of ``BINDING``, compiled with the sources in ``wheel``. Raises NotFound, Internal."""
+    """Compile and import the module of ``BINDING`` with the sources in ``wheel``. Raises NotFound, Internal."""
     try:
         with zipfile.ZipFile(wheel) as files:
             for name in files.namelist():
@@ -116,7 +116,7 @@ def run(corpus: Corpus, texts: Sequence[Recording], width: int, depth: int, batc
     steps = tokens = 0
     for first in range(0, len(texts), batch):
         running = {str(first + at): each for at, each in enumerate(texts[first : first + batch])}
-        done = dict.fromkeys(running, 1)  # the prompt's pass gives the first token
+        done = dict.fromkeys(running, 1)  # the prompt pass gives the first token
         while running:
             keys = list(running)
             whole = [np.concatenate([each.prompt, each.generated[: done[key]]]) for key, each in running.items()]
@@ -143,7 +143,9 @@ def run(corpus: Corpus, texts: Sequence[Recording], width: int, depth: int, batc
 
 
 def accepted(draft: Any, mask: Any, rest: Any) -> int:
-    """Tokens of ``rest`` that a tree contains. A node's parent is the last node before it that it sees."""
+    """Count the leading tokens of ``rest`` that a tree contains.
+
+    The mask gives each node's parent: the last earlier node that it attends to."""
     parents = [-1, *(int(np.flatnonzero(mask[node, :node])[-1]) for node in range(1, len(draft)))]
     node = found = 0
     while found < len(rest):
@@ -160,10 +162,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--wheel", required=True, type=Path, metavar="FILE", help="SGLang's wheel")
     add("--datastore", required=True, type=Path, metavar="STORE", help="folder of a datastore")
     add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
-    add("--tokens", type=int, default=4_000_000, metavar="N", help="of the corpus (default: %(default)s)")
+    add("--tokens", type=int, default=4_000_000, metavar="N", help="most tokens of the corpus (default: %(default)s)")
     add("--width", type=int, default=12, metavar="N", help="nodes of a tree (default: %(default)s)")
-    add("--depth", type=int, default=64, metavar="N", help="tokens of a text's end (default: %(default)s)")
-    add("--batch", type=int, nargs="+", default=[1, 8], metavar="N", help="requests at once (default: 1 8)")
+    add(
+        "--depth",
+        type=int,
+        default=64,
+        metavar="N",
+        help="length of the context's tail, in tokens (default: %(default)s)",
+    )
+    add("--batch", type=int, nargs="+", default=[1, 8], metavar="N", help="batch sizes (default: 1 8)")
     add("--json", type=Path, metavar="FILE", help="results")
     return parser
 

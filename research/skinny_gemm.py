@@ -1,5 +1,4 @@
-"""Time of linear layers over few rows, torch's product, the kernel's and that with weights of one byte in turn, and of a model's
-whole pass with each."""
+"""Times linear layers over few rows, and whole passes: with torch, the kernel, and the kernel with int8 weights."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ SHAPES = {
     "Qwen2.5-1.5B": ((1536, 1536), (256, 1536), (8960, 1536), (1536, 8960), (151936, 1536)),
 }
 _STREAMED_BYTES = 1 << 26
-"""Calls go round so many bytes of weights at least, so that none finds its own in the caches."""
+"""Calls cycle through at least this many bytes of weights, so that no call finds its weights in the caches."""
 
 Times = dict[str, dict[str, float]]
 
@@ -44,8 +43,7 @@ Times = dict[str, dict[str, float]]
 def measure_layer(
     outputs: int, inputs: int, dtype: torch.dtype, rows: tuple[int, ...], rounds: int
 ) -> dict[int, Times]:
-    """Milliseconds, least and median, of torch's product, the kernel's, and the kernel's with weights of one byte, over each number
-    of rows."""
+    """Return least and median milliseconds by number of rows: torch, the kernel, and the kernel with int8 weights."""
     copies = max(2, _STREAMED_BYTES // (outputs * inputs))
     weights = [torch.randn(outputs, inputs).to(dtype) for _ in range(copies)]
     rounded = [round_weights(weight) for weight in weights]
@@ -69,8 +67,10 @@ def measure_layer(
 
 
 def measure_model(name: str, dtype: torch.dtype, rows: tuple[int, ...], rounds: int) -> dict[int, Times]:
-    """Milliseconds of a model's pass over so many tokens: torch's linear layers, the kernel in all, as ``accelerate`` chose, and
-    with weights of one byte, as a draft model has them."""
+    """Return milliseconds of a model's pass over each number of tokens.
+
+    The linear layers use torch, the kernel, the choice of ``accelerate``, or int8 weights as in a draft model.
+    """
     model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     model.eval()
     accelerate(model)
@@ -101,7 +101,7 @@ def measure_model(name: str, dtype: torch.dtype, rows: tuple[int, ...], rounds: 
 @torch.inference_mode()
 def _in_turn(ways: dict[str, Callable[[], object]], rounds: int) -> Times:
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(rounds + 1):  # the first warms up
+    for turn in range(rounds + 1):  # the first round warms up
         for way, call in ways.items():
             begin = cpu_clock()
             call()
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
 def _measurements(options: argparse.Namespace, dtype: str) -> list[tuple[str, Callable[[], dict[int, Times]]]]:
     kind, rows = DTYPES[dtype], tuple(options.rows)
     if options.model:
-        read_vocab_size(options.model)  # says at once, on one line, that there is no such model
+        read_vocab_size(options.model)  # report a missing model before anything else
         return [
             (f"{Path(options.model).name} {dtype}", partial(measure_model, options.model, kind, rows, options.rounds))
         ]
@@ -152,7 +152,7 @@ def _measurements(options: argparse.Namespace, dtype: str) -> list[tuple[str, Ca
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("skinny_gemm", __doc__, *EXAMPLES)
-    parser.add_argument("--model", help="time this model's whole pass instead of single layers")
+    parser.add_argument("--model", help="time a whole pass of this model instead of single layers")
     parser.add_argument(
         "--dtype",
         choices=("float32", "bfloat16", "float16"),
@@ -161,12 +161,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--shape", help="only the layers of this model", choices=SHAPES, action="append")
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="numbers of rows")
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each way; one more warms up")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of each variant, after one warm-up round")
     parser.add_argument(
         "--threads", type=int, default=torch.get_num_threads(), help="CPU threads (default: %(default)s)"
     )
     parser.add_argument(
-        "--show", choices=("least", "median"), default="median", help="what the tables show; the least on busy machines"
+        "--show",
+        choices=("least", "median"),
+        default="median",
+        help="statistic in the tables; use the least on busy machines",
     )
     parser.add_argument("--json", type=Path, help="write all results to this file")
     return parser

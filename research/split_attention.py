@@ -1,4 +1,4 @@
-"""Time of a forward pass over a draft tree, with masked and with split attention in turn, in CPU seconds of one thread.
+"""Times a forward pass over a draft tree with masked and split attention in turn, in CPU seconds of one thread.
 
 The cache holds random numbers, so that long contexts need no prefill."""
 
@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _tree(target: Target, size: int) -> TreeLayout:
-    """``size`` rows: the context's last token, three children of it, and a binary tree behind these."""
+    """Return a tree of ``size`` rows: the context's last token, its three children, and a binary tree below these."""
     parents = np.array([-1 if node < 3 else (node - 3) // 2 for node in range(size - 1)], np.int32)
     tokens = ((np.arange(size) * 7919 + 17) % target.vocab_size).astype(np.int32)
     ones = np.ones(size - 1)
@@ -63,7 +63,7 @@ def _tree(target: Target, size: int) -> TreeLayout:
 
 
 def _time(target: Target, cache: KVCache, layout: TreeLayout, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each way and round; the first round warms up."""
+    """Return milliseconds of each variant and round, after a warm-up round."""
     times: dict[str, list[float]] = {way: [] for way in LEAST_PAIRS}
     for number in range(rounds + 1):
         for way, split_attention.LEAST_PAIRS in LEAST_PAIRS.items():
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto", help="auto: as stored")
     parser.add_argument("--contexts", type=int, nargs="+", default=(4096, 8000), help="cached tokens")
     parser.add_argument("--sizes", type=int, nargs="+", default=(8, 16, 64), help="rows of the tree, 2 to 64")
-    parser.add_argument("--rounds", type=int, default=11, help="turns of each way; one more warms up")
+    parser.add_argument("--rounds", type=int, default=11, help="rounds of each variant, after one warm-up round")
     parser.add_argument("--json", type=Path, help="write all results to this file")
     return parser
 

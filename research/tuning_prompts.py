@@ -1,6 +1,7 @@
-"""Prompts to fit shipped constants to, about 120 of code, chat and reasoning, distinct from those of every measurement.
+"""Makes about 120 prompts of code, chat and reasoning to fit shipped constants to. No benchmark uses these prompts.
 
-They come from functions of Python's standard library and from templates, and are the same for every run of one Python version.
+They come from functions of Python's standard library and from templates. All runs of one Python version make the same
+prompts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FENCE = "```python\n{}\n```"
 
 
 def tuning_rows(seed: int = 0) -> dict[str, list[Row]]:
-    """Rows by set: coding (76), chat (24) and reasoning (24)."""
+    """Return the rows by set: coding (76), chat (24) and reasoning (24)."""
     functions = list(library_functions())
     order = np.random.default_rng(seed).permutation(len(functions))
     chosen = iter([functions[place] for place in order.tolist()])

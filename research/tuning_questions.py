@@ -1,4 +1,4 @@
-"""Questions from templates, of everyday chat and of arithmetic."""
+"""Makes questions from templates: everyday chat and arithmetic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _THINGS = ("candles", "marbles", "stamps", "buttons", "apricots")
 
 
 def chat_questions(count: int, seed: int) -> list[str]:
-    """``count`` questions, from all templates in turn."""
+    """Return ``count`` chat questions, from all templates in turn."""
     rng = np.random.default_rng([seed, 1])
     return [
         _CHAT[number % len(_CHAT)].format(**{name: str(rng.choice(words)) for name, words in _WORDS.items()})
@@ -48,7 +48,7 @@ def chat_questions(count: int, seed: int) -> list[str]:
 
 
 def reasoning_questions(count: int, seed: int) -> list[str]:
-    """``count`` questions with numbers, from all templates in turn."""
+    """Return ``count`` arithmetic questions, from all templates in turn."""
     rng = np.random.default_rng([seed, 2])
     questions = []
     for number in range(count):

@@ -1,5 +1,6 @@
-"""A corpus unlike any prompt: random words in random sentences, and logs of numbers. Drafts from it should cost next to
-nothing.
+"""Makes a corpus unlike any prompt: random words in random sentences, and logs of numbers.
+
+Drafts from it should cost almost nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _WORDS, _LINES = 20_000, 60
 
 
 def documents(size: int, seed: int) -> Iterator[str]:
-    """Texts of at least ``size`` characters in all, of sentences and of logs in turn."""
+    """Yield texts of at least ``size`` characters in total, alternating sentences and logs."""
     rng = np.random.default_rng(seed)
     words = np.array([_word(rng) for _ in range(_WORDS)])
     written = 0
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if not LEAST_MEGABYTES <= args.megabytes <= MOST_MEGABYTES:  # nan included
+    if not LEAST_MEGABYTES <= args.megabytes <= MOST_MEGABYTES:  # also rejects nan
         raise InvalidArgument(
             f"--megabytes is {args.megabytes:g}; it must be in {LEAST_MEGABYTES:g}..{MOST_MEGABYTES:g}"
         )
@@ -71,7 +72,9 @@ def _run(args: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("unrelated_corpus", __doc__, "--output corpus.jsonl --megabytes 20")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a .jsonl file")
-    parser.add_argument("--megabytes", type=float, default=20.0, metavar="N", help="of text (default: %(default)s)")
+    parser.add_argument(
+        "--megabytes", type=float, default=20.0, metavar="N", help="megabytes of text (default: %(default)s)"
+    )
     add_seed(parser)
     return parser
 

@@ -1,4 +1,4 @@
-"""Throughput of the whole engine by the number of requests at once, with and without drafts."""
+"""Measures engine throughput at several batch sizes, with and without drafts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """One way at one batch size: the outcome of each request, target passes and seconds."""
+    """One run of one method at one batch size. ``outputs``: the tokens of each request. ``seconds``: wall time."""
 
     size: int
     way: str
@@ -51,19 +51,19 @@ class BatchRun:
 
 
 BatchEntry = list[tuple[int, BatchRun]]
-"""One batch size in one round: the round's number and the run of every way."""
+"""One batch size in one round: the round's number and the run of every method."""
 Compared = tuple[int, dict[str, Any] | None]
-"""Tokens of an output that were compared, and the first difference, if there is one."""
+"""Number of output tokens compared, and the first difference, if there is one."""
 
 
 def measure_batches(
     options: DecodingOptions, sizes: Sequence[int], report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
-    """Run the prompts through one engine at every batch size and way, in turn; the results by name.
+    """Run the prompts through one engine at every batch size with every method, in turn; return the results by name.
 
-    A request that ends is replaced by the next, so the batch stays full until the end. Every way and size runs the same
-    requests: all prompts, repeated until they are twice the largest batch. Ctrl-C leaves the sizes that all ways have run in a
-    round.
+    A finished request is replaced by the next, so the batch stays full until the end. All methods and sizes run the
+    same requests: all prompts, repeated until there are twice as many as the largest batch holds. After Ctrl-C the
+    results cover the sizes that all methods completed in a round.
 
     Raises:
         InvalidArgument: a size is below 1.
@@ -73,7 +73,7 @@ def measure_batches(
         raise InvalidArgument(f"batch sizes {list(sizes)}; they must be 1 or more")
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
     with opened_datastores(options) as retrievers:
-        require_drafters(options, retrievers)  # refuse what is missing before a model is loaded
+        require_drafters(options, retrievers)  # report missing parts before a model is loaded
         target = load_target(options)
         encoded, skipped = encode_prompts(target, prompts, options)
         settings = SamplingSettings(
@@ -112,7 +112,7 @@ def run_batch(
     settings: SamplingSettings,
     max_nodes: int,
 ) -> BatchRun:
-    """Run ``texts``, ``size`` at a time."""
+    """Run the prompts ``texts``, ``size`` at a time."""
     before = engine.stats()
     begin = time.perf_counter()
     running: list[Generation] = []
@@ -140,7 +140,7 @@ def _run_rounds(
     options: DecodingOptions,
     report: Callable[[str], None],
 ) -> Iterator[BatchEntry]:
-    """For each round and size, after one warm-up: the round's number and the run of every way."""
+    """Yield, after one warm-up, the round's number and the run of every method, for each round and size."""
     run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
     for number in range(1, options.rounds + 1):
         for size in sizes:
@@ -158,7 +158,7 @@ def _compared(
     texts: Sequence[Sequence[int]],
     settings: SamplingSettings,
 ) -> Iterator[tuple[BatchEntry, list[Compared]]]:
-    """Each turn with its outputs compared with those of the first run."""
+    """Yield each turn together with its outputs compared to those of the first run."""
     first: BatchRun | None = None
     for turn in turns:
         found: list[Compared] = []
@@ -177,7 +177,7 @@ def _compared(
 
 
 def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
-    """Differences from the first run's outputs, and the number of tokens compared."""
+    """The differences from the first run's outputs, and the number of compared tokens."""
     tokens = sum(each for each, _ in compared)
     differences = [each for _, each in compared if each is not None]
     return {
@@ -189,7 +189,7 @@ def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
 
 
 def _summary(runs: Sequence[BatchRun], first: BatchRun) -> dict[str, dict[str, Any]]:
-    """Numbers of each way at one batch size."""
+    """The results of each method at one batch size."""
     ways = {way: [run for run in runs if run.way == way] for way in dict.fromkeys(run.way for run in runs)}
     plain = median(run.rate for run in ways[PLAIN])
     found = {}

@@ -10,17 +10,18 @@ from suffolk.benchmarks.table import format_table
 
 HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a pass", "as the first plain run")
 NOTES = (
-    "tokens/s: of the whole engine, prompts included, median of rounds; speed-up: against plain decoding at the same batch size; "
-    "least: the worst round",
-    "tokens a pass: tokens per request and target pass, passes over parts of prompts included",
-    "as the first plain run: outputs equal, token for token, to the first plain output of that prompt, at whatever batch size",
-    "near-ties: in fp32 and bf16 rounding may decide between two tokens of nearly equal score, otherwise in another batch or "
-    "tree; gap: of the two scores, logits when greedy, else with the noise added",
+    "tokens/s: engine throughput including prompts, median of rounds; speed-up: over plain decoding at the same batch "
+    "size; least: the worst round",
+    "tokens a pass: tokens per request and target pass; passes that read part of a prompt count too",
+    "as the first plain run: outputs that equal the first plain output of their prompt, token for token, at any batch "
+    "size",
+    "near-ties: two tokens have nearly equal scores, and rounding (fp32, bf16) picks a different one in another batch "
+    "or tree; gap: difference of the two scores, which are logits if greedy, else logits plus noise",
 )
 
 
 def batch_lines(results: dict[str, Any]) -> list[str]:
-    """The table and the notes."""
+    """Format the table and its notes."""
     rows = [
         (
             f"{size}: {way}",
@@ -34,7 +35,7 @@ def batch_lines(results: dict[str, Any]) -> list[str]:
         for size, ways in results["batches"].items()
         for way, each in ways.items()
     ]
-    memory = f"cache of the engine: {results['cache_bytes'] / 2**20:.0f} MiB"
+    memory = f"engine cache: {results['cache_bytes'] / 2**20:.0f} MiB"
     ties = results["near_ties"]
     found = (
         f"near-ties: {len(ties['differences'])} in {ties['tokens_compared']} tokens, {ties['per_100000_tokens']:.1f} per 100,000; "
@@ -44,7 +45,7 @@ def batch_lines(results: dict[str, Any]) -> list[str]:
 
 
 def batch_panels(results: dict[str, Any]) -> list[Panel]:
-    """Tokens a second, and speed-up."""
+    """Plot tokens a second and speed-up by batch size."""
     batches = results["batches"]
     sizes = list(batches)
     ways = list(batches[sizes[0]])

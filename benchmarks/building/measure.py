@@ -1,4 +1,4 @@
-"""Speed and memory of building a datastore, beside one document at a time into draftretriever's writer."""
+"""Measures time and memory of building a datastore, compared to draftretriever's writer fed one document at a time."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class BuildingOptions:
         workdir: parent of a temporary folder for both indexes.
         rounds: runs of each way, in turn.
         text_field, extensions, threads: as for ``suffolk build``.
-        sort_tokens: sizes of the inputs that are sorted alone, in tokens; empty for none.
-        sort_rounds: runs of each way of sorting.
-        sort_repeats: tokens of the inputs that consist of repeats; 0 for none.
-        seed: of the places where orders are checked.
+        sort_tokens: input sizes of the sort measurement, in tokens; empty to skip it.
+        sort_rounds: runs of each sort.
+        sort_repeats: size of the inputs made of repeats, in tokens; 0 for none.
+        seed: of the random ranks at which orders are checked.
     """
 
     corpora: tuple[str, ...]
@@ -72,7 +72,7 @@ class BuildingOptions:
 
 
 def measure_building(options: BuildingOptions) -> dict[str, Any]:
-    """Run both ways ``rounds`` times in turn, each in a process of its own, then the sorts; the results by name.
+    """Run both builders ``rounds`` times in turn, each in its own process, then the sorts; return the results by name.
 
     Raises:
         NotFound, InvalidArgument: a corpus is missing.
@@ -81,7 +81,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
         ResourceExhausted: ``workdir`` cannot be created or written.
     """
     require_package()
-    load_tokenizer(options.tokenizer)  # a mistake is better found here than by the processes
+    load_tokenizer(options.tokenizer)  # find mistakes here, before processes are started
     if options.sort_tokens:
         require_yardstick()
     read = _read_all(options)
@@ -103,7 +103,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
 
 
 def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dict[str, Any]]]:
-    """Numbers of each way in each round. The last build of each stays in ``folder``."""
+    """Results of each builder in each round. The last build of each stays in ``folder``."""
     runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
     ways = {OURS: _build_ours, RIVAL: _build_rival}
     for number in range(options.rounds):
@@ -113,7 +113,7 @@ def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dic
 
 
 def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] | None:
-    """Sort the tokens of the new datastore; None if they are wider than the yardstick takes."""
+    """Measure the sorts on the new datastore's tokens; None if the tokens are too wide for pydivsufsort."""
     with open_datastore(folder / "store") as store:
         manifest = store.manifest
         if token_dtype(manifest.vocab_size) != np.uint16:
@@ -133,7 +133,7 @@ def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] |
 
 
 def _read_all(options: BuildingOptions) -> int:
-    """Read every file into the system's cache, so that no way waits for the disk; their size in bytes."""
+    """Read every file into the page cache, so that no builder waits for the disk; return their size in bytes."""
     asked = BuildOptions(
         options.corpora, Path("unused"), options.tokenizer, extensions=options.extensions, threads=options.threads
     )

@@ -1,7 +1,7 @@
 """Tokenizes one document at a time with Hugging Face tokenizers and writes with draftretriever's writer.
 
-A process of its own: ``python -m`` this INDEX DIGESTS OPTIONS. OPTIONS is a JSON object with tokenizer, corpora, text_field and
-extensions. Prints one JSON line: documents, tokens, text_bytes, tokenize_seconds, write_seconds.
+Runs as its own process: ``python -m`` this INDEX DIGESTS OPTIONS. OPTIONS is a JSON object with tokenizer, corpora,
+text_field and extensions. Prints one JSON line: documents, tokens, text_bytes, tokenize_seconds, write_seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIGEST_BYTES = 8
 
 
 def main(index: str, digests: str, settings: str) -> None:
-    """Build, and print the numbers. Digests of the documents' ids go into the file ``digests``."""
+    """Build the index and print the measurements. Digests of the documents' ids go into the file ``digests``."""
     options = _options(json.loads(settings))
     tokenizer = load_tokenizer(str(options.tokenizer))
     writer = open_writer(index, vocab_size(tokenizer))
@@ -58,13 +58,14 @@ def main(index: str, digests: str, settings: str) -> None:
 
 
 def digest(ids: Any) -> bytes:
-    """Eight bytes that differ where the ids of two documents differ."""
+    """An eight-byte digest of a document's token ids."""
     return hashlib.blake2b(np.asarray(ids, "<u4").tobytes(), digest_size=DIGEST_BYTES).digest()
 
 
 def count_equal(digests: Path, store: Path) -> tuple[int, int]:
-    """Number of documents of ``store`` whose ids equal the digests, in order; and number of documents. Documents without tokens
-    are in neither.
+    """Count the documents of ``store`` whose ids match the digests in order, and all its documents.
+
+    Documents without tokens count in neither.
     """
     raw, nothing = digests.read_bytes(), digest([])
     theirs = [raw[start : start + DIGEST_BYTES] for start in range(0, len(raw), DIGEST_BYTES)]

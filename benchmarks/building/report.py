@@ -11,17 +11,18 @@ from suffolk.benchmarks.table import format_table
 PACKAGES = ("numpy", "tokenizers", "kitoken", "draftretriever", "pydivsufsort", "matplotlib")
 HEADERS = ("", "seconds", "processor s", "text MB/s", "tokens", "peak MB", "largest process MB")
 NOTES = (
-    "time is wall time of the whole process, start to end, of files already in the system's cache; MB are 10^6 bytes of UTF-8 text",
-    "peak memory adds up the builder and its workers, pages of mapped files included; pages that they share count for each",
-    "one document at a time uses one core by its nature, suffolk build all that it is given; processor seconds compare the work",
-    "sorting: pydivsufsort gets the same tokens as big-endian bytes and sorts them on one thread; all in turn, medians; "
-    "the order is checked at 200,000 random ranks",
-    "the published draftretriever writes short-run statistics, which is less work than sorting suffixes",
+    "time: wall time of the whole process, with the files already in the page cache; MB: 10^6 bytes of UTF-8 text",
+    "peak memory: sum over the builder and its workers, including mapped files; a shared page counts once per process",
+    "one document at a time uses one core, suffolk build uses all cores it is given; processor seconds compare the "
+    "work",
+    "sorting: pydivsufsort sorts the same tokens as big-endian bytes on one thread; runs alternate; times are "
+    "medians; the order is checked at 200,000 random ranks",
+    "the published draftretriever stores statistics of short token runs, which is less work than sorting suffixes",
 )
 
 
 def building_lines(results: dict[str, Any]) -> list[str]:
-    """The table."""
+    """Format the table and its notes."""
     rows = [
         [
             f"{name}, run {number}",
@@ -40,14 +41,15 @@ def building_lines(results: dict[str, Any]) -> list[str]:
         f"{text / 1e6:,.1f} MB of text in {results['documents']:,} documents",
         format_table(HEADERS, rows),
         f"suffolk build is {results['times_faster']:.1f} times as fast (medians)",
-        f"equal token ids: {results['documents_with_equal_ids']:,} of {results['documents']:,} documents",
+        f"documents with equal token ids: {results['documents_with_equal_ids']:,} of {results['documents']:,} "
+        f"documents",
         *_sorting_lines(results["sorting"]),
         *(f"note: {note}" for note in NOTES),
     ]
 
 
 def building_panels(results: dict[str, Any]) -> list[Panel]:
-    """Text throughput and memory."""
+    """Plot text throughput and memory."""
     rates, peaks = results["median_text_bytes_per_second"], results["peak_bytes"]
     labels = [name.replace(", ", ",\n") for name in rates]
     panels = [

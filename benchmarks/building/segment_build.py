@@ -1,4 +1,4 @@
-"""Writes one segment in a process of its own, to measure its memory: ``python -m`` this OPTIONS.
+"""Writes one segment in its own process, to measure its memory: ``python -m`` this OPTIONS.
 
 OPTIONS is a JSON object with tokens (a .npy file), vocab_size, order_depth and threads. Prints one JSON line: seconds, and
 peak_bytes, the largest resident memory while sorting and writing, without the interpreter and its libraries.

@@ -1,4 +1,4 @@
-"""Speed of sorting tokens into a suffix array, beside one call of pydivsufsort on the same tokens."""
+"""Measures sorting tokens into a suffix array, compared to one call of pydivsufsort on the same tokens."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class SortingOptions:
 
     Attributes:
         vocab_size, order_depth: of the datastore that the tokens come from.
-        sizes: numbers of tokens, each measured separately and cut to the corpus.
-        threads: numbers of threads of our sort.
-        rounds: runs of each way.
-        repeats: tokens of the inputs that consist of repeats; 0 for none.
-        seed: of the places where the order is checked.
+        sizes: input sizes in tokens, at most the corpus; each is measured separately.
+        threads: thread counts of Suffolk's sort.
+        rounds: runs of each sort.
+        repeats: size of the inputs made of repeats, in tokens; 0 for none.
+        seed: of the random ranks at which the order is checked.
     """
 
     vocab_size: int
@@ -59,7 +59,7 @@ class SortingOptions:
 
 
 def measure_sorting(tokens: Tokens, workdir: Path, options: SortingOptions) -> dict[str, Any]:
-    """Sort the first of ``tokens`` (uint16, with separators); seconds and tokens per second by input and way.
+    """Sort prefixes of ``tokens`` (uint16, with separators); return seconds and tokens per second by input and sort.
 
     Raises:
         Unsupported: pydivsufsort is not installed.
@@ -88,7 +88,7 @@ def require_yardstick() -> Callable[[bytes], object]:
 
 
 def read_tokens(store: Datastore, limit: int) -> Tokens:
-    """The first ``limit`` tokens of a datastore as its segments hold them, with a separator behind each document."""
+    """Return the first ``limit`` tokens of a datastore, in segment order with a separator after each document."""
     dtype = token_dtype(store.manifest.vocab_size)
     parts: list[Tokens] = []
     length = 0
@@ -105,7 +105,8 @@ def _measure(
 ) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {}
     if divsufsort is not None:
-        # Two bytes in falling order of weight sort as the token does. It sorts the odd places too, as its users must.
+        # Big-endian bytes sort like the tokens. The sort also covers odd byte offsets, which any use of it on bytes
+        # must.
         ways[YARDSTICK] = partial(divsufsort, tokens.astype(">u2").tobytes())
     for count in threads:
         name = f"suffolk, {count} {'thread' if count == 1 else 'threads'}"
@@ -129,7 +130,7 @@ def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
     if np.bincount(positions, minlength=len(tokens)).max(initial=0) > 1 or len(positions) != int(
         np.count_nonzero(tokens != separator(tokens.dtype))
     ):
-        raise Internal("the sort lost suffixes; report this")
+        raise Internal("the sort lost suffixes; report this as a bug")
     ranks = np.random.default_rng(options.seed).integers(0, max(1, len(positions) - 1), COMPARED)
     one, other = (
         positions[ranks].astype(np.int64),
@@ -139,15 +140,15 @@ def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
     for depth in range(options.order_depth):
         first = tokens[np.minimum(one + depth, len(tokens) - 1)]
         second = tokens[np.minimum(other + depth, len(tokens) - 1)]
-        if (undecided & (first > second)).any():  # a separator is the largest value, and a suffix that ends sorts last
-            raise Internal("the sort put suffixes in a wrong order; report this")
+        if (undecided & (first > second)).any():  # a separator is the largest value; the end sorts last
+            raise Internal("the sort put suffixes in the wrong order; report this as a bug")
         undecided &= (first == second) & (first != separator(tokens.dtype))
     if (undecided & (one > other)).any():
-        raise Internal("the sort put equal suffixes in a wrong order; report this")
+        raise Internal("the sort put equal suffixes in the wrong order; report this as a bug")
 
 
 def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
-    """Inputs of repeats alone, the hardest for a sort that compares."""
+    """Inputs that consist only of repeats, the hardest case of a comparison sort."""
     if size:
         tokens = tokens[tokens != separator(tokens.dtype)]
         yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(_ended(tokens[: size // COPIES]), COPIES)
@@ -155,14 +156,14 @@ def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
 
 
 def _ended(tokens: Tokens) -> Tokens:
-    """``tokens`` with a separator as the last one."""
+    """``tokens`` with a separator as the last token."""
     ended: Tokens = tokens.copy()
     ended[-1] = separator(tokens.dtype)
     return ended
 
 
 def _segment_memory(tokens: Tokens, workdir: Path, options: SortingOptions) -> dict[str, Any]:
-    """Peak memory of building one segment in a process of its own, beside the estimate of ``suffolk build --plan``."""
+    """Measure the peak memory of building one segment in its own process, beside the estimate of a build plan."""
     path = workdir / "tokens.npy"
     with writing(path):
         np.save(path, _ended(tokens))

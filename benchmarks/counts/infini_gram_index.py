@@ -1,4 +1,4 @@
-"""infini-gram's index over a datastore's tokens, built by the package's own command in a process of its own."""
+"""Builds infini-gram's index over a datastore's tokens, with the package's own command in a separate process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ LEAST_PART = 10_000_000
 
 
 def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]:
-    """The index over ``store`` in ``workdir``, and the cost of building it. An index of the same generation is reused.
+    """Return the index over ``store`` in ``workdir``, and the cost of building it.
+
+    An index of the same generation is reused.
 
     Raises:
         Unsupported: infini-gram is not installed, or the datastore's tokens are wider than 2 bytes.
@@ -35,7 +37,7 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
     """
     require_package()
     if token_dtype(store.manifest.vocab_size) != np.uint16:
-        raise Unsupported(f"{store.path} has ids above 2 bytes; the comparison is made on 2-byte tokens")
+        raise Unsupported(f"{store.path} has ids above 2 bytes; this comparison needs tokens of 2 bytes")
     checksums = [segment.checksum for segment in store.manifest.files()]
     folder = workdir / "infini-gram"
     facts = folder / FACTS
@@ -65,7 +67,7 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
 
 
 def open_engine(folder: Path) -> Any:
-    """The engine over an index; ``count(input_ids=...)`` returns a dictionary with ``count``."""
+    """Return infini-gram's engine over an index; ``count(input_ids=...)`` returns a dictionary with ``count``."""
     engine = importlib.import_module("infini_gram.engine").InfiniGramEngine
     return engine(index_dir=str(folder), eos_token_id=0, token_dtype="u16")
 
@@ -83,14 +85,15 @@ def require_package() -> None:
 
 
 def _parts(folder: Path) -> int:
-    """Number of parts that the package may cut the tokens into. Parts overlap by 100,000 bytes; smaller ones make it count
-    twice.
+    """Number of parts that the package may cut the tokens into.
+
+    Parts overlap by 100,000 bytes; smaller parts make the package count twice.
     """
     return min(os.cpu_count() or 1, 1 + (folder / "tokenized.0").stat().st_size // LEAST_PART)
 
 
 def _write_tokens(store: Datastore, folder: Path) -> None:
-    """Write tokens and document offsets as the package's tokenizing step does: a separator before each document."""
+    """Write tokens and document offsets in the package's format: a separator before each document."""
     dtype = token_dtype(store.manifest.vocab_size)
     mark = np.array([separator(dtype)], dtype).tobytes()
     offsets, place = [], 0

@@ -1,4 +1,4 @@
-"""Counts of token sequences beside infini-gram on the same tokens: equal answers, time, bytes."""
+"""Counts token sequences with Suffolk and infini-gram on the same tokens, and compares counts, time and bytes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class CountingOptions:
     Attributes:
         store: the datastore's folder.
         workdir: folder of infini-gram's index, which a later run reuses.
-        queries: sequences of each kind and length.
+        queries: number of sequences of each kind and length.
         rounds: timed rounds, after one warm-up.
-        lengths: tokens in a sequence.
+        lengths: numbers of tokens in a sequence.
         tokens: use the first N tokens of the datastore; None for all.
         seed: of every random choice.
     """
@@ -52,7 +52,7 @@ class CountingOptions:
 
 
 def measure_counting(options: CountingOptions) -> dict[str, Any]:
-    """Count sequences that occur, and sequences with one token replaced, in both; the results by name.
+    """Count in both indexes: sequences that occur, and sequences with one token replaced. Return the results by name.
 
     Raises:
         NotFound, Corruption: the datastore is missing or damaged.
@@ -93,7 +93,9 @@ def _measure(
     for ids in sequences:
         ours, theirs = (call(ids) for call in calls.values())
         if ours != theirs:
-            raise Internal(f"{ids} occurs {ours} times by our count and {theirs} times by infini-gram's; report this")
+            raise Internal(
+                f"{ids} occurs {ours} times by Suffolk's count and {theirs} times by infini-gram's; report this as a bug"
+            )
     grouped = time_rounds(calls, sequences, options.rounds, options.seed)
     mixed = time_alternating(calls, sequences, options.rounds, options.seed)
     results: dict[str, Any] = {"sequences": len(sequences), "counts_equal": True}

@@ -11,15 +11,16 @@ from suffolk.benchmarks.table import format_table
 PACKAGES = ("numpy", "infini-gram", "matplotlib")
 HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us", "p99", "times as fast", "in turn")
 NOTES = (
-    "half of the sequences are windows of the corpus, half have one token replaced; all are asked one by one from Python, warm",
-    "times as fast: at p50, each asked all questions before the other; in turn: question by question, so that neither finds its "
-    "data in the processor's caches",
-    "infini-gram makes its index by its own command from tokens already on disk; ours was made by suffolk build from text",
+    "half of the sequences are windows of the corpus, half have one token replaced; each is one call from Python, "
+    "with warm caches",
+    "times as fast: at p50, all queries of one index before those of the other; in turn: query by query, so that "
+    "neither index finds its data in the processor's caches",
+    "infini-gram's index is built by its own command from tokens on disk; Suffolk's by suffolk build from text",
 )
 
 
 def counting_lines(results: dict[str, Any]) -> list[str]:
-    """The table."""
+    """Format the table and its notes."""
     facts, built = results["datastore"], results["infini_gram_index"]
     rows = [
         [
@@ -44,7 +45,7 @@ def counting_lines(results: dict[str, Any]) -> list[str]:
 
 
 def counting_panels(results: dict[str, Any]) -> list[Panel]:
-    """Latency by length, and size."""
+    """Plot latency by sequence length, and index size."""
     lengths = results["lengths"]
     series = {way: [found["latency"][way]["p50_us"] for found in lengths.values()] for way in (OURS, RIVAL)}
     sizes = [results["datastore"]["bytes_per_token"], results["infini_gram_index"]["bytes_per_token"]]

@@ -1,4 +1,4 @@
-"""Share of the memory-bandwidth limit that a pass of the target reaches: a pass reads every weight once."""
+"""Estimates how close a target pass comes to the memory-bandwidth limit: a pass reads every weight once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _ROUNDS = 5
 
 
 def measure_bandwidth(target: Target, pass_seconds: float) -> dict[str, Any]:
-    """Bytes that a pass reads, bytes per second of the device, and the share of that limit at ``pass_seconds`` a pass. Weights
-    count without the embedding table, which is looked up; tied heads count.
+    """Return the bytes that a pass reads, the device's bytes per second, and the share of that limit.
+
+    ``pass_seconds``: the measured time of a pass. The embedding table is looked up, so it does not count, unless the
+    head shares it.
     """
     needed = _weight_bytes(target)
     rate = _read_rate(target.device)
@@ -36,7 +38,7 @@ def _weight_bytes(target: Target) -> int:
 
 
 def _read_rate(device: torch.device) -> float:
-    """Bytes per second of summing an array far larger than any cache; the best of a few rounds."""
+    """Measure bytes per second of summing an array far larger than any cache; the best of a few rounds."""
     numbers = torch.ones(_ITEMS, dtype=torch.float32, device=device)
     best = float("inf")
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""Plain decoding against every drafter, on the same prompts, in turn, in one process."""
+"""Compares plain decoding to every drafter: the same prompts, in turn, in one process."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ WARM_UP_TOKENS = 4
 
 
 def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """Run the whole measurement, or up to Ctrl-C; the results by name. ``report`` gets a line after every prompt.
+    """Run the whole measurement, or up to Ctrl-C; return the results by name.
+
+    ``report`` gets a line after every prompt.
 
     Raises:
         NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
     """
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
     with opened_datastores(options) as retrievers:
-        require_drafters(options, retrievers)  # refuse what is missing before a model is loaded
+        require_drafters(options, retrievers)  # report missing parts before a model is loaded
         target = load_target(options)
         return measure_target(target, retrievers, prompts, options, report)
 
@@ -53,7 +55,7 @@ def measure_target(
     options: DecodingOptions,
     report: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """As ``measure_decoding``, with a loaded target and opened retrievers."""
+    """Like ``measure_decoding``, with a loaded target and open retrievers."""
     encoded, skipped = encode_prompts(target, prompts, options)
     settings = SamplingSettings(
         max_new_tokens=options.max_new_tokens,
@@ -113,7 +115,7 @@ def compare(
     settings: SamplingSettings,
     outcomes: dict[str, tuple[list[int], dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """One row for each way: its numbers, and whether its output equals plain decoding's."""
+    """One row for each method: its measurements, and whether its output equals that of plain decoding."""
     plain_tokens, plain = outcomes[PLAIN]
     rows = []
     for name in sorted(outcomes, key=lambda each: each != PLAIN):
@@ -132,7 +134,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The ways to decode by name: the engine's, and ``rival``'s if there is one."""
+    """The decoding methods by name: the engine's, and those of ``rival`` if given."""
 
     engine: Engine
     rival: TransformersModel | None
@@ -148,7 +150,7 @@ class _Ways:
         settings = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
         run_way(self.engine, PLAIN, ids, settings, 1)
         if self.rival is not None:
-            for way in self.rival.ways:  # one of them compiles
+            for way in self.rival.ways:  # one of these methods compiles
                 self.rival.run(way, ids, settings)
 
     def run(self, name: str, prompt: Prompt, ids: list[int], record: bool) -> tuple[list[int], dict[str, Any]]:
@@ -161,13 +163,13 @@ class _Ways:
 def _run_rounds(
     ways: _Ways, target: Target, encoded: list[tuple[Prompt, list[int]]], report: Callable[[str], None]
 ) -> Iterator[list[dict[str, Any]]]:
-    """For each round and prompt, a row of each way. The ways rotate in order."""
+    """Yield the rows of all methods for each round and prompt. The order of methods rotates."""
     ways.warm_up(encoded[0][1])
     turns = [(number, *each) for number in range(1, ways.options.rounds + 1) for each in encoded]
     for place, (number, prompt, ids) in enumerate(turns):
         first = place % len(ways.names)
         names = ways.names[first:] + ways.names[:first]
-        record = number == 1  # a replay wants each text once
+        record = number == 1  # a replay needs each output once
         outcomes = {name: ways.run(name, prompt, ids, record) for name in names}
         done = compare(target, prompt, ids, ways.settings, outcomes)
         yield [{"round": number, **row} for row in done]

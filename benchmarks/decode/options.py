@@ -23,22 +23,23 @@ class DecodingOptions:
     Attributes:
         model: folder or hub name of the target.
         prompts: .jsonl files, or folders of them.
-        datastores: folders or URLs, for the drafters that need one or more.
-        drafters: names of the registry, or useless; each is compared with plain decoding.
-        slowed_ms: milliseconds that every call for drafts is made to take longer; 0..60,000.
+        datastores: folders or URLs, for drafters that read datastores.
+        drafters: names of the registry, or ``useless``; each is compared to plain decoding.
+        slowed_ms: milliseconds added to every draft call; 0..60,000.
         style: chat, prefill or both, for rows that have a prefill.
         limit: prompts of each file; None for all.
-        rounds: how often all prompts are run.
-        transformers: whether transformers' own ways of generating run as well, on an untouched copy of the model.
-        models: drafters that are networks.
-        assistant: the model that drafts for transformers' assisted generation; None to leave that out.
-        control: whether plain decoding runs a second time in each turn, to show how much of a difference is noise.
+        rounds: number of runs of all prompts.
+        transformers: whether to measure transformers' own generation methods as well, on an untouched copy of the
+            model.
+        models: neural drafters to load.
+        assistant: the draft model of transformers' assisted generation; None to leave that method out.
+        control: whether plain decoding runs twice in each turn, which shows how much of a difference is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
         max_nodes: largest tree.
         dtype, device: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
-        costs: file of ``suffolk profile``; None for what it stored, or a quick look.
-        record: file that takes a recording of every text of the first round, those of each drafter; None for none.
+        costs: file of ``suffolk profile``; None for its stored result, or else a quick profile.
+        record: file for recordings of every drafter's outputs in the first round; None to record nothing.
     """
 
     model: str
@@ -77,15 +78,15 @@ class DecodingOptions:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Plain decoding, again if asked for, then every drafter."""
+        """The methods in order: plain decoding, the control if set, then every drafter."""
         control = (CONTROL,) if self.control else ()
         return (PLAIN, *control, *(name for name in self.drafters if name != PLAIN))
 
     def in_all_rounds(self, things: str) -> str:
-        """``things`` that come once a round, in words."""
+        """Describe the unit of progress: ``things``, and the number of rounds if there are several."""
         return things if self.rounds == 1 else f"{things} in {self.rounds:,} rounds"
 
 
 def given(datastore: str | None) -> tuple[str, ...]:
-    """The datastores of a benchmark that takes at most one."""
+    """Return the datastores of a benchmark that takes at most one."""
     return () if datastore is None else (datastore,)

@@ -25,18 +25,18 @@ HEADERS = (
     "largest gap",
 )
 NOTES = (
-    "tokens/s: median over prompts, behind the prompt's own pass; speed-up: median of each prompt's ratio to plain decoding; "
-    "least: the worst prompt; total: ratio of all tokens per second; with prompt: the prompt's pass included",
-    "M: tokens generated per target pass; identical: outputs equal to plain decoding's token for token; per 100k: places where an "
-    "output parts, per 100,000 tokens up to there; largest gap: between the "
-    "target's scores of the two tokens where an output parts (near 0: a near-tie that rounding decides)",
-    "'none, again', with --control, is plain decoding a second time: its difference from 1 is noise",
-    "every prompt is run by all drafters in turn, in rotating order; drafters learn from prompt to prompt as in service",
+    "tokens/s: median over prompts, without the prompt pass; speed-up: median of the prompts' ratios to plain "
+    "decoding; least: the worst prompt; total: ratio over all tokens; with prompt: prompt pass included",
+    "M: tokens generated per target pass; identical: outputs that equal plain decoding's, token for token; per 100k: "
+    "first differences per 100,000 compared tokens; largest gap: between the target's scores of the two tokens at a "
+    "first difference (near 0: a near-tie that rounding decides)",
+    "'none, again' (--control) is plain decoding run a second time: its difference from 1 is noise",
+    "all drafters run every prompt in turn, in rotating order; drafters learn from prompt to prompt, as in service",
 )
 
 
 def decoding_lines(results: dict[str, Any]) -> list[str]:
-    """The table, accepted tokens by source, and the notes."""
+    """Format the table, the accepted tokens by source, and the notes."""
     summary = results["summary"]
     rows = [_row(f"{group}: {name}", each) for group, ways in summary.items() for name, each in ways.items()]
     lines = [format_table(HEADERS, rows), "accepted drafted tokens by source:"]
@@ -53,17 +53,19 @@ def decoding_lines(results: dict[str, Any]) -> list[str]:
             lines.append(f"  {group}: {name}: {shown or 'no steps'}")
     limit = results["bandwidth"]
     lines.append(
-        f"memory: a pass reads {limit['weight_bytes_a_pass'] / 1e6:,.0f} MB of weights, the device "
+        f"memory bandwidth: a pass reads {limit['weight_bytes_a_pass'] / 1e6:,.0f} MB of weights, the device "
         f"{limit['device_bytes_a_second'] / 1e9:.1f} GB/s; a plain pass of {1e3 * limit['plain_pass_seconds']:.1f} ms is at "
         f"{limit['share_of_limit']:.0%} of that limit"
     )
     if results["prompts_skipped"]:
-        lines.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
+        lines.append(
+            f"prompts skipped, because prompt and answer exceed the model's context: {len(results['prompts_skipped'])}"
+        )
     return [*lines, *(f"note: {note}" for note in NOTES)]
 
 
 def decoding_panels(results: dict[str, Any]) -> list[Panel]:
-    """Speed-up, and mean generated length."""
+    """Plot speed-up and tokens per target pass."""
     summary = results["summary"]
     groups = list(summary)
     names = [name for name in summary[groups[0]] if name != PLAIN]

@@ -1,4 +1,4 @@
-"""Setup of decoding measurements: the model, the datastores, the prompts, and the drafters."""
+"""Prepares decoding measurements: the model, the datastores, the prompts, and the drafters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from suffolk.serving.transport.url import is_url
 
 
 def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
-    """Nothing, unless a drafter's name is unknown, or it needs a datastore or a network: then InvalidArgument."""
+    """Raise InvalidArgument if a drafter's name is unknown, or if its datastore or network is missing."""
     kinds = options.models.parts()
     for name in options.drafters:
         if name != USELESS and name not in kinds and not (name == "hybrid" and kinds):
@@ -37,7 +37,7 @@ def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> N
 def make_drafters(
     options: DecodingOptions, target: Target, retrievers: list[Retriever], slots: int, capacity: int
 ) -> dict[str, Drafter]:
-    """The drafters to be measured, by name, for an engine of that many ``slots`` and ``capacity``.
+    """Create the drafters to measure, by name, for an engine with ``slots`` and ``capacity``.
 
     Raises InvalidArgument as ``require_drafters``, and as ``load_drafters``."""
     vocab_size = target.vocab_size
@@ -57,7 +57,7 @@ def make_drafters(
 
 @contextlib.contextmanager
 def opened_datastores(options: DecodingOptions) -> Iterator[list[Retriever]]:
-    """The datastores, found to fit the model; closed at the end."""
+    """The open datastores, checked against the model; closed at the end."""
     with contextlib.ExitStack() as stack:
         retrievers: list[Retriever] = []
         for name in options.datastores:
@@ -79,7 +79,7 @@ def load_target(options: DecodingOptions) -> Target:
 def encode_prompts(
     target: Target, prompts: list[Prompt], options: DecodingOptions
 ) -> tuple[list[tuple[Prompt, list[int]]], list[dict[str, Any]]]:
-    """The prompts that leave the model room for the whole answer, and the skipped ones."""
+    """Encode the prompts that leave room for a whole answer; return them, and the skipped ones."""
     encoded: list[tuple[Prompt, list[int]]] = []
     skipped: list[dict[str, Any]] = []
     for prompt in prompts:

@@ -1,4 +1,4 @@
-"""Slows a drafter down, to measure how much a loop loses before it stops asking."""
+"""Slows a drafter down, to measure how much time the loop loses before it stops calling the drafter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, Proposal
 
 
 def slow_down(drafter: Drafter, seconds: float) -> None:
-    """Add ``seconds`` to every call for drafts."""
+    """Adds ``seconds`` to every draft call."""
     propose = drafter.propose
 
     def proposing(requests: Sequence[DraftRequest]) -> Sequence[Proposal]:

@@ -1,4 +1,4 @@
-"""Numbers of each prompt set and drafter: speed, speed-up, acceptance, and equality of the text."""
+"""Summarises each prompt set and drafter: speed, speed-up, acceptance, and equality of outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = "all"
 
 
 def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Prompt set -> drafter -> numbers. With several sets, the last entry is all of them."""
+    """Map prompt set -> drafter -> results. With several sets, the last entry combines all."""
     groups = list(dict.fromkeys(run["group"] for run in runs))
     chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
     if len(groups) > 1:
@@ -30,7 +30,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
     runs = [run for run in group if run["drafter"] == way]
     speed_ups = [run["speed_up"] for run in runs if "speed_up" in run]
     seconds = _sum(runs, "decode_seconds")
-    rates = [run["tokens_per_second"] for run in runs if run["decode_seconds"]]  # of a single token there is none
+    rates = [run["tokens_per_second"] for run in runs if run["decode_seconds"]]  # undefined for a single token
     differing = [run for run in runs if not run["identical"]]
     by_source: Counter[str] = Counter()
     for run in runs:
@@ -60,15 +60,16 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
 
 
 def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
-    """Tokens behind the prompt's pass per second of all runs together; ``more`` names further parts of the time, which count
-    for all tokens but the first.
+    """Total tokens per second of all runs, without the prompt passes.
+
+    ``more``: names of further parts of the time; they count for all tokens but the first.
     """
     seconds = _sum(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
     return _share(_sum(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
-    """Tokens of ``runs`` without those of their prompt's pass (one, unless the run counts them)."""
+    """Tokens of ``runs``, without those of the prompt passes (one a run, unless the run counts them)."""
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 

@@ -1,4 +1,4 @@
-"""``model.generate`` of transformers: its own ways of drafting, and ours as ``custom_generate``, timed like the engine."""
+"""Times ``generate`` of transformers like the engine: its own drafting methods, and Suffolk's ``custom_generate``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ ASSISTED = "transformers assisted"
 COMPILED = "transformers compiled"
 CUSTOM = "transformers suffolk"
 _LOOKUP_TOKENS = 10
-"""The value in transformers' documentation."""
+"""The value that transformers' documentation uses."""
 
 
 class TransformersModel:
-    """``generate`` on copies of a model: one untouched, one for ``suffolk.generate``. One request at a time."""
+    """Runs ``generate`` on copies of a model: one untouched, one for ``suffolk.generate``.
+
+    Takes one request at a time.
+    """
 
     def __init__(self, name: str, target: Target, assistant: str | None = None, datastore: str | None = None) -> None:
         """Load ``name`` again, in the target's dtype and on its device.
 
-        ``assistant``: the drafting model of assisted generation. ``datastore``: of ``suffolk.generate``."""
+        ``assistant``: the draft model of assisted generation. ``datastore``: read by ``suffolk.generate``."""
         self._model, self._own = _load(name, target), _load(name, target)
         self._assistant = None if assistant is None else _load(assistant, target)
         self._datastore = datastore
@@ -40,15 +43,15 @@ class TransformersModel:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The names that ``run`` takes."""
+        """The method names that ``run`` accepts."""
         compiled = (
             (COMPILED,) if self._model.device.type == "cuda" else ()
-        )  # elsewhere transformers compiles nothing itself
+        )  # transformers compiles on accelerators only
         assisted = () if self._assistant is None else (ASSISTED,)
         return (PLAIN, *compiled, PROMPT_LOOKUP, *assisted, CUSTOM)
 
     def run(self, way: str, prompt: Sequence[int], settings: SamplingSettings) -> tuple[list[int], dict[str, Any]]:
-        """Generate; the tokens, and numbers in the form of ``GenerationStats.to_dict``."""
+        """Generate; return the tokens, and statistics in the form of ``GenerationStats.to_dict``."""
         options: dict[str, Any] = {"eos_token_id": None if settings.ignore_eos else self._eos_ids}
         if settings.temperature > 0:
             options |= {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
@@ -89,12 +92,13 @@ class TransformersModel:
 
 
 class _FirstToken(StoppingCriteria):
-    """A stopping criterion that never stops. It notes when the first token is there.
+    """A stopping criterion that never stops, and records when the first token appears.
 
     Attributes:
-        calls: one for each pass of transformers' own loops; ``suffolk.generate`` makes one for each token.
+        calls: number of calls; one for each pass of transformers' own loops, one for each token of
+            ``suffolk.generate``.
         passes_before: ``passes()`` at the first call.
-        length: of the text at the first call; a pass that also verifies drafts gives several tokens.
+        length: sequence length at the first call; a pass that also verifies drafts adds several tokens.
         first: time of the first call.
     """
 
@@ -123,6 +127,6 @@ def _load(name: str, target: Target) -> Any:
         "top_p",
         "top_k",
         "repetition_penalty",
-    ):  # what a folder asks for is not what we measure
+    ):  # ignore the folder's defaults
         setattr(model.generation_config, option, None)
     return model.to(target.device).eval()

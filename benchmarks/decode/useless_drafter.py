@@ -1,4 +1,4 @@
-"""A drafter with random drafts and the highest scores, to measure the largest loss by drafting."""
+"""A drafter of random drafts with the highest scores, to measure the largest loss from drafting."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 NAME = "useless"
 SOURCE = 1 << 31
 _CHAINS = 8
-"""Roots of a tree; nodes are dealt to them in turn."""
+"""Number of roots of a tree. The chains below them differ in length by one node at most."""
 
 
 class UselessDrafter:
-    """Random chains side by side, each node with score 1 and a mark that no other drafter has. Not thread-safe."""
+    """Drafts random chains side by side.
+
+    Every node has score 1 and a source that no other drafter uses. Not thread-safe.
+    """
 
     name = NAME
 

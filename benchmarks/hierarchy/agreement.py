@@ -1,8 +1,8 @@
-"""Measures, token by token along the target's answers, how acceptable each level's tokens are to each other level.
+"""Measures along the target's answers, token by token, how often each level accepts the tokens of each other level.
 
-Under verification ``match`` a level's token is accepted where both levels sample the same token with the shared noise. Under
-``rejection`` the probability of acceptance is 1 - (total variation of the two distributions). A retrieved token is accepted where
-the verifier samples it, or with the verifier's probability of it.
+Under verification ``match`` a drafted token is accepted if both levels sample it with the shared noise. Under
+``rejection`` its acceptance probability is 1 - (total variation of the two distributions). A retrieved token is
+accepted if the verifier samples it (``match``), or with the verifier's probability (``rejection``).
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class TargetAnswer:
     settings: SamplingSettings
 
     def request(self, place: int, number: int = 0) -> DraftRequest:
-        """The request as a drafter sees it after ``place`` generated tokens."""
+        """The draft request after ``place`` generated tokens."""
         tokens = np.concatenate([self.prompt, self.generated[:place]])
         return DraftRequest(number, tokens, 64, len(self.prompt), self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The agreement of all model variants along one answer; the last variant is the target.
+    """The agreement of all model variants along one answer. The last variant is the target.
 
     Attributes:
-        between: float64[variants, variants, n], drafter by verifier at each place.
-        retrieved: for each source float64[variants, n, depth], as in ``run_distribution.Starts``.
-        found: for each source int64[n], tokens found at each place.
+        between: float64[variants, variants, n], acceptance by drafter, verifier and place.
+        retrieved: float64[variants, n, depth] for each source, as in ``run_distribution.Starts``.
+        found: int64[n] for each source, number of tokens found at each place.
     """
 
     between: Floats
@@ -70,7 +70,7 @@ class Agreement:
 def measure_agreement(
     answer: TargetAnswer, variants: Sequence[ModelVariant], sources: Sequence[RetrievalLevel], depth: int
 ) -> Agreement:
-    """Read the answer once with each model, and ask each source for ``depth`` tokens at each place."""
+    """Read the answer once with each model, and query each source for ``depth`` tokens at each place."""
     size = len(answer.generated)
     drafts = [_retrieve(answer, source, depth) for source in sources]
     by_distribution = needs_distributions(answer.settings)
@@ -96,7 +96,7 @@ def measure_agreement(
 
 
 def _logits(model: Target, answer: TargetAnswer) -> torch.Tensor:
-    """float[generated, vocab], the logits behind the prompt and behind each generated token but the last."""
+    """Return float[generated, vocab]: the logits after the prompt and after each generated token except the last."""
     tokens = np.concatenate([answer.prompt, answer.generated[:-1]]).astype(np.int64)
     cache = model.new_cache(1, len(tokens))
     begin, found = len(answer.prompt) - 1, []
@@ -110,7 +110,7 @@ def _logits(model: Target, answer: TargetAnswer) -> torch.Tensor:
 
 
 def _retrieve(answer: TargetAnswer, source: RetrievalLevel, depth: int) -> list[Path]:
-    """The chain found at each place of the answer."""
+    """Return the chain that the source finds at each place of the answer."""
     found = []
     for place in range(len(answer.generated)):
         [segment] = source.answer([answer.request(place)], [LevelQuery(0, (), count=depth)])
@@ -121,7 +121,7 @@ def _retrieve(answer: TargetAnswer, source: RetrievalLevel, depth: int) -> list[
 
 
 def _unknown_acceptance(draft: Sequence[Path], variants: int, depth: int) -> Floats:
-    """NaN where a token was found, 0 where there was none."""
+    """Fill with NaN where a token was found, and with 0 elsewhere."""
     acceptance = np.zeros((variants, len(draft), depth))
     for place, path in enumerate(draft):
         acceptance[:, place, : len(path)] = np.nan
@@ -131,7 +131,7 @@ def _unknown_acceptance(draft: Sequence[Path], variants: int, depth: int) -> Flo
 def _set_acceptance(
     draft: Sequence[Path], acceptance: Floats, place: int, output: torch.Tensor, by_distribution: bool, generated: Ids
 ) -> None:
-    """Set how all variants accept the tokens drafted for ``place`` by drafts that the answer has followed so far."""
+    """Set the acceptance, by all variants, of the tokens for ``place`` in drafts that match the answer up to there."""
     for back in range(min(place + 1, acceptance.shape[2])):
         path = draft[place - back]
         if len(path) > back and path[:back] == tuple(generated[place - back : place].tolist()):
@@ -144,5 +144,5 @@ def _set_acceptance(
 
 
 def _overlaps(rows: torch.Tensor) -> Floats:
-    """float64[variants, variants], 1 - total variation of each two of the distributions ``rows``."""
+    """Return float64[variants, variants]: 1 - total variation for each pair of the distributions ``rows``."""
     return np.asarray(torch.stack([torch.minimum(row, rows).sum(-1) for row in rows]).cpu().numpy(), np.float64)

@@ -1,4 +1,4 @@
-"""Measures levels on prompts, plans with them, and runs the plans beside plain decoding."""
+"""Measures levels on prompts, plans hierarchies from the results, and compares the plans to plain decoding."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target
 
 _WARM_UP = 64
-"""Tokens of a prompt."""
+"""The number of tokens of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A stack as predicted and as measured: seconds of a token, times as fast as plain decoding, tokens a pass of the target."""
+    """A stack, predicted and measured: seconds a token, speed-up over plain decoding, and tokens per target pass."""
 
     stack: str
     predicted_seconds: float
@@ -48,12 +48,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class HierarchyResult:
-    """What was planned and run.
+    """The plans and the runs of one command.
 
     Attributes:
-        plans: the best of each size; none where stacks were given.
-        outcomes: of the stacks that ran; ``plain``: of plain decoding, None if nothing ran.
-        prompts: how many.
+        plans: the best plan of each size; empty if stacks were given.
+        outcomes: of the stacks that ran. ``plain``: the speed of plain decoding, None if nothing ran.
+        prompts: number of prompts.
         is_stopped: whether Ctrl-C ended the runs.
     """
 
@@ -64,7 +64,7 @@ class HierarchyResult:
     is_stopped: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         document: dict[str, Any] = {"measured": [asdict(each) for each in self.outcomes]}
         if self.plain is not None:
             document["plain_seconds"] = self.plain.seconds
@@ -76,14 +76,15 @@ class HierarchyResult:
 def measure_hierarchy(
     options: HierarchyOptions, model: str, target: Target, stores: Sequence[Retriever], limits: Limits
 ) -> HierarchyResult:
-    """Measure the levels, plan with them, and run the plans beside plain decoding.
+    """Measure the levels, plan with the results, and compare the plans to plain decoding.
 
     Args:
         model: the target's folder or hub name, which holds its tokenizer.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, before there was a plan.
-        Others as ``read_stacks`` and ``wanted_levels``.
+        KeyboardInterrupt: Ctrl-C came before there was a plan.
+
+        Other errors as in ``read_stacks`` and ``wanted_levels``.
     """
     given = read_stacks(options)
     settings = SamplingSettings(
@@ -136,7 +137,7 @@ def _run(
     prompts: Sequence[Ids],
     settings: SamplingSettings,
 ) -> tuple[list[Outcome], TrialSummary | None]:
-    """Each of ``chosen`` for real, beside plain decoding."""
+    """Run each of ``chosen`` and plain decoding, in turn."""
     from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial, TrialSummary
 
     if not chosen:
@@ -147,9 +148,9 @@ def _run(
         name: stacks.drafter(stack, 1, capacity, thrifty=False) for name, stack in zip(names, chosen, strict=True)
     }
     trial = Trial(target, drafters, capacity)
-    for way in (PLAIN, *names):  # the first runs of anything are slow
+    for way in (PLAIN, *names):  # a warm-up run for each method
         trial.run(way, prompts[0][:_WARM_UP], replace(settings, max_new_tokens=8))
-    _say(f"running {len(names)} stacks beside plain decoding, {options.rounds} rounds")
+    _say(f"running {len(names)} stacks and plain decoding, {options.rounds} rounds")
     runs = trial.compare(
         (PLAIN, *names), prompts, settings, options.rounds, lambda done, total: _say(f"{done} of {total} runs")
     )

@@ -1,4 +1,4 @@
-"""Measures what a plan needs: costs of passes, and how often levels accept each other's tokens."""
+"""Measures the inputs of a plan: costs of passes, and how often levels accept each other's tokens."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Report = Callable[[str], None]
 _LONGEST = 3
-"""Runs are followed for this multiple of the plans' depth: drafts may be longer than asked for."""
+"""Runs are followed for this multiple of the plans' depth, since drafts may exceed the requested length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Costs and agreement of a target and its levels on the target's own answers.
+    """Costs and agreement of a target and its levels, on the target's own answers.
 
     Attributes:
         variants: the models, each at a temperature, the target last.
-        sources: names of retrieval levels; ``lookups``: seconds of a call of each.
-        costs: of each variant, entry d for a pass that verifies d tokens; the target's include the rest of a decoding step.
-        agreements: of each answer; ``depth``: of the plans that they are for.
+        sources: names of retrieval levels. ``lookups``: seconds of one call of each.
+        costs: of each variant; entry d is the seconds of a pass that verifies d tokens. The target's costs include the
+            rest of a decoding step.
+        agreements: one for each answer. ``depth``: the largest draft length of the plans.
     """
 
     variants: tuple[ModelVariant, ...]
@@ -58,14 +59,18 @@ class Measurements:
     depth: int
 
     def levels(self) -> Levels:
-        """All levels in an order in which any plan is a stack (``require_stack``): models by cost, exits by layers.
+        """All levels in an order that makes any plan a valid stack (``require_stack``).
 
-        The variants of one model are adjacent: they are never neighbours in a plan.
+        Models are ordered by cost, exits by layers. The variants of one model are adjacent here, but never neighbours
+        in a plan.
         """
         return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1])
 
     def predict(self, stack: Sequence[StackLevel]) -> Prediction:
-        """Predict the cost of decoding with ``stack``. Raises InvalidArgument if it is no stack, or a level was not measured."""
+        """Predict the cost of decoding with ``stack``.
+
+        Raises InvalidArgument if ``stack`` is not valid, or a level was not measured.
+        """
         require_stack(stack)
         names = [level_name(level.name, level.temperature) for level in stack]
         known = [*self.sources, *(variant.name for variant in self.variants)]
@@ -108,14 +113,14 @@ class Measurements:
                     known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
             for row, starts in known.items():
                 runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
-                if row < len(searched):  # a rate is that of tokens that were found
+                if row < len(searched):  # the rate counts found tokens only
                     there = [each.found[searched[row]] > 0 for each in self.agreements]
                     starts = [each[places] for each, places in zip(starts, there, strict=True)]
                 acceptance[row][column] = mean_acceptance(starts)
         return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
     def _found_distribution(self, source: int) -> tuple[float, ...]:
-        """The distribution of the tokens found where a round of the target begins."""
+        """The distribution of the number of tokens found at the start of a round of the target."""
         counts = np.zeros(self.depth + 1)
         for each in self.agreements:
             weights = round_weights(each.retrieved[source][-1], self.depth)
@@ -132,12 +137,12 @@ def measure_levels(
     depth: int,
     report: Report,
 ) -> Measurements:
-    """Measure the levels ``wanted`` (name and temperature, as in ``StackLevel``) for ``target``, on its own answers.
+    """Measure the ``wanted`` levels (name and temperature, as in ``StackLevel``) of ``target``, on its own answers.
 
     Args:
         prompts: token ids, one prompt or more; ``settings``: of the target's answers.
-        depth: of the plans that will be made.
-        report: gets lines about the progress.
+        depth: largest draft length of the later plans.
+        report: receives progress lines.
 
     Raises:
         As ``StackLoader.drafter`` and ``Request``; InvalidArgument if no answer has two tokens, or a level cannot read a prompt
@@ -151,7 +156,7 @@ def measure_levels(
     ]
     variants.append(ModelVariant(TARGET, target))
     _require_room(variants, max(map(len, prompts)) + settings.max_new_tokens + SIZES[-1] + 1)
-    report(f"answering {len(prompts)} prompts by plain decoding")
+    report(f"answering {len(prompts)} prompts with plain decoding")
     texts, besides = write(target, prompts, settings)
     report(f"timing the passes of {', '.join(variant.name for variant in variants)}")
     costs = time_passes(variants, texts, lambda done, total: report(f"{done} of {total} passes timed"))
@@ -159,25 +164,25 @@ def measure_levels(
     lookups = [time_lookups(source, texts[:2], depth) for source in sources]
     agreements = []
     for number, text in enumerate(texts, 1):
-        report(f"reading answer {number} of {len(texts)} with each of them")
+        report(f"reading answer {number} of {len(texts)} with each model")
         agreements.append(measure_agreement(text, variants, sources, depth))
     names = tuple(source.name for source in sources)
     return Measurements(tuple(variants), names, tuple(costs), tuple(lookups), tuple(agreements), depth)
 
 
 def _require_room(variants: Sequence[ModelVariant], tokens: int) -> None:
-    """Raise InvalidArgument for a model that does not read so many ``tokens``."""
+    """Raise InvalidArgument if a model cannot read ``tokens`` tokens."""
     for variant in variants:
         room = variant.model.context_length
         if room is not None and tokens > room:
             raise InvalidArgument(
-                f"level {variant.name} reads {room} tokens, and the longest prompt takes {tokens} with its answer and a draft; "
-                "give shorter prompts, or lower --max-new-tokens"
+                f"level {variant.name} reads at most {room} tokens, and the longest prompt with its answer and a "
+                f"draft has {tokens}; give shorter prompts, or lower --max-new-tokens"
             )
 
 
 def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[TargetAnswer], float]:
-    """The target's answers of two tokens or more, and the median seconds of a step besides its pass."""
+    """The target's answers of two tokens or more, and the median seconds of a step outside its pass."""
     trial = Trial(target, {}, max(map(len, prompts)) + settings.max_new_tokens)
     runs = [trial.run(PLAIN, prompt, settings) for prompt in prompts]
     texts = [
@@ -186,5 +191,5 @@ def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) ->
         if len(run.tokens) > 1
     ]
     if not texts:
-        raise InvalidArgument("all answers to the prompts are empty or of one token; give other prompts")
+        raise InvalidArgument("every answer has fewer than two tokens; give other prompts")
     return texts, float(np.median([run.besides / run.steps for run in runs if run.steps]))

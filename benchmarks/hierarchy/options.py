@@ -1,4 +1,4 @@
-"""What a measurement of a hierarchy is asked to do, and the levels that it measures."""
+"""Settings of a hierarchy measurement, and the levels that it measures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE
 
 Stack = tuple[StackLevel, ...]
 _LAST = 1 << 20
-"""The draft model stands behind all exits."""
+"""Sorts the draft model after all exits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class HierarchyOptions:
 
     Attributes:
         prompts: .jsonl files, or folders of them; ``limit`` of each file, None for all.
-        draft_model, head, exit, datastore: what levels are made of: a smaller model, trained exits, numbers of the target's layers,
-            names of datastores.
-        stack: stacks to run, as texts; without any the best plans.
-        depth: most tokens of a level.
-        rounds: runs of all prompts.
-        save_rates: file for what was measured; None for none.
+        draft_model, head, exit, datastore: sources of levels: a smaller model, trained exits, numbers of the target's
+            layers, names of datastores.
+        stack: stacks to run, as text; empty to run the best plans.
+        depth: most draft tokens of a level.
+        rounds: number of runs of all prompts.
+        save_rates: file for the measured rates; None to save nothing.
         max_new_tokens, temperature, verification, seed: as in ``SamplingSettings``.
         dtype: of the draft model.
     """
@@ -51,15 +51,15 @@ class HierarchyOptions:
 
 
 def read_stacks(options: HierarchyOptions) -> list[Stack]:
-    """Those of --stack, each once. Raises as ``read_stack``."""
+    """The stacks of --stack, without duplicates. Raises as ``read_stack``."""
     return list(dict.fromkeys(read_stack(text) for text in options.stack))
 
 
 def check_measuring(options: HierarchyOptions, stacks: Sequence[Stack]) -> None:
-    """Nothing is loaded for it.
+    """Check the options without loading anything.
 
     Raises:
-        InvalidArgument: a value is out of its range, or the given ``stacks`` do not use what was named, or lack what was not.
+        InvalidArgument: a value is out of range, or ``stacks`` and the options do not name the same levels.
         NotFound, Corruption: a --head cannot be read.
     """
     if options.rounds < 1:
@@ -76,15 +76,20 @@ def check_measuring(options: HierarchyOptions, stacks: Sequence[Stack]) -> None:
     there = {level for level, _ in named}
     for level in used:
         if level in needed and level not in there:
-            raise InvalidArgument(f"level {level} of --stack needs something to draft from; add {needed[level]}")
+            raise InvalidArgument(f"level {level} of --stack has no source of drafts; add {needed[level]}")
     for level, option in named:
         if level not in used:
-            raise InvalidArgument(f"{option} is level {level}, which no --stack has; leave it out, or name it there")
+            raise InvalidArgument(
+                f"{option} adds level {level}, which no --stack uses; remove the option, or add the level to --stack"
+            )
 
 
 def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tuple[str, float | None]]:
-    """The levels to measure, by name and temperature: those of ``stacks``; without any all that can be made, each model at several
-    temperatures. Raises InvalidArgument if these are no levels, or more than a stack takes."""
+    """The levels to measure, by name and temperature.
+
+    These are the levels of ``stacks``. Without stacks, all levels that the options allow, each model at several
+    temperatures. Raises InvalidArgument if there are no levels, or more than a stack takes.
+    """
     if stacks:
         return list(dict.fromkeys((level.name, level.temperature) for stack in stacks for level in stack))
     named = dict.fromkeys(level for level, _ in _named(options))
@@ -92,7 +97,7 @@ def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tu
     models = sorted(named.keys() - set(RETRIEVAL), key=lambda name: StackLevel(name, 1).exit_layers or _LAST)
     if len(models) >= MOST_LEVELS:
         raise InvalidArgument(
-            f"{len(models)} models would draft; a stack takes {MOST_LEVELS - 1} beside retrieval; leave some out"
+            f"{len(models)} models would draft; a stack takes at most {MOST_LEVELS - 1} and retrieval; leave some out"
         )
     temperatures: list[float | None] = [None]
     if options.temperature > 0:
@@ -101,7 +106,7 @@ def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tu
 
 
 def _named(options: HierarchyOptions) -> list[tuple[str, str]]:
-    """The levels that options name, each with its option."""
+    """The levels that options name, each with the option."""
     found = [] if options.draft_model is None else [(DRAFT_MODEL, f"--draft-model {options.draft_model}")]
     found += [("datastore", f"--datastore {name}") for name in options.datastore]
     found += [(f"exit-{layers}", f"--exit {layers}") for layers in options.exit]
@@ -109,9 +114,9 @@ def _named(options: HierarchyOptions) -> list[tuple[str, str]]:
 
 
 def _layers(head: Path) -> int:
-    """Behind how many layers a trained exit is."""
+    """The number of layers below a trained exit."""
     if (kind := kind_of(head)) != KIND:
         raise InvalidArgument(
-            f"--head {head} is of kind {kind}; levels are trained exits alone (early-exit); leave it out"
+            f"--head {head} is of kind {kind}; only trained exits (early-exit) can be levels; leave it out"
         )
     return ExitConfig.load(head).layers

@@ -1,4 +1,4 @@
-"""Times the passes of levels, sampling included, by the drafted tokens that they verify."""
+"""Times the passes of levels, with sampling, by the number of drafted tokens that they verify."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)
-"""Drafted tokens of the timed passes; costs between them are interpolated. A pass reads one token more: with tiles of 16 rows a
-pass of 17 costs much more than one of 16, which a line from 13 to 17 would hide."""
+"""Drafted tokens of the timed passes; costs in between are interpolated.
+
+A pass reads one token more than it verifies. With tiles of 16 rows, a pass over 17 tokens costs much more than one over
+16, so both are timed.
+"""
 _ROUNDS = 5
 
 
@@ -33,10 +36,10 @@ def time_passes(
     texts: Sequence[TargetAnswer],
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Floats]:
-    """For each variant float64[17]: entry d is the median seconds of a pass that verifies d drafted tokens and samples behind them.
+    """Return float64[17] for each variant: entry d is the median seconds of a pass that verifies d drafted tokens.
 
-    Rounds over all levels spread the noise of a busy machine. ``texts``: whose prefixes are the contexts, in turn. ``report`` gets
-    the passes done and their total.
+    Rounds over all levels spread the noise of a busy machine. ``texts``: their prefixes serve as contexts, in turn.
+    ``report`` receives the number of finished passes and the total.
     """
     capacity = max(len(text.prompt) + len(text.generated) for text in texts) + SIZES[-1]
     common = min(variant.model.vocab_size for variant in variants)
@@ -61,7 +64,7 @@ def time_passes(
 
 
 def time_lookups(source: RetrievalLevel, texts: Sequence[TargetAnswer], tokens: int) -> float:
-    """The median seconds of a call for up to ``tokens`` tokens behind each prefix of ``texts``."""
+    """The median seconds of a call for up to ``tokens`` tokens after each prefix of ``texts``."""
     times = []
     for text in texts:
         for place in range(len(text.generated)):
@@ -75,7 +78,7 @@ def time_lookups(source: RetrievalLevel, texts: Sequence[TargetAnswer], tokens: 
 
 @torch.inference_mode()
 def _time(level: ModelLevel, request: DraftRequest, size: int, vocab_size: int, is_shared: bool) -> float:
-    """``is_shared``: the level below has sampled before, so that all noise but the last row's is made."""
+    """``is_shared``: the level below has already sampled, so all noise except the last row's exists."""
     device = level.model.device
     draft = np.resize(request.tokens, size) % vocab_size
     rejection = needs_distributions(request.settings)

@@ -1,4 +1,4 @@
-"""Estimates the distribution of accepted run lengths from the acceptance of tokens along texts."""
+"""Estimates the distribution of accepted run lengths from token acceptance along texts."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from suffolk.serving.drafters.hierarchy.level import RunDistribution
 
 Floats = npt.NDArray[np.float64]
 Starts = Floats
-"""The drafts that one drafter could start at each place of a text, float64[n, depth].
+"""The drafts that one drafter could start at each place of a text: float64[n, depth].
 
-Entry (s, k) is the probability that token k of a draft from place s is accepted if those before it are. It is 0 behind the end of
-a draft, and NaN where it is unknown: behind the text's end, or where the text left the draft.
+Entry (s, k) is the probability that token k of a draft from place s is accepted, given that those before it are. It is
+0 after the end of a draft, and NaN where it is unknown: after the end of the text, or where the text differs from the
+draft.
 """
 
 
 def model_starts(chances: Floats, depth: int) -> Starts:
-    """Of a model, whose acceptance at each place, float64[n], does not depend on where its draft began."""
+    """Create the starts of a model.
+
+    Its acceptance at each place, float64[n], does not depend on where a draft began.
+    """
     padded = np.append(chances, np.full(depth - 1, np.nan))
     return np.lib.stride_tricks.sliding_window_view(padded, depth)
 
 
 def round_weights(starts: Starts, longest: int) -> Floats:
-    """float64[n], the expected rounds that begin at each place, with drafts of up to ``longest`` tokens.
+    """Return float64[n]: the expected number of rounds that begin at each place.
 
-    A round begins one token behind those that the round before accepted.
+    Drafts have up to ``longest`` tokens. A round begins one token after those that the previous round accepted.
     """
     size = len(starts)
     weights = np.zeros(size + longest + 2)
@@ -41,10 +45,11 @@ def round_weights(starts: Starts, longest: int) -> Floats:
 
 
 def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], longest: int) -> RunDistribution:
-    """The distribution of the run that ``verifier`` accepts from ``drafter``, whose rounds have up to ``longest`` tokens.
+    """The distribution of the run that ``verifier`` accepts from ``drafter``, with rounds of up to ``longest`` tokens.
 
-    It is a product of hazards (Kaplan and Meier 1958): of the rounds that reached each length, with their weights, the share that
-    goes on. So the end of a text does not count as the end of a run. Beyond the longest run seen the last hazard goes on.
+    It is a product of hazards (Kaplan and Meier 1958): of the rounds that reached a length, weighted, the share that
+    continues. So the end of a text does not count as the end of a run. Beyond the longest observed run the last hazard
+    applies.
     """
     depth = texts[0].shape[1]
     gone, came = np.zeros(depth), np.zeros(depth)
@@ -66,7 +71,7 @@ def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], l
 
 
 def mean_acceptance(texts: Sequence[Starts]) -> float:
-    """The share of first tokens, of drafts from any place, that is accepted."""
+    """The accepted share of first tokens, over drafts from all places."""
     first = np.concatenate([text[:, 0] for text in texts])
     first = first[~np.isnan(first)]
     return float(first.mean()) if len(first) else 0.0

@@ -1,4 +1,4 @@
-"""Times stacks against plain decoding, in turn prompt by prompt, so that a busy machine slows all of them."""
+"""Times stacks and plain decoding in turn, prompt by prompt, so that a busy machine slows all of them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class TrialRun:
     """One timed answer.
 
     Attributes:
-        tokens: int32[n], the answer; ``steps``: passes of the target behind the prompt's.
-        seconds: of decoding, without prompt passes; ``reading``: of the drafting levels' prompt passes.
-        besides: the part of ``seconds`` outside of passes, sampling and drafters.
+        tokens: int32[n], the answer. ``steps``: passes of the target after the prompt pass.
+        seconds: of decoding, without prompt passes. ``reading``: seconds of the drafting levels' prompt passes.
+        besides: the part of ``seconds`` outside passes, sampling and drafters.
     """
 
     tokens: Ids
@@ -39,12 +39,12 @@ class TrialRun:
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """The speed of one way to decode.
+    """The speed of one decoding method.
 
     Attributes:
-        seconds: a token behind the first: the sum over prompts of the median round, divided by all tokens.
-        tokens: tokens a pass of the target.
-        reading: mean seconds a prompt that the drafting levels took to read it.
+        seconds: time per token after the first: the prompts' median times summed, divided by all tokens.
+        tokens: tokens per target pass.
+        reading: mean seconds that the drafting levels take to read a prompt.
     """
 
     seconds: float
@@ -53,7 +53,7 @@ class TrialSummary:
 
     @staticmethod
     def of(rounds: Sequence[Sequence[TrialRun]]) -> TrialSummary:
-        """``rounds``: for each round the run of each prompt."""
+        """Create from ``rounds``: for each round the run of each prompt."""
         seconds = np.median([[run.seconds for run in runs] for runs in rounds], axis=0).sum()
         every = [run for runs in rounds for run in runs]
         written = sum(len(run.tokens) - 1 for run in every) / len(rounds)
@@ -66,16 +66,19 @@ class TrialSummary:
 
 
 class Trial:
-    """A loop with one request at a time, plain or with one of several drafters. Not thread-safe."""
+    """A decoding loop for one request at a time, without drafts or with one of several drafters. Not thread-safe."""
 
     def __init__(self, target: Target, drafters: Mapping[str, Drafter], capacity: int) -> None:
-        """``capacity``: tokens of the longest prompt with its answer. Raises ResourceExhausted: no memory for the cache."""
+        """``capacity``: tokens of the longest prompt with its answer.
+
+        Raises ResourceExhausted if the cache does not fit into memory.
+        """
         self._target, self._drafters = target, dict(drafters)
         self._loop = StepLoop(target, drafters, VerifyAllPlanner(), 1, capacity + _MOST_NODES)
         self._number = 0
 
     def run(self, way: str, prompt: Ids, settings: SamplingSettings) -> TrialRun:
-        """Time one answer with the drafter called ``way``, or ``PLAIN``. Raises as a step does."""
+        """Time one answer with the drafter named ``way``, or ``PLAIN``. Raises the errors of a step."""
         self._number += 1
         read = self._reading(way)
         request = Request(self._number, self._target, prompt, settings, way, _MOST_NODES)
@@ -98,7 +101,10 @@ class Trial:
         rounds: int,
         report: Callable[[int, int], None],
     ) -> dict[str, list[list[TrialRun]]]:
-        """For each of ``ways`` its rounds, each with a run of each prompt; the ways take turns prompt by prompt."""
+        """Return the rounds of each of ``ways``, each with a run of each prompt.
+
+        The methods alternate prompt by prompt.
+        """
         found: dict[str, list[list[TrialRun]]] = {way: [] for way in ways}
         for turn in range(rounds):
             for way in ways:

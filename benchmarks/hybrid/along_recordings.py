@@ -1,4 +1,4 @@
-"""Drafting along a model's own recorded answers, which needs no pass of the model to find the accepted tokens."""
+"""Drafts along a model's own recorded answers. The accepted tokens are known without a pass of the model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from suffolk.serving.replay.replayer import SPARE, Replayed, Replayer
 
 
 class AlongRecordings:
-    """Drafters, which may share networks, along the same recordings. Each learns from text to text. Not thread-safe."""
+    """Runs drafters along the same recordings.
+
+    The drafters may share networks. Each learns from recording to recording. Not thread-safe."""
 
     def __init__(
         self,
@@ -34,8 +36,8 @@ class AlongRecordings:
 
         Args:
             nodes: size of the largest tree.
-            capacity: tokens of the longest text.
-            costs: costs of passes for the planner, as in service; None: every step drafts and every node is verified.
+            capacity: tokens of the longest recording.
+            costs: pass costs for the planner, as in service. With None every step drafts, and every node is verified.
             reads_cache: whether a network reads the target's cache.
         """
         self._replayers = {
@@ -44,7 +46,7 @@ class AlongRecordings:
         }
 
     def replay(self, recording: Recording) -> dict[str, Any]:
-        """Counts of each drafter by its name, ready for JSON; empty for an answer of one token."""
+        """Counts of each drafter by name, as plain values for JSON; empty for an answer of one token."""
         if len(recording.generated) < 2:
             return {}
         for replayer in self._replayers.values():
@@ -54,7 +56,7 @@ class AlongRecordings:
 
 
 class _SharedStates(RecordedStates):
-    """States of a drafter whose networks others use in between: it attaches its cache again for each text."""
+    """States of a drafter that shares networks: it attaches its cache again for each recording."""
 
     def __init__(self, target: Target, drafter: Drafter, capacity: int) -> None:
         super().__init__(target, drafter, capacity)
@@ -67,7 +69,7 @@ class _SharedStates(RecordedStates):
 
 
 def _states(target: Target, drafter: Drafter, capacity: int, reads_cache: bool) -> RecordedStates | None:
-    """None for drafters that read tokens alone, which saves a pass of the target."""
+    """None for drafters that read only tokens, which saves a pass of the target."""
     reads = (isinstance(drafter, FeatureDrafter) and drafter.layers) or (
         isinstance(drafter, LogitsDrafter) and drafter.reads_logits
     )

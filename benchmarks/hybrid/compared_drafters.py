@@ -1,4 +1,4 @@
-"""The compared drafters by name: single sources, switching rules, and one tree with useless sources."""
+"""Creates the compared drafters by name: single sources, switching rules, and one tree with useless sources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sources:
 
     Attributes:
         vocab_size: the target's.
-        store, unrelated: a datastore, and one unlike the prompts; None for none.
+        store, unrelated: a datastore, and one that is unlike the prompts; either may be None.
         networks: loaded networks. Drafters share them: a run drafts with one drafter at a time.
     """
 
@@ -48,8 +48,10 @@ def singles(networks: Sequence[str], store: bool) -> list[str]:
 
 
 def compared_names(networks: Sequence[str], store: bool) -> list[str]:
-    """Names of the single sources, of each rule with each network, of one tree with each of several networks, and of one tree
-    of all.
+    """Names of all drafters to compare.
+
+    These are the single sources, each rule with each network, one tree with each of several networks, and one tree of
+    all sources.
     """
     drafting = [network for network in networks if network != TokenRecyclingDrafter.name]
     rules = [f"{rule}: {network}" for rule in RULES for network in drafting]
@@ -58,12 +60,12 @@ def compared_names(networks: Sequence[str], store: bool) -> list[str]:
 
 
 def useless_names(unrelated: bool) -> list[str]:
-    """Names of one tree of all, and of that tree with sources that are never right."""
+    """Names of one tree of all sources, and of that tree with added sources that are never right."""
     return [HYBRID, WITH_NETWORK, *([WITH_STORE] if unrelated else [])]
 
 
 def make_compared(names: Sequence[str], sources: Sources) -> dict[str, Drafter]:
-    """The drafters of those names.
+    """Create the drafters with those names.
 
     Raises:
         InvalidArgument: a name is unknown, or its source is missing.
@@ -94,17 +96,17 @@ def _make(name: str, sources: Sources) -> Drafter:
     stores = [] if sources.store is None else [sources.store]
     drafter = make_drafter(name, sources.vocab_size, stores, LIMITS, chosen)
     if drafter is None:
-        raise InvalidArgument(f"drafter {name!r}: plain decoding is measured in any case; leave it out")
+        raise InvalidArgument(f"drafter {name!r}: plain decoding is always measured; remove it from --drafters")
     return drafter
 
 
 def _fresh(network: Drafter) -> Drafter:
-    """A drafter that has not learned from other drafters' answers."""
+    """Create a drafter that has not learned from other drafters' answers."""
     return TokenRecyclingDrafter(LIMITS) if network.name == TokenRecyclingDrafter.name else network
 
 
 def _texts(sources: Sources) -> list[RetrievalSource]:
-    """New text sources, as ``make_drafter`` makes them for hybrid."""
+    """Create text sources as ``make_drafter`` does for hybrid."""
     found: list[RetrievalSource] = [PromptLookupDrafter(sources.vocab_size, LIMITS)]
     if sources.store is not None:
         found.append(DatastoreDrafter(sources.store, sources.vocab_size, LIMITS))

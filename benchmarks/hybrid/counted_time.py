@@ -1,6 +1,6 @@
-"""A clock that advances by the stored cost of a draft model's passes and by nothing else.
+"""A clock that advances only by the stored cost of a draft model's passes.
 
-Results are free of the machine's noise, so two drafters can be compared to a percent.
+Results are free of timing noise, so differences of a percent are visible.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout
 
 COUNTED = (DraftModelDrafter.name, TokenRecyclingDrafter.name)
-"""Networks with countable time: draft models, and token recycling, which takes next to none."""
+"""Networks with countable time: draft models, and token recycling, which takes almost none."""
 
 
 class CountedTime:
-    """Stored cost of the draft models' passes so far, in seconds. Not thread-safe."""
+    """Adds up the stored cost of the draft models' passes, in seconds. Not thread-safe."""
 
     def __init__(self, networks: Sequence[Drafter]) -> None:
-        """Counts the draft models among ``networks``, which are all in ``COUNTED``.
+        """Count the draft models among ``networks``. All networks must be in ``COUNTED``.
 
         Raises:
             NotFound: the cost of their passes is not stored.
@@ -41,7 +41,10 @@ class CountedTime:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """While it lasts, this clock replaces ``time.perf_counter`` for drafters and planner. Searches and merges take no time."""
+        """Inside the block this clock replaces ``time.perf_counter`` for drafters and planner.
+
+        Searches and merges take no time.
+        """
         forward = Target.forward
 
         def counted(
@@ -59,11 +62,12 @@ class CountedTime:
 
 
 def require_counted(networks: Sequence[str]) -> None:
-    """Raise InvalidArgument if the time of one of ``networks`` cannot be counted."""
+    """Raise InvalidArgument if the time of any of ``networks`` cannot be counted."""
     for name in networks:
         if name not in COUNTED:
             raise InvalidArgument(
-                f"--counted: the time of {name} is not counted, only that of {' and '.join(COUNTED)}; leave out {name} or --counted"
+                f"--counted: the time of {name} cannot be counted, only that of {' and '.join(COUNTED)}; leave out "
+                f"{name} or --counted"
             )
 
 
@@ -71,7 +75,7 @@ def _stored(model: Target) -> CostModel:
     costs = CostStore().find(CostKey.of(model))
     if costs is None:
         raise NotFound(
-            f"--counted: what passes of {model.name} cost is not stored; "
-            f"run 'suffolk profile --model {model.name} --as-draft-model' first"
+            f"--counted: the pass costs of {model.name} are not stored; run 'suffolk profile --model {model.name} "
+            f"--as-draft-model' first"
         )
     return costs

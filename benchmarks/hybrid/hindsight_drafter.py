@@ -1,4 +1,4 @@
-"""An upper bound for any merge of sources and any choice between them, from the known answer."""
+"""An upper bound for any merge or choice of sources, computed from the known answer."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 HINDSIGHT = "hindsight"
 Path = tuple[Ids, npt.NDArray[np.uint32]]
-"""Tokens, and the marks of their sources."""
+"""Tokens, and the ids of their sources."""
 
 
 class HindsightDrafter:
-    """Drafts the longest correct path of its sources, for measuring along recorded answers. Not thread-safe.
+    """Drafts the longest correct path of its sources, for measurements along recorded answers. Not thread-safe.
 
-    It asks all sources in every step, and the text sources again behind the correct tokens, as long as they continue the
-    answer. No tree of a step can hold more correct tokens of the same drafts. Only a network that drafts behind retrieved
-    tokens could add to them.
+    Every step queries all sources, then the text sources again after the correct tokens, as long as they continue the
+    answer. No tree can hold more correct tokens from the same drafts. Only a network that drafts after retrieved tokens
+    could add more.
 
     Attributes:
         name: its own.
@@ -57,7 +57,7 @@ class HindsightDrafter:
         self._text: Ids = np.empty(0, np.int32)
 
     def know(self, text: Ids) -> None:
-        """Set the text of the next requests: int32[n], a prompt with its answer."""
+        """Set the sequence of the next requests: int32[n], a prompt with its answer."""
         self._text = text
 
     def attach(self, cache: KVCache) -> None:
@@ -87,7 +87,7 @@ class HindsightDrafter:
             each.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """Sums of all sources' counters."""
+        """The sums of all sources' counters."""
         total: dict[str, float] = {}
         for each in self._all:
             for key, value in each.stats().items():
@@ -114,9 +114,9 @@ class HindsightDrafter:
 
 
 def right(trees: Sequence[DraftTree], answer: Ids) -> Path:
-    """The longest path of one of ``trees`` that ``answer`` begins with.
+    """The longest path in any of ``trees`` that is a prefix of ``answer``.
 
-    The path in all trees merged is no longer, since a tree that has a node has all nodes above it.
+    Merging the trees gives no longer path, since a tree that has a node has all its ancestors.
     """
     best: Path = np.empty(0, np.int32), np.empty(0, np.uint32)
     for tree in trees:

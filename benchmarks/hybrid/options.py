@@ -23,17 +23,17 @@ class HybridOptions:
     """Settings of ``suffolk bench hybrid``. Checked when made.
 
     Attributes:
-        decoding: model, prompts, sources and lengths; its drafters are ignored.
-        output: folder of recordings, rows, report and plot.
+        decoding: model, prompts, sources and lengths. Its drafters are ignored.
+        output: folder for recordings, rows, report and plot.
         temperatures: sampling temperatures; 0 for greedy.
-        nodes: sizes of the largest tree, for M at equal numbers of nodes.
-        parts: nodes (M at equal numbers of nodes), planned (speed-up along recorded answers, by the costs of passes), service
-            (tokens/s by the clock).
-        drafters: names of ``compared_drafters``; empty for all that can run.
-        useless: whether to compare one tree with itself plus useless sources instead.
-        unrelated: with ``useless``: a datastore unlike the prompts; None for none.
+        nodes: tree sizes for the part ``nodes``.
+        parts: nodes (M at equal tree sizes), planned (speed-up along recorded answers, from pass costs), service
+            (measured tokens/s).
+        drafters: names from ``compared_drafters``; empty for all that can run.
+        useless: whether to compare one tree with and without useless sources instead.
+        unrelated: a datastore that is unlike the prompts, for ``useless``; may be None.
         excluded: names of prompts to leave out.
-        counted: whether, in the part planned, passes of draft models take their stored cost.
+        counted: whether passes of draft models take their stored cost in the part ``planned``.
     """
 
     decoding: DecodingOptions
@@ -57,17 +57,19 @@ class HybridOptions:
         if not self.temperatures or not self.parts or not set(self.parts) <= set(PARTS):
             raise InvalidArgument(f"--parts and --temperature need one value or more; parts are {', '.join(PARTS)}")
         if self.unrelated is not None and not self.useless:
-            raise InvalidArgument("--unrelated is for --useless; leave it out, or add --useless")
+            raise InvalidArgument("--unrelated needs --useless; leave it out, or add --useless")
         if self.parts != ("nodes",) and any(name.startswith(HINDSIGHT) for name in self.drafters):
-            raise InvalidArgument(f"--drafters {HINDSIGHT}: NETWORK knows the answers; give --parts nodes with it")
+            raise InvalidArgument(
+                f"--drafters '{HINDSIGHT}: NETWORK' uses the recorded answers; it runs only with --parts nodes"
+            )
         if self.counted and "planned" not in self.parts:
-            raise InvalidArgument("--counted is for the part planned; leave it out, or name that among --parts")
+            raise InvalidArgument("--counted needs the part planned; leave it out, or add planned to --parts")
         if self.counted:
             require_counted(list(self.decoding.models.parts()))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the drafters that run."""
+        """The names of the drafters that run."""
         if self.drafters:
             return self.drafters
         if self.useless:
@@ -75,7 +77,7 @@ class HybridOptions:
         return tuple(compared_names(list(self.decoding.models.parts()), bool(self.decoding.datastores)))
 
     def settings(self) -> dict[str, Any]:
-        """The settings that rows depend on, as plain values. Two runs with equal settings can be joined."""
+        """The settings that rows depend on, as plain values. Rows of runs with equal settings can be joined."""
         found = plain(self) | {"drafters": list(self.names), "excluded": sorted(self.excluded)}
         return {
             name: value for name, value in found.items() if name not in ("output", "parts", "temperatures", "nodes")

@@ -1,4 +1,4 @@
-"""A model's own plain answers to prompts, in a file. Answers in the file are not generated again."""
+"""Records a model's plain answers to prompts in a file. Answers already in the file are not generated again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ Encoded = Sequence[tuple[Prompt, list[int]]]
 def recorded_answers(
     path: Path, target: Target, model: str, prompts: Encoded, settings: SamplingSettings, report: Callable[[str], None]
 ) -> list[Recording]:
-    """A recording for each of ``prompts``, in order. Missing ones are generated and added to ``path``. ``report`` gets a line
-    for each.
+    """Return a recording for each of ``prompts``, in order.
+
+    Missing ones are generated and added to ``path``. ``report`` gets a line for each.
 
     Raises as ``read_recordings`` and ``Recorder``.
     """
@@ -47,7 +48,7 @@ def recorded_answers(
 
 
 def _by_prompt(path: Path, target: Target, settings: SamplingSettings) -> dict[tuple[str, tuple[int, ...]], Recording]:
-    """The recordings of ``path`` by ``target`` with ``settings``."""
+    """The recordings in ``path`` that ``target`` generated with ``settings``."""
     if not path.exists():
         return {}
     return {
@@ -58,9 +59,7 @@ def _by_prompt(path: Path, target: Target, settings: SamplingSettings) -> dict[t
 
 
 def _recorded(settings: SamplingSettings, target: Target, prompt: int) -> SamplingSettings:
-    """``settings`` as a recording holds them: with at most as many new tokens as the model has room for behind ``prompt``
-    tokens.
-    """
+    """``settings`` as a recording holds them: new tokens are limited to the model's room after ``prompt`` tokens."""
     most = settings.max_new_tokens
     if target.context_length is not None:
         most = min(most, target.context_length - prompt)

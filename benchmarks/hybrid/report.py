@@ -14,23 +14,24 @@ from suffolk.benchmarks.table import format_table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "matplotlib")
 NOTES = (
-    "M: tokens a pass of the model behind the prompt's. At equal numbers of nodes every step drafts and every node is verified, "
-    "along the model's own recorded answers; a drafter may have fewer nodes than it is allowed",
-    "speed by the costs of passes: along the same answers, with the production planner; passes take the cost model's time, "
-    "drafts their own, or with --counted the stored time of draft models' passes",
-    "tokens/s: of all tokens behind the first, as the planner sizes trees in service, plain decoding and all drafters in turn, "
-    "prompt by prompt, in rotating order; identical: token for token what plain decoding gives",
-    f"{MEAN}: each set of prompts counts the same; {ALL}: all prompts together",
-    "drafters learn from prompt to prompt, the sets in turn; after an interruption they begin anew (runs: how often the run was "
-    "started)",
-    "drafters share loaded networks: what a network has learned of its own probabilities it has learned under all of them",
-    "numbers of every prompt are in rows.jsonl beside the report, the answers in answers-TEMPERATURE.jsonl",
-    "sam-decoding, arctic-inference: one source a step by those projects' rules, drafting with the sources of this repository",
+    "M: tokens per target pass after the prompt pass. At equal numbers of nodes every step drafts and verifies every "
+    "node, along the model's own recorded answers; a tree may have fewer nodes than the limit",
+    "speed by the costs of passes: along the same answers, with the production planner; passes take the cost model's "
+    "time; drafts take their measured time, or with --counted the stored time of draft models' passes",
+    "tokens/s: over all tokens after the first; the planner sizes trees as in service; plain decoding and all "
+    "drafters alternate prompt by prompt, in rotating order; identical: equal to plain decoding, token for token",
+    f"{MEAN}: mean over prompt sets, with equal weights; {ALL}: all prompts together",
+    "drafters learn from prompt to prompt, with the sets in turn; after an interruption they start fresh (runs: "
+    "number of starts)",
+    "drafters share loaded networks, so a network's learned calibration comes from the runs of all of them",
+    "results of every prompt are in rows.jsonl beside the report, answers in answers-TEMPERATURE.jsonl",
+    "sam-decoding, arctic-inference: the switching rules of those projects, which pick one source a step, applied to "
+    "the sources of this repository",
 )
 
 
 def hybrid_lines(summary: dict[str, Any]) -> list[str]:
-    """A table for each temperature and number of nodes, one for the speed at each temperature, and the ratios below each."""
+    """Format tables of M by temperature and number of nodes, tables of speed by temperature, and ratios below each."""
     lines: list[str] = []
     for part in summary["nodes"]:
         lines.append(f"M at {part['nodes']} nodes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
@@ -52,8 +53,9 @@ def hybrid_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
-    """A chart for each table, with a bar for each drafter in every set. For M at several numbers of nodes: its growth, and the
-    largest.
+    """Plot a chart for each table, with a bar for each drafter in every set.
+
+    For M at several numbers of nodes: the growth of M, and the chart of the largest.
     """
     charts = [
         (f"M at {part['nodes']} nodes, temperature {part['temperature']:g}", "tokens a pass", "M", part["table"])
@@ -78,7 +80,7 @@ def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
 
 
 def _by_temperature(parts: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The parts of each temperature, smallest trees first."""
+    """Group the parts by temperature, smallest trees first."""
     temperatures = dict.fromkeys(part["temperature"] for part in parts)
     alike = [[part for part in parts if part["temperature"] == temperature] for temperature in temperatures]
     return [sorted(each, key=lambda part: part["nodes"]) for each in alike]
@@ -89,7 +91,7 @@ def _largest(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _growth(parts: Sequence[dict[str, Any]]) -> list[Panel]:
-    """M of all prompts by the number of nodes, if there are several."""
+    """Plot M of all prompts by the number of nodes, if there are several."""
     panels = []
     for each in _by_temperature(parts):
         if len(each) > 1:
@@ -108,7 +110,7 @@ def _bars(table: dict[str, Any], field: str) -> tuple[list[str], dict[str, list[
 
 
 def _whole(table: dict[str, Any]) -> dict[str, Any]:
-    """The row of all prompts; with one set, its row."""
+    """The row of all prompts. With a single set, the row of that set."""
     row: dict[str, Any] = table[ALL] if ALL in table else next(iter(table.values()))
     return row
 
@@ -142,7 +144,7 @@ def _source_lines(table: dict[str, Any]) -> list[str]:
 
 def _same_lines(table: dict[str, Any]) -> list[str]:
     return [
-        f"  {name}: texts as plain {each['identical']} of {each['runs']}"
+        f"  {name}: outputs equal to plain {each['identical']} of {each['runs']}"
         + (f", largest gap {each['largest_near_tie_gap']:.2g}" if each["largest_near_tie_gap"] is not None else "")
         for name, each in _whole(table).items()
         if name != PLAIN

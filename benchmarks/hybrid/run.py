@@ -1,4 +1,4 @@
-"""Runs the comparison of one tree with single sources and switching rules, and continues an interrupted run."""
+"""Compares one tree with single sources and switching rules, and continues interrupted runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Bench:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest prompt with its answer."""
+        """The number of tokens of the longest prompt with its answer."""
         return max(len(ids) for _, ids in self.prompts) + self.options.decoding.max_new_tokens
 
     def settings(self, temperature: float) -> SamplingSettings:
@@ -58,7 +58,7 @@ class _Bench:
         )
 
     def drafters(self, nodes: int, counted: bool = False) -> _Drafters:
-        """Fresh ones, which have learned nothing, for trees of so many nodes. ``counted``: timed by what passes should take."""
+        """Create untrained drafters for trees of up to ``nodes`` nodes. ``counted``: time them by stored pass costs."""
         capacity, stores = self.longest + nodes + SPARE, [] if self.store is None else [self.store]
         networks = load_drafters(self.target, self.options.decoding.models, 1, capacity, stores, LIMITS)
         sources = Sources(self.target.vocab_size, self.store, self.unrelated, networks)
@@ -74,7 +74,7 @@ class _Drafters:
     counted: CountedTime | None = None
 
     def clock(self) -> contextlib.AbstractContextManager[None]:
-        """By which drafters are timed while it lasts."""
+        """The clock that times drafters inside the block."""
         return contextlib.nullcontext() if self.counted is None else self.counted.running()
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class _Drafters:
 
 
 def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
-    """Measure everything that is not on file yet; the file, and facts of the run.
+    """Measure everything that the file lacks; return the file, and facts of the run.
 
     Raises:
         NotFound, Unsupported, InvalidArgument: model, datastores, heads or prompts are missing or do not fit together.
@@ -97,7 +97,7 @@ def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
         found = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
         kept = [prompt for prompt in found if prompt.name not in options.excluded]
         if not kept:
-            raise InvalidArgument("--exclude leaves no prompt; give others")
+            raise InvalidArgument("--exclude removes every prompt; exclude fewer, or give more prompts")
         prompts, skipped = encode_prompts(target, kept, decoding)
         bench = _Bench(options, target, stores[0] if stores else None, unrelated, in_turn(prompts), log)
         for temperature in options.temperatures:
@@ -115,7 +115,7 @@ def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
 
 
 def in_turn(prompts: Prompts) -> list[tuple[Prompt, list[int]]]:
-    """``prompts`` with their groups in turn, so that an interrupted run has some of each, and drafters see a mix."""
+    """Order ``prompts`` with alternating groups, so that interrupted runs cover all groups and drafters see a mix."""
     groups: dict[str, list[tuple[Prompt, list[int]]]] = {}
     for each in prompts:
         groups.setdefault(each[0].group, []).append(each)
@@ -123,7 +123,7 @@ def in_turn(prompts: Prompts) -> list[tuple[Prompt, list[int]]]:
 
 
 def _replayed(options: HybridOptions) -> list[tuple[str, int]]:
-    """The parts that run along recorded answers, and the nodes of each."""
+    """The parts that run along recorded answers, and their tree sizes."""
     nodes = [("nodes", nodes) for nodes in options.nodes if "nodes" in options.parts]
     return nodes + [("planned", options.decoding.max_nodes)] * ("planned" in options.parts)
 

@@ -1,4 +1,4 @@
-"""A file of results that a long measurement appends to and continues from."""
+"""A results file that a long measurement appends to, and continues from after an interruption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 class RunLog:
-    """JSON lines: first the settings, then a row for each result, written at once. Not thread-safe.
+    """JSON lines: the settings, then one row for each result, written immediately. Not thread-safe.
 
     Attributes:
         rows: the rows of the file, in order.
@@ -21,11 +21,11 @@ class RunLog:
     """
 
     def __init__(self, path: Path, settings: Row) -> None:
-        """Create the file, or read its rows. Half a line at its end is cut off.
+        """Create the file, or read its rows. An incomplete last line is removed.
 
         Raises:
             InvalidArgument: the file belongs to a measurement with other ``settings``.
-            Corruption: a line in its middle is no JSON.
+            Corruption: a line other than the last is not JSON.
             ResourceExhausted: it cannot be written.
         """
         self._path = path
@@ -35,7 +35,7 @@ class RunLog:
         if lines and lines[0].get("settings") != wanted:
             differing = sorted(key for key in wanted if lines[0].get("settings", {}).get(key) != wanted[key])
             raise InvalidArgument(
-                f"{path} is of a run with other settings ({', '.join(differing) or 'fewer'}); "
+                f"{path} belongs to a run with other settings ({', '.join(differing) or 'fewer'}); "
                 "repeat its command, or name another folder"
             )
         if not lines:
@@ -45,7 +45,7 @@ class RunLog:
         self.rows: list[Row] = [line for line in lines[1:] if "opened" not in line]
 
     def has(self, **key: Any) -> bool:
-        """Whether a row with all of ``key`` is there."""
+        """Whether a row has all items of ``key``."""
         return any(all(row.get(name) == value for name, value in key.items()) for row in self.rows)
 
     def add(self, row: Row) -> None:
@@ -68,4 +68,4 @@ class RunLog:
         try:
             return [json.loads(line) for line in whole.splitlines()]
         except ValueError as error:
-            raise Corruption(f"{self._path} has a line that is no JSON ({error}); name another folder") from error
+            raise Corruption(f"{self._path} has a line that is not JSON ({error}); name another folder") from error

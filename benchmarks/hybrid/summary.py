@@ -1,4 +1,4 @@
-"""M and tokens/s of each drafter by set of prompts, and the gain of one tree over the best single source."""
+"""Summarises M and tokens/s of each drafter by prompt set, and the gain of one tree over the best single source."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from suffolk.benchmarks.hybrid.compared_drafters import HYBRID, useless_names
 from suffolk.benchmarks.hybrid.run_log import Row
 
 MEAN = "mean of sets"
-"""Every set has the same weight, whatever its number of prompts."""
+"""Every prompt set has the same weight, regardless of its size."""
 _SUMMED = ("tokens", "passes", "verified", "draft_failures", "plain_seconds", "seconds")
 
 
 def summarize(rows: Sequence[Row], singles: Sequence[str]) -> dict[str, Any]:
-    """``nodes``: tables of M for each temperature and number of nodes. ``planned``: of M and of speed-up by the costs of
-    passes. ``service``: of tokens/s for each temperature.
+    """Return the parts.
 
-    Each part has a ``table`` (set -> drafter -> numbers), ``ratios`` (one tree to the best of ``singles``), and ``loss`` (one
-    tree with useless sources to one without), by set.
+    ``nodes``: tables of M for each temperature and number of nodes. ``planned``: M, and speed-up computed from pass
+    costs. ``service``: tokens/s for each temperature.
+
+    Each part has three fields by set: ``table`` (set -> drafter -> results), ``ratios`` (one tree over the best of
+    ``singles``), and ``loss`` (one tree with useless sources over one without).
     """
     replayed = {
         part: [
@@ -39,8 +41,9 @@ def summarize(rows: Sequence[Row], singles: Sequence[str]) -> dict[str, Any]:
 
 
 def ratios(table: Mapping[str, Mapping[str, Any]], field: str, singles: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """For each set: the best of ``singles`` by ``field``, and the ratio of one tree to it. Sets where one is missing are left
-    out.
+    """For each set: the best of ``singles`` by ``field``, and the ratio of one tree to it.
+
+    Sets that lack either are left out.
     """
     found: dict[str, dict[str, Any]] = {}
     for group, drafters in table.items():

@@ -1,4 +1,4 @@
-"""Drafts from one source a step, text or a network, chosen by a rule."""
+"""Drafts from one source a step: a rule chooses a text source or the network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SwitchingDrafter:
-    """Text sources learn from every step, the network from the steps it drafted for. Not thread-safe.
+    """Text sources learn from every step, the network only from steps in which it drafted. Not thread-safe.
 
     Attributes:
         name: its own.
@@ -69,7 +69,7 @@ class SwitchingDrafter:
             each.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """Sums of all counters, and the number of drafts of each side."""
+        """The sums of all counters, and the number of drafts from text and from the network."""
         total: dict[str, float] = dict(self._switched)
         for each in (*self._sources, self._network):
             for key, value in each.stats().items():

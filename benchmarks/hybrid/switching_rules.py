@@ -1,6 +1,6 @@
-"""Published rules that choose one source a step, retrieved text or a network, applied to the sources of this repository.
+"""Published rules that choose one source a step, retrieved text or a network, for the sources of this repository.
 
-A rule makes the choice; the draft is all that the chosen source has.
+The draft is the chosen source's whole draft.
 """
 
 from __future__ import annotations
@@ -12,24 +12,29 @@ import numpy as np
 from suffolk.datastore.draft_tree import DraftTree
 
 Found = Mapping[str, Sequence[DraftTree]]
-"""Name of a text source -> its trees with calibrated scores."""
+"""Map from the name of a text source to its trees with calibrated scores."""
 Rule = Callable[[Found, Callable[[], DraftTree]], str | None]
-"""(trees of text, a function that runs the network) -> the name of the chosen text source; None for the network."""
+"""Takes the trees of text sources, and a function that runs the network.
+
+Returns the name of the chosen text source, or None for the network.
+"""
 
 LEAST_MATCH, CORPUS_BIAS = 5, 5
 LEAST_PROBABILITY = 0.1
 
 
 def sam_decoding(found: Found, network: Callable[[], DraftTree]) -> str | None:
-    """Text where it matches 5 tokens or more; a corpus match counts 5 less (SAM-Decoding, Hu et al. 2024)."""
+    """Choose text if it matches 5 tokens or more. A corpus match counts 5 less (SAM-Decoding, Hu et al. 2024)."""
     matches = {name: _match(name, trees) for name, trees in found.items()}
     best = max(matches, key=lambda name: matches[name], default=None)
     return best if best is not None and matches[best] >= LEAST_MATCH else None
 
 
 def arctic_inference(found: Found, network: Callable[[], DraftTree]) -> str | None:
-    """The source with more expected accepted tokens, text by frequencies, the network by its probabilities; text on a tie
-    (SuffixDecoding, Oliaro et al. 2024, and ArcticInference).
+    """Choose the source with more expected accepted tokens, and text on a tie.
+
+    Text is rated by frequencies, the network by its probabilities (SuffixDecoding, Oliaro et al. 2024, and
+    ArcticInference).
     """
     lengths = {name: max(map(frequency_score, trees), default=0.0) for name, trees in found.items()}
     best = max(lengths, key=lambda name: lengths[name], default=None)
@@ -38,8 +43,9 @@ def arctic_inference(found: Found, network: Callable[[], DraftTree]) -> str | No
 
 
 def frequency_score(tree: DraftTree) -> float:
-    """Expected accepted tokens of a tree by its counts alone: the sum of its paths' shares of the match. Paths longer than the
-    match or rarer than ``LEAST_PROBABILITY`` do not count.
+    """Expected accepted tokens of a tree, by counts only: the sum of its paths' shares of the match.
+
+    Paths longer than the match or rarer than ``LEAST_PROBABILITY`` do not count.
     """
     if tree.counts is None or not tree.match_count:
         return 0.0

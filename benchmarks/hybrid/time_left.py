@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 
 class TimeLeft:
-    """Counts finished parts of ``total``; the remaining time follows from their mean. Not thread-safe."""
+    """Counts finished parts of ``total``, and extrapolates the remaining time from their mean. Not thread-safe."""
 
     def __init__(self, what: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._total, self._clock = what, total, clock
         self._begin, self._done = clock(), 0
 
     def done(self, detail: str) -> str:
-        """Count one more part; the line that reports it."""
+        """Count one more part; return the progress line."""
         self._done += 1
         each = (self._clock() - self._begin) / self._done
         left = _words(each * (self._total - self._done))
@@ -23,7 +23,7 @@ class TimeLeft:
 
 
 def print_progress(line: str) -> None:
-    """Print a line of progress."""
+    """Print a progress line."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Queries a datastore with a limit on its files' resident memory, in a process of its own for each limit.
+"""Queries a datastore with a limit on its files' resident memory. Each limit gets its own process:
 
 python -m suffolk.benchmarks.memory.limited_process '{"store": ..., "residency": ..., "limit_bytes": ..., "contexts": FILE, ...}'
 """
@@ -24,13 +24,14 @@ WARM_POLL_S = 0.05
 
 
 def main(settings: str) -> None:
-    """Run once from cold files; prints one JSON object."""
+    """Run once from cold files, and print one JSON object."""
     print(json.dumps(ask(json.loads(settings))))
 
 
 def ask(settings: dict[str, Any]) -> dict[str, Any]:
-    """Open, ask everything once (cold), then ``rounds`` times more (steady): times, faults, memory, and a digest of all
-    answers.
+    """Open the datastore, run all queries once (cold), then ``rounds`` more times (steady).
+
+    Returns times, page faults, memory, and a digest of all answers.
     """
     path = Path(settings["store"])
     files = sorted((path / SEGMENTS_NAME).iterdir())
@@ -59,7 +60,7 @@ def ask(settings: dict[str, Any]) -> dict[str, Any]:
 def _phase(
     store: Datastore, contexts: list[list[int]], rounds: int, bound: ResidentLimit | None, settings: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """Times and faults of all calls, and a digest of the last round's answers."""
+    """Return times and page faults of all calls, and a digest of the last round's answers."""
     if bound is not None:
         bound.enforce()
     seconds, lookups, major = [], [], 0
@@ -82,7 +83,7 @@ def _phase(
 
 
 def _wait_until_warm(store: Datastore) -> None:
-    """Wait until the thread that reads the files ahead is done."""
+    """Wait until the read-ahead thread has finished."""
     before = -1
     while (now := store.resident_bytes() or 0) > before:
         before = now

@@ -1,4 +1,4 @@
-"""Latency and answers of a datastore of which memory holds all, half or a fifth."""
+"""Measures a datastore's latency, and checks its answers, when all, half or a fifth of it fits into memory."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class MemoryOptions:
 
     Attributes:
         store: the datastore's folder.
-        workdir: folder of the contexts, which the measured processes read.
-        limits: shares of the store's bytes that memory may hold, above 0; 1 sets no limit.
-        residencies: policies to measure at each limit.
-        queries: contexts, uniform over the corpus.
-        rounds: rounds after the cold one.
+        workdir: folder for the contexts, which the measured processes read.
+        limits: shares of the store's bytes that may be in memory, above 0; 1 means no limit.
+        residencies: residency policies to measure at each limit.
+        queries: number of contexts, drawn uniformly from the corpus.
+        rounds: number of rounds after the cold one.
         context, max_nodes: tokens in a context, nodes in a draft.
         seed: of every random choice.
     """
@@ -58,7 +58,7 @@ class MemoryOptions:
 
 
 def measure_memory(options: MemoryOptions) -> dict[str, Any]:
-    """Run a process for each limit and policy; the results by name.
+    """Run a process for each limit and policy; return the results by name.
 
     Raises:
         NotFound, Corruption: the datastore is missing or damaged.
@@ -76,7 +76,7 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
     runs = [_run(options, file, facts["bytes"], limit, way) for limit in options.limits for way in options.residencies]
     digests = {run[name] for run in runs for name in ("digest", "digest_again")}
     if len(digests) != 1:
-        raise Internal("answers depend on the memory that is left; run 'suffolk verify' and report this")
+        raise Internal("answers differ between memory limits; run 'suffolk verify' and report this as a bug")
     return {
         "datastore": {name: facts[name] for name in ("path", "tokens", "documents", "bytes", "bytes_per_token")},
         "segments": len(facts["segments"]),
@@ -103,7 +103,7 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
 
 
 def _sample(store: Path, manifest: Manifest, options: MemoryOptions) -> list[list[int]]:
-    """Windows of the corpus that end at uniformly chosen tokens, read one by one, as the corpus may be large."""
+    """Windows of the corpus that end at random tokens. They are read one by one, since the corpus may be large."""
     chooser = np.random.default_rng(options.seed)
     segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
     sizes = [entry.tokens + entry.documents for entry in manifest.segments]

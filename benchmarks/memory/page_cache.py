@@ -1,4 +1,4 @@
-"""The page cache of files: dropping it, limiting it, and the disk's speed without it."""
+"""Drops and limits the page cache of files, and measures the disk's uncached speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suffolk.datastore.errors import Internal
 PAGE = mmap.PAGESIZE
 RUN_BYTES = 64 * PAGE
 MADV_PAGEOUT = 21
-"""Linux 5.4: reclaim these pages now. Python's mmap module has no name for it."""
+"""Linux 5.4: reclaim these pages now. Python's mmap module does not define this constant."""
 SLACK = 0.95
 MAX_SWEEPS = 100
 
@@ -34,9 +34,9 @@ def forget_files(paths: Sequence[Path]) -> None:
 
 
 def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
-    """Seconds of uncached 4 KiB reads at random places; empty where the file system has no direct reads."""
+    """Seconds of uncached 4 KiB reads at random places; empty if the file system has no direct reads."""
     pages = max(1, path.stat().st_size // PAGE)
-    buffer = mmap.mmap(-1, PAGE)  # direct reads want memory that begins with a page
+    buffer = mmap.mmap(-1, PAGE)  # direct reads need page-aligned memory
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError as error:
@@ -57,8 +57,8 @@ def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
 class ResidentLimit:
     """Keeps at most ``limit`` bytes of mapped files in memory, by giving random runs of 64 pages back to the system.
 
-    It simulates a machine with less memory, needs no rights, and affects no other process. The system itself keeps the most
-    used pages, so times under this limit are upper bounds.
+    This simulates a machine with less memory. It needs no privileges, and affects no other process. A real system keeps
+    the most used pages, so times under this limit are upper bounds.
     """
 
     def __init__(self, paths: Sequence[Path], limit: int, resident: Callable[[], int | None], seed: int) -> None:
@@ -75,7 +75,7 @@ class ResidentLimit:
         ]
 
     def enforce(self) -> None:
-        """Bring the files below the limit.
+        """Reduce the files' resident memory to the limit.
 
         Raises:
             Internal: the system does not reclaim pages, or does not report their number.
@@ -90,19 +90,19 @@ class ResidentLimit:
             count = min(len(self._runs), math.ceil(share * len(self._runs)))
             for index in self._chooser.choice(len(self._runs), count, replace=False).tolist():
                 self._give_back(*self._runs[index])
-        raise Internal("the files' pages cannot be limited: this needs Linux 5.4, and the files' owner")
+        raise Internal("the files' resident memory cannot be limited: this needs Linux 5.4, and the files' owner")
 
     def _give_back(self, path: Path, address: int, offset: int, size: int) -> None:
         self._madvise(address, size, MADV_PAGEOUT)
         descriptor = os.open(path, os.O_RDONLY)
-        try:  # what was read ahead and never mapped
+        try:  # drop pages that were read ahead and never mapped
             os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
 
 
 def _mappings(path: Path) -> list[tuple[int, int]]:
-    """Begin and end of this process's mappings of a file from its first byte on."""
+    """Start and end addresses of this process's mappings of a file that begin at its first byte."""
     found = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)

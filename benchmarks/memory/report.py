@@ -22,18 +22,19 @@ HEADERS = (
     "MB in memory",
 )
 NOTES = (
-    "times are microseconds of a lookup, or of a lookup and a draft, from Python on one thread; "
-    "faults are major page faults a call: reads of "
-    "the disk. cold: every context for the first time, after the files were dropped from memory; then: asked again",
-    "under a limit, random runs of pages are given back to the system between calls until the files are below it; the system "
-    "would keep the pages used most. To see its own choice run this in a memory cgroup with --limits 1, for example: "
+    "times: microseconds of a lookup, or of a lookup and a draft, from Python on one thread; faults: major page "
+    "faults (disk reads) a call; cold: first query of every context, after the files were dropped from memory; then: "
+    "the same queries again",
+    "under a limit, random runs of pages are given back to the system between calls until the files fit; a real "
+    "system would keep the most used pages. To measure the system's own choice, use a memory cgroup and --limits 1, "
+    "for example: "
     "systemd-run --scope -p MemoryMax=2G suffolk bench memory STORE --limits 1",
-    "a virtual machine's disk may answer from its host's memory",
+    "the disk of a virtual machine may be cached in its host's memory",
 )
 
 
 def memory_lines(results: dict[str, Any]) -> list[str]:
-    """The table."""
+    """Format the table and its notes."""
     facts, disk = results["datastore"], results["disk_read_4k"]
     rows = [
         [
@@ -54,7 +55,7 @@ def memory_lines(results: dict[str, Any]) -> list[str]:
     reads = f"p50 {disk['p50_us']:.0f} us, p99 {disk['p99_us']:.0f} us" if disk["calls"] else "unknown"
     return [
         f"{facts['path']}: {facts['tokens']:,} tokens in {results['segments']} segments, {facts['bytes'] / 1e6:,.0f} MB",
-        f"the disk reads 4 KiB at a random place in: {reads}",
+        f"disk read of 4 KiB at a random place: {reads}",
         format_table(HEADERS, rows),
         f"equal answers in all {len(rows)} processes",
         *(f"note: {note}" for note in NOTES),
@@ -62,7 +63,7 @@ def memory_lines(results: dict[str, Any]) -> list[str]:
 
 
 def memory_panels(results: dict[str, Any]) -> list[Panel]:
-    """Latency at each limit, cold and steady."""
+    """Plot latency at each limit, cold and steady."""
     runs = results["runs"]
     return [
         Panel(

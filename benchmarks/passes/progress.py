@@ -1,4 +1,4 @@
-"""Progress of a measurement of passes."""
+"""Shows the progress of a pass measurement."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PLAIN_SECONDS = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two progress lines without a terminal."""
 
 
 @contextmanager
 def passes_progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Shows how many passes of ``total`` are done: a bar on a terminal, a line now and then anywhere else."""
+    """Shows how many passes of ``total`` are done: a bar on a terminal, periodic lines elsewhere."""
     if not sys.stderr.isatty():
         yield _plain_progress(total)
         return

@@ -1,4 +1,4 @@
-"""Measured passes of a model beside its cost model, as JSON and as text."""
+"""Formats the measured passes of a model and its cost model, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.costs.cost_model import CostModel, Sample
 
 NODES = (4, 8, 16, 32, 64)
-"""Sizes of draft trees in the table of what they must bring."""
+"""Tree sizes in the break-even table."""
 
 
 def passes_result(costs: CostModel, samples: list[Sample]) -> dict[str, Any]:
-    """The measured passes beside the model's, and how many accepted tokens trees must bring to pay, by requests and context."""
+    """Return measured and modelled passes, and break-even accepted tokens of draft trees, by requests and context."""
     believed = [costs.time(each.rows, each.requests, each.context) for each in samples]
     errors = [time / each.seconds - 1 for time, each in zip(believed, samples, strict=True)]
     batches = sorted({(each.requests, each.context) for each in samples})
@@ -39,14 +39,14 @@ def passes_result(costs: CostModel, samples: list[Sample]) -> dict[str, Any]:
 
 
 def passes_lines(result: dict[str, Any]) -> list[str]:
-    """The result for people."""
+    """Format the result as text."""
     first = min(result["passes"], key=lambda each: (each["rows_per_request"], each["requests"], each["context"]))
     sizes = sorted({each["rows_per_request"] for each in result["passes"]})
     table: dict[tuple[int, int], dict[int, float]] = {}
     for each in result["passes"]:
         table.setdefault((each["requests"], each["context"]), {})[each["rows_per_request"]] = each["seconds"]
     lines = [
-        "milliseconds of a pass (times one row of one request), by rows a request",
+        "milliseconds of a pass (relative to one row of one request), by rows per request",
         f"{'requests':>8} {'context':>8} " + "".join(f"{size:>16}" for size in sizes),
     ]
     for (requests, context), row in sorted(table.items()):
@@ -54,7 +54,7 @@ def passes_lines(result: dict[str, Any]) -> list[str]:
         lines.append(f"{requests:>8} {context:>8} " + "".join(f"{cell:>16}" for cell in cells))
     lines += [
         "",
-        "accepted tokens a request that trees of so many nodes must bring to pay",
+        "break-even: accepted tokens per request that pay for a tree, by number of nodes",
         f"{'requests':>8} {'context':>8} " + "".join(f"{nodes:>8}" for nodes in NODES),
     ]
     for each in result["break_even"]:
@@ -64,5 +64,6 @@ def passes_lines(result: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"the model differs from these times by {error['root_mean_square']:.1%} (root mean square), {error['largest']:.1%} at most",
+        f"the cost model differs from these times by {error['root_mean_square']:.1%} (root mean square), "
+        f"{error['largest']:.1%} at most",
     ]

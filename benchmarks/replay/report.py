@@ -1,4 +1,4 @@
-"""What ``suffolk replay`` prints and writes."""
+"""Formats the output of ``suffolk replay``, and writes its report."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ ALL = "all"
 
 
 def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: str) -> list[str]:
-    """What is replayed, and what is to be known about it."""
+    """Describe the recordings, and state limits of the comparison."""
     lines = [
         f"replaying {count(len(recordings), 'text')} of {printable(recordings[0].model) or 'a model without a name'}, "
-        f"{sum(len(each.generated) for each in recordings):,} tokens behind {sum(len(each.prompt) for each in recordings):,} of "
-        f"prompts, from {', '.join(map(str, paths))}",
+        f"{sum(len(each.generated) for each in recordings):,} tokens after "
+        f"{sum(len(each.prompt) for each in recordings):,} "
+        f"prompt tokens, from {', '.join(map(str, paths))}",
     ]
     measured = [each for each in recordings if each.counts]
     if measured:
@@ -36,18 +37,18 @@ def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: st
         lines.append("recorded live: " + ", ".join(found))
     if len({each.drafter for each in recordings}) > 1:
         lines.append(
-            "several drafters decoded these texts; if they decoded the same ones, each is replayed as often: choose by "
-            "--recorded-with DRAFTER"
+            "several drafters generated these recordings; if they share prompts, each prompt is replayed several "
+            "times: choose one drafter with --recorded-with DRAFTER"
         )
     others = sum(each.settings.verification != "match" for each in recordings)
     if others:
-        lines.append(f"{others} of them were not verified by 'match'; here all are")
+        lines.append(f"{others} recordings were not verified with 'match'; the replay uses 'match' for all")
     lines.append(f"costs: {costs}" if costs else "every step drafts, and all nodes are verified")
     return lines
 
 
 def recorded_lengths(recordings: Sequence[Recording]) -> dict[str, float]:
-    """M as it was measured live, by drafter."""
+    """M as measured live, by drafter."""
     found: dict[str, float] = {}
     for name in sorted({each.drafter for each in recordings}):
         own = [each for each in recordings if each.drafter == name]
@@ -57,7 +58,7 @@ def recorded_lengths(recordings: Sequence[Recording]) -> dict[str, float]:
 
 
 def results(name: str, nodes: int, replayed: Sequence[Replayed], seconds: float, planned: bool) -> list[dict[str, Any]]:
-    """A row for each group, and one for all; ``seconds`` is what the replay took."""
+    """Return a row for each group, and one for all recordings. ``seconds``: duration of the replay."""
     groups: dict[str, list[Replayed]] = {}
     for each in replayed:
         groups.setdefault(each.recording.group, []).append(each)
@@ -70,7 +71,7 @@ def results(name: str, nodes: int, replayed: Sequence[Replayed], seconds: float,
 
 
 def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The table, and what its columns are."""
+    """Format the table, and explain its columns."""
     planned = any("speed_up" in row for row in rows)
     depths = [f"to {depth}" for depth in range(1, DEPTHS + 1)]
     headers = ["drafter", "nodes", "group", "texts", "M", "nodes/pass", *depths, *(["speed-up"] if planned else [])]
@@ -85,11 +86,11 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
     lines = [
         format_table([*headers, "accepted from", "failures", "replayed/s"], cells),
-        "M: tokens a pass of the model, behind the first of each text; to 1, to 2 ...: passes that accepted so many drafts; "
-        "failures: drafts that failed",
+        "M: tokens per target pass, after the first token of each recording; to 1, to 2 ...: passes by number of "
+        "accepted drafted tokens; failures: drafts that failed",
     ]
     if planned:
-        lines.append("speed-up: predicted, against plain decoding, by the costs")
+        lines.append("speed-up: predicted over plain decoding, from the pass costs")
     return lines
 
 
@@ -103,7 +104,7 @@ def write_results(
     rows: list[dict[str, Any]],
     stopped: Stop | None,
 ) -> None:
-    """Raises as ``write_json``."""
+    """Write the report. Raises as ``write_json``."""
     document = {
         "version": __version__,
         "recordings": [str(each) for each in recorded],

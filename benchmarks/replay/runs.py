@@ -1,4 +1,4 @@
-"""The replays of ``suffolk replay``: every drafter with every size of tree, in turn."""
+"""Runs the replays of ``suffolk replay``: every drafter with every tree size, in turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is replayed, besides the drafter's name and its largest tree."""
+    """Settings of a replay besides the drafter's name and its largest tree."""
 
     recordings: Sequence[Recording]
     stores: Sequence[Retriever]
@@ -45,15 +45,18 @@ class Setting:
 
 
 def replay_all(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> tuple[Rows, Stop | None]:
-    """The rows of all replays, and where Ctrl-C stopped them: then of those along all texts, for figures of fewer do not compare;
-    where not even the first got so far, of the texts that it has done. Raises KeyboardInterrupt if it has done none."""
+    """Return the rows of all replays, and the point where Ctrl-C stopped them.
+
+    After Ctrl-C only complete replays count, since figures over fewer recordings do not compare. If the first replay is
+    incomplete, its finished recordings count. Raises KeyboardInterrupt if there are none.
+    """
     replays, stop = keep(_replays(setting, sizes, names), len(sizes) * len(names), "replays")
     _, stop_in_first = replays[0]
     return [row for rows, _ in replays for row in rows], stop_in_first or stop
 
 
 def _replays(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Rows, Stop | None]]:
-    """The rows of each replay, and where it was stopped, after which none follows."""
+    """Yield the rows of each replay, and the point where it was stopped. No replay follows a stopped one."""
     for place, (nodes, name) in enumerate(itertools.product(sizes, names)):
         found, seconds, stop = _replay(setting, name, nodes)
         if stop is None or place == 0:
@@ -63,7 +66,7 @@ def _replays(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> It
 
 
 def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], float, Stop | None]:
-    """The texts with a drafter that begins anew, or with what is known, the seconds that took, and where it was stopped."""
+    """Replay the recordings, with ``setting.calibration`` or a fresh one; return results, seconds and the stop."""
     capacity = max(len(each.prompt) + len(each.generated) for each in setting.recordings) + nodes + SPARE
     calibration = setting.calibration or Calibration()
     models = _load(setting, name, capacity, calibration)
@@ -82,7 +85,7 @@ def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], fl
 
 
 def _replayed(replayer: Replayer, recordings: Sequence[Recording], what: str) -> Iterator[tuple[Replayed, float]]:
-    """Each text, and the seconds so far; tells how far it is."""
+    """Yield each recording, and the seconds so far, and print progress."""
     begin = last = time.monotonic()
     tokens = 0
     for number, recording in enumerate(recordings, 1):
@@ -103,7 +106,7 @@ def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:
 
 
 def _load(setting: Setting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
-    """The networks that drafter ``name`` needs, as they are before they have learned anything."""
+    """The untrained networks that drafter ``name`` needs."""
     if setting.target is None:
         return []
     only = None if name == "hybrid" else name

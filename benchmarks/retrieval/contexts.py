@@ -1,4 +1,4 @@
-"""Contexts to ask for, seen in the corpus or unseen, each with its true continuation."""
+"""Makes query contexts, seen in the corpus or unseen, each with its true continuation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ContextSet:
 
     Attributes:
         name: seen or unseen.
-        how: how they were made, for people.
+        how: description of how they were made.
         contexts: token ids, oldest first.
         continuations: the tokens that follow each in its document; shorter at the document's end.
     """
@@ -34,12 +34,12 @@ class ContextSet:
     continuations: list[Ids]
 
     def first(self, count: int) -> ContextSet:
-        """The first ``count`` of the contexts."""
+        """Return the first ``count`` contexts."""
         return replace(self, contexts=self.contexts[:count], continuations=self.continuations[:count])
 
 
 def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """All tokens of a datastore without separators, and the start of each document, with the total at the end."""
+    """Return all tokens of a datastore without separators, and the start of each document, followed by the total."""
     documents = [document.tokens for document in store.documents()]
     if not any(map(len, documents)):
         raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
@@ -51,13 +51,13 @@ def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArra
 def sample_seen(
     tokens: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], queries: int, length: int, depth: int, seed: int
 ) -> ContextSet:
-    """``queries`` windows of ``length`` tokens, uniform over the tokens of the corpus with so many tokens before them."""
+    """Sample ``queries`` windows of ``length`` tokens, uniformly over all places of the corpus that allow them."""
     contexts, continuations = _windows(tokens, starts, queries, length, depth, np.random.default_rng(seed))
     return ContextSet("seen", f"{length} tokens from the corpus, uniform over its tokens", contexts, continuations)
 
 
 def spoil(seen: ContextSet, vocab_size: int, seed: int) -> ContextSet:
-    """``seen`` with one token of the last half of each context replaced by a random id."""
+    """Return ``seen`` with one token in the last half of each context replaced by a random id."""
     chooser = np.random.default_rng(seed)
     contexts = [list(context) for context in seen.contexts]
     for context in contexts:
@@ -70,7 +70,7 @@ def spoil(seen: ContextSet, vocab_size: int, seed: int) -> ContextSet:
 def sample_files(
     store: Datastore, paths: Sequence[Path], queries: int, length: int, depth: int, seed: int
 ) -> ContextSet:
-    """Windows of texts outside the corpus, in the datastore's own tokenizer.
+    """Sample windows of texts outside the corpus, encoded with the datastore's tokenizer.
 
     Raises:
         NotFound: a file is missing.
@@ -78,7 +78,7 @@ def sample_files(
     """
     tokenizer_path = store.tokenizer_path()
     if tokenizer_path is None:
-        raise InvalidArgument(f"{store.path} has no tokenizer, so texts cannot be asked for; leave --contexts out")
+        raise InvalidArgument(f"{store.path} has no tokenizer to encode the texts of --contexts; leave that option out")
     tokenizer = load_tokenizer(tokenizer_path)
     texts = [text for path in paths for text in read_texts(path)]
     documents = [np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.uint32) for text in texts]
@@ -86,12 +86,14 @@ def sample_files(
     np.cumsum([len(tokens) for tokens in documents], out=starts[1:])
     tokens = np.concatenate([np.empty(0, np.uint32), *documents])
     contexts, continuations = _windows(tokens, starts, queries, length, depth, np.random.default_rng(seed))
-    how = f"{length} tokens from {len(texts)} texts given as not in the corpus ({len(tokens):,} tokens)"
+    how = f"{length} tokens from {len(texts)} texts outside the corpus ({len(tokens):,} tokens)"
     return ContextSet("unseen", how, contexts, continuations)
 
 
 def read_texts(path: Path) -> list[str]:
-    """The texts of a file. A .jsonl row gives its ``text``, or its messages' contents and prefill; any other file is one text.
+    """Read the texts of a file.
+
+    A .jsonl row gives its ``text``, or its messages' contents and prefill. Any other file is one text.
 
     Raises:
         NotFound: the file is missing.
@@ -126,9 +128,11 @@ def _windows(
     depth: int,
     chooser: np.random.Generator,
 ) -> tuple[list[Ids], list[Ids]]:
-    sizes = np.maximum(np.diff(starts) - length, 0)  # how many windows each document has with a token behind it
+    sizes = np.maximum(np.diff(starts) - length, 0)  # number of windows of each document that a token follows
     if not sizes.sum():
-        raise InvalidArgument(f"no document has more than {length} tokens, so no contexts of {length} can be taken")
+        raise InvalidArgument(
+            f"no document has more than {length} tokens, so there are no contexts of {length}; use a shorter context"
+        )
     ends = np.cumsum(sizes)
     picks = chooser.integers(0, ends[-1], queries)
     owners = np.searchsorted(ends, picks, side="right")

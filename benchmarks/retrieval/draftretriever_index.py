@@ -1,4 +1,4 @@
-"""The draftretriever package's index over a datastore's tokens, in a process of its own: ``python -m`` this STORE FILE.
+"""Builds draftretriever's index over a datastore's tokens, in its own process: ``python -m`` this STORE FILE.
 
 Prints one JSON line: seconds, peak_memory_bytes, index_bytes, entries.
 """
@@ -21,7 +21,9 @@ from suffolk.datastore.errors import Internal
 
 
 def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
-    """The index over ``store`` in ``workdir``, and the cost of building it. An index of the same generation is reused.
+    """Return the index over ``store`` in ``workdir``, and the cost of building it.
+
+    An index of the same generation is reused.
 
     Raises:
         Internal: the package failed to build it.
@@ -47,7 +49,7 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def main(store: str, index: str) -> None:
-    """Build, and print the cost."""
+    """Build the index, and print the cost."""
     begin = time.perf_counter()
     with open_datastore(store) as opened:
         writer = open_writer(index, opened.manifest.vocab_size)

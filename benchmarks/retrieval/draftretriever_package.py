@@ -1,8 +1,9 @@
-"""The published ``draftretriever`` package (versions 0.1.0 and 0.1.1), behind the calls that a comparison needs.
+"""Wraps the published ``draftretriever`` package (versions 0.1.0 and 0.1.1) for comparisons.
 
 The package is not the suffix array of the REST repository, which has the same name. It keeps statistics of short token runs and
-samples a tree by random search. Only the last two tokens of a context have an effect, it gives no counts, and the same question
-has several answers. A context of one token without a match ends the process. Memory grows with every new context.
+samples a tree by random search. Only the last two tokens of a context have an effect. The package returns no counts,
+and repeated queries give different answers. A context of one token without a match ends the process. Memory grows with
+every new context.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DEPTH = 10
 LONGEST = 16
 SHORTEST = 2
 NO_TOKEN = -2
-"""Pads paths to equal length."""
+"""Pads paths to the same length."""
 
 
 class DraftRetriever:
@@ -33,7 +34,7 @@ class DraftRetriever:
         self._reader = _module().Reader(str(index))
 
     def search(self, context: Sequence[int]) -> list[list[int]]:
-        """One search: the tree's paths, each from the context on, padded with NO_TOKEN; none if nothing was found.
+        """Search once; return the tree's paths after the context, padded with NO_TOKEN. Empty if nothing was found.
 
         Raises:
             InvalidArgument: fewer than two tokens.
@@ -45,7 +46,7 @@ class DraftRetriever:
         return paths
 
     def search_suffixes(self, context: Sequence[int]) -> list[list[int]]:
-        """REST's loop: one search per suffix, from 16 tokens down to 2, until something is found."""
+        """Run REST's loop: one search per suffix, from 16 tokens down to 2, until something is found."""
         for length in range(min(LONGEST, len(context)), SHORTEST - 1, -1):
             if paths := self.search(context[len(context) - length :]):
                 return paths
@@ -56,18 +57,18 @@ def require_package() -> None:
     """Check before a long run that the package is installed.
 
     Raises:
-        Unsupported: it is not, or is another than the published one.
+        Unsupported: the package is missing, or is not the published one.
     """
     _module()
 
 
 def open_writer(index: str, vocab_size: int) -> Any:
-    """A writer with ``add_entry(list of ids)`` and ``finalize()``."""
+    """Create a writer with ``add_entry(list of ids)`` and ``finalize()``."""
     return _module().Writer(index, vocab_size=vocab_size)
 
 
 def prefixes(paths: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
-    """The nodes of the tree with ``paths``, each as its path."""
+    """Return the nodes of the tree with ``paths``; each node is its path."""
     whole = [tuple(token for token in path if token != NO_TOKEN) for path in paths]
     return {path[:depth] for path in whole for depth in range(1, len(path) + 1)}
 
@@ -79,6 +80,6 @@ def _module() -> Any:
         raise missing("draftretriever") from error
     if "file_path" not in inspect.signature(module.Writer).parameters:
         raise Unsupported(
-            "the draftretriever that is installed is not the published 0.1.x; pip install draftretriever==0.1.1"
+            "the installed draftretriever is not the published 0.1.x; run: pip install draftretriever==0.1.1"
         )
     return module

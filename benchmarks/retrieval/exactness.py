@@ -1,4 +1,4 @@
-"""Exact lookups and drafts by a scan of the corpus, and the accepted length of a tree."""
+"""Computes exact lookups and drafts by scanning the corpus, and the accepted length of a tree."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ Path = tuple[int, ...]
 
 
 class CorpusScan:
-    """All documents in one array, scanned for every question. Memory: 4 bytes a token."""
+    """All documents in one array, which every query scans. Memory: 4 bytes a token."""
 
     def __init__(self, tokens: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64]) -> None:
         self._tokens = tokens
         self._starts = starts
 
     def lookup(self, context: Sequence[int], max_match: int, min_match: int) -> tuple[int, int]:
-        """Length and count of the longest match; (0, 0) if there is none."""
+        """Return length and count of the longest match; (0, 0) if there is none."""
         length, ends = self._longest(context, max_match)
         return (length, len(ends)) if length >= min_match else (0, 0)
 
     def draft(
         self, context: Sequence[int], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> list[tuple[Path, int]]:
-        """(path, count) of the draft tree's nodes in order: falling count, then smaller depth, then smaller tokens."""
+        """Return (path, count) of the draft tree's nodes, ordered by falling count, then depth, then tokens."""
         length, ends = self._longest(context, max_match)
         if length < min_match or not length:
             return []
-        limits = self._starts[np.searchsorted(self._starts, ends - 1, side="right")]  # the end of each one's document
+        limits = self._starts[
+            np.searchsorted(self._starts, ends - 1, side="right")
+        ]  # the end of each position's document
         places = ends
         nodes: list[tuple[Path, int]] = []
-        groups = np.zeros(len(places), np.int64)  # which node of the level above an occurrence is in
+        groups = np.zeros(len(places), np.int64)  # the parent node of each occurrence
         names: list[Path] = [()]
         for depth in range(max_depth):
             inside = places + depth < limits
@@ -46,7 +48,7 @@ class CorpusScan:
         return sorted(nodes, key=lambda node: (-node[1], len(node[0]), node[0]))[:max_nodes]
 
     def _longest(self, context: Sequence[int], max_match: int) -> tuple[int, npt.NDArray[np.int64]]:
-        """Length of the longest match, and the positions behind its occurrences."""
+        """Return the length of the longest match, and the positions after its occurrences."""
         length, ends = 0, np.empty(0, np.int64)
         for size in range(1, min(max_match, len(context)) + 1):
             token = context[len(context) - size]
@@ -63,7 +65,7 @@ class CorpusScan:
 
 
 def tree_paths(tree: DraftTree) -> list[Path]:
-    """The path from the context to each node."""
+    """Return the path from the context to each node."""
     paths: list[Path] = []
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         paths.append((*(paths[parent] if parent >= 0 else ()), token))
@@ -71,7 +73,7 @@ def tree_paths(tree: DraftTree) -> list[Path]:
 
 
 def accepted_length(paths: set[Path], continuation: Sequence[int]) -> int:
-    """Number of tokens of ``continuation`` that a target accepts from a tree of these paths, if it generates them."""
+    """Count the tokens that a target accepts from a tree of these paths, if it generates ``continuation``."""
     depth = 0
     while depth < len(continuation) and tuple(continuation[: depth + 1]) in paths:
         depth += 1

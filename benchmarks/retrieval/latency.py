@@ -1,4 +1,4 @@
-"""Times calls one by one, in turn, so that a slow machine slows all of them."""
+"""Times single calls in turn, so that a slow machine slows all of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Call = Callable[[Any], object]
 
 
 def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds of each call for each question, ``rounds`` times, after one warm-up round.
+    """Measure seconds of each call for each query, ``rounds`` times, after one warm-up round.
 
-    In a round, each call gets all questions in one random order before the next call's turn, so each finds the processor's
-    caches as it left them. The order of calls rotates.
+    In a round, a call gets all queries in one random order before the next call starts. So each call finds the
+    processor's caches as it left them. The order of calls rotates.
     """
     chooser = np.random.default_rng(seed)
     names = list(calls)
@@ -32,8 +32,9 @@ def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int
 def time_alternating(
     calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int
 ) -> dict[str, list[float]]:
-    """As ``time_rounds``, but each question goes to all calls before the next question: each call finds the caches as the
-    others left them.
+    """Like ``time_rounds``, but each query goes to all calls before the next query.
+
+    So each call finds the processor's caches as the other calls left them.
     """
     chooser = np.random.default_rng(seed)
     names = list(calls)

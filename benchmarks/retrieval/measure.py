@@ -1,4 +1,4 @@
-"""Latency of lookups and drafts, in this process and over gRPC, beside the draftretriever package."""
+"""Measures latency of lookups and drafts, in process and over gRPC, compared to the draftretriever package."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ RIVAL_LOOP = "draftretriever, suffix loop"
 
 
 def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
-    """Run the whole measurement; the results by name, times in microseconds.
+    """Run the whole measurement; return the results by name, with times in microseconds.
 
     Raises:
-        NotFound, Corruption: the datastore or a text file is not there, or damaged.
-        Unsupported: draftretriever was asked for and is not installed.
+        NotFound, Corruption: the datastore or a text file is missing or damaged.
+        Unsupported: draftretriever is selected, but not installed.
     """
     path = options.store
     if options.tokens is not None:
@@ -44,7 +44,7 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
     with open_datastore(path) as store:
         opened = grown_memory(before)
         results: dict[str, Any] = {"datastore": _facts(store), "draftretriever_index": built}
-        for each in sets:  # so that all pages the questions need are in memory, and count as ours
+        for each in sets:  # all pages that the queries need are then in memory, and count as Suffolk's
             time_rounds(_calls(store, options), each.first(options.called).contexts, 0, options.seed)
         memory = {"suffolk": {"opened": opened, "asked": grown_memory(before)}}
         before = resident_memory()
@@ -61,7 +61,7 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
 
 
 def _prepare(path: Path, options: RetrievalOptions) -> tuple[list[ContextSet], CorpusScan]:
-    """Contexts and the whole corpus, through a datastore that is closed again, so that its pages do not count."""
+    """Return contexts and the whole corpus. The datastore is closed again, so that its pages do not count."""
     with open_datastore(path) as store:
         tokens, starts = join_documents(store)
         size, depth = options.context, options.max_depth
@@ -120,7 +120,7 @@ def _measure_batches(
 ) -> dict[str, Any]:
     if not options.grpc:
         return {}
-    from suffolk.serving.draft_service.client import connect  # gRPC is loaded only by those who use it
+    from suffolk.serving.draft_service.client import connect  # load gRPC only if it is measured
 
     with served(path) as url:
         remote = connect(url, GRPC_DEADLINE_S)
@@ -133,7 +133,7 @@ def _measure_batches(
 def _measure_ways(
     store: Retriever, remote: Retriever, each: ContextSet, options: RetrievalOptions
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Way and call -> batch size -> quantiles."""
+    """Map transport and call -> batch size -> quantiles."""
     results: dict[str, dict[str, dict[str, float]]] = {}
     for size in options.batches:
         calls = {

@@ -1,4 +1,4 @@
-"""Latency of a lookup and of a draft in the C++ core, without Python."""
+"""Measures latency of lookups and drafts in the C++ core, without Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Seconds = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 
 def measure_native(store: Datastore, sets: Sequence[ContextSet], options: RetrievalOptions) -> dict[str, Any]:
-    """Quantiles over all contexts of each set, and the slowest of all contexts of one token.
+    """Return quantiles over all contexts of each set, and the slowest context of one token.
 
     A context's time is the median of its ``rounds``, which removes interruptions by other programs.
     """
@@ -45,7 +45,7 @@ def measure_native(store: Datastore, sets: Sequence[ContextSet], options: Retrie
 
 
 def _clock(store: Datastore, contexts: Sequence[Sequence[int]], options: RetrievalOptions) -> Seconds:
-    """For each context, the median of its lookups and of its drafts, after one warm-up round."""
+    """Return for each context the median time of its lookups and of its drafts, after one warm-up round."""
     rounds = [
         store.clock(contexts, options.max_match, options.min_match, options.max_depth, options.max_nodes)
         for _ in range(options.rounds + 1)

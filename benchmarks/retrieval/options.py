@@ -17,16 +17,16 @@ class RetrievalOptions:
         store: the datastore's folder.
         queries: contexts of each kind, all timed inside the C++ core.
         rounds: timed rounds, after one warm-up.
-        checked: contexts of each kind with answers compared with a scan of the corpus.
+        checked: contexts of each kind whose answers are compared to a scan of the corpus.
         tokens: use the first N tokens of the datastore; None for all.
-        unseen: files with texts outside the corpus; empty for seen contexts with a token replaced.
-        called: contexts that are also asked through Python, singly and in batches, and of draftretriever.
+        unseen: files with texts outside the corpus. If empty, unseen contexts are seen ones with one token replaced.
+        called: contexts that are also measured from Python, singly and in batches, and with draftretriever.
         against: whether to measure draftretriever as well.
         grpc: whether to measure through a draft service as well.
-        batches: contexts in one call.
-        workdir: folder of the draftretriever index, which a later run reuses.
+        batches: numbers of contexts in one call.
+        workdir: folder for the draftretriever index, which a later run reuses.
         max_match, min_match, max_depth, max_nodes: as in ``Retriever.draft``.
-        context: tokens in a context.
+        context: number of tokens in a context.
         seed: of every random choice.
     """
 

@@ -1,4 +1,4 @@
-"""Quality of the answers: exact counts, accepted length, and the contents of draftretriever's trees."""
+"""Measures the quality of answers: exact counts, accepted length, and errors in draftretriever's trees."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from suffolk.datastore.errors import Internal
 
 
 def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: RetrievalOptions) -> dict[str, Any]:
-    """Compare the answers for the first contexts with a scan of every token; the number compared.
+    """Compare the answers for the first contexts to a scan of every token; return the number of comparisons.
 
     Raises:
-        Internal: an answer differs, so the measured times are worthless.
+        Internal: an answer differs, so the measured times mean nothing.
     """
     match = options.max_match, options.min_match
     nodes = 0
@@ -29,7 +29,9 @@ def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: 
         truth = scan.draft(context, *match, options.max_depth, options.max_nodes)
         pair = scan.lookup(context, *match)
         if store.lookup(context, *match) != pair or (tree.match_length, tree.match_count) != pair or found != truth:
-            raise Internal(f"{store.path}: the answer for context {context} is not what a scan of the corpus finds")
+            raise Internal(
+                f"{store.path}: the answer for context {context} differs from a scan of the corpus; report this as a bug"
+            )
         nodes += len(found)
     return {"contexts": min(options.checked, len(each.contexts)), "nodes": nodes, "all_exact": True}
 
@@ -37,7 +39,7 @@ def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: 
 def compare_trees(
     store: Datastore, rival: DraftRetriever | None, each: ContextSet, options: RetrievalOptions
 ) -> dict[str, Any]:
-    """Mean match length, tree size and accepted length over all contexts, with those of draftretriever and its errors."""
+    """Return mean match length, tree size and accepted length over all contexts, also for draftretriever."""
     trees = [
         store.draft(context, options.max_match, options.min_match, options.max_depth, options.max_nodes)
         for context in each.contexts
@@ -56,7 +58,9 @@ def compare_trees(
 
 
 def _judge_rival(store: Datastore, rival: DraftRetriever, each: ContextSet) -> dict[str, Any]:
-    """Its trees, and three errors: different answers to the same question, no effect of older tokens, paths that never occur."""
+    """Return statistics of draftretriever's trees, and three errors.
+
+    The errors are different answers to the same query, older tokens without effect, and paths that never occur."""
     trees = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     again = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     paths = [(context, path) for context, tree in zip(each.contexts, trees, strict=True) for path in tree]

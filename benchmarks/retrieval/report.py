@@ -11,16 +11,17 @@ QUANTILES = ("p50_us", "p90_us", "p99_us")
 HEADERS = ("microseconds", "p50", "p90", "p99", "mean")
 PACKAGES = ("numpy", "grpcio", "draftretriever", "matplotlib")
 NOTES = (
-    "all times are warm: one round over all contexts is not counted. In the C++ core, a draft begins with what its lookup found; "
-    "from Python, a draft call makes the lookup too and gives its length and count as well, and lookup+draft makes both calls",
-    "in the C++ core, a context's time is the median of its rounds",
-    "draftretriever is the published package of that name: it goes by a context's last two tokens and random search, "
-    "gives no counts, and is not the suffix array of the REST repository",
+    "all times are warm: a first round over all contexts is not counted. In the C++ core, a draft starts from the "
+    "result of its lookup. From Python, a draft call includes the lookup, and also returns its length and count; "
+    "lookup+draft makes both calls",
+    "in the C++ core, the time of a context is the median of its rounds",
+    "draftretriever is the published package of that name: it searches at random by a context's last two tokens, "
+    "returns no counts, and is not the suffix array of the REST repository",
 )
 
 
 def retrieval_lines(results: dict[str, Any]) -> list[str]:
-    """The tables."""
+    """Format the tables and their notes."""
     facts = results["datastore"]
     lines = [f"{facts['path']}: {facts['tokens']:,} tokens, {facts['bytes_per_token']:.2f} bytes a token"]
     lines += ["", *_native_lines(results["native"])]
@@ -34,7 +35,7 @@ def retrieval_lines(results: dict[str, Any]) -> list[str]:
 
 
 def retrieval_panels(results: dict[str, Any]) -> list[Panel]:
-    """Latency of single calls, and of batches if measured."""
+    """Plot latency of single calls, and of batches if measured."""
     panels = []
     for name, found in results["sets"].items():
         latency = found["latency"]
@@ -57,7 +58,7 @@ def _native_lines(native: dict[str, Any]) -> list[str]:
     ]
     one = native["one_token"]
     return [
-        f"inside the C++ core, one thread, {native['seen']['lookup']['calls']:,} contexts of each kind:",
+        f"in the C++ core, one thread, {native['seen']['lookup']['calls']:,} contexts of each kind:",
         format_table(HEADERS, rows),
         f"contexts of one token, all {one['contexts']:,}: slowest draft {one['slowest_draft_us']:.0f} us (token "
         f"{one['slowest_token']}, which occurs {one['its_count']:,} times), p50 {one['draft']['p50_us']:.1f} us",
@@ -68,7 +69,7 @@ def _latency_lines(found: dict[str, Any]) -> list[str]:
     lines = [format_table(HEADERS, [[name, *_row(times)] for name, times in found["latency"].items()])]
     if "alternating" in found:
         rows = [[name, *_row(times)] for name, times in found["alternating"].items()]
-        lines += ["one question to each in turn, so that none finds its data in the processor's caches:"]
+        lines += ["each query goes to all in turn, so that none finds its data in the processor's caches:"]
         lines += [format_table(HEADERS, rows)]
         for name, ratios in found["times_faster"].items():
             ways = "; ".join(
@@ -89,8 +90,8 @@ def _quality_lines(found: dict[str, Any]) -> list[str]:
         differing = rival["answers_differing_when_asked_again"]
         absent = rival["nodes_never_in_corpus_after_those_tokens"]
         lines.append(
-            f"draftretriever: {_trees(rival)}; {differing:.0%} of its answers differ when asked again; "
-            f"{absent:.0%} of its nodes never follow its two tokens in the corpus; it gives no counts"
+            f"draftretriever: {_trees(rival)}; {differing:.0%} of its answers differ when a query is repeated; "
+            f"{absent:.0%} of its nodes never follow its two tokens in the corpus; it returns no counts"
         )
     return lines
 
@@ -98,7 +99,7 @@ def _quality_lines(found: dict[str, Any]) -> list[str]:
 def _trees(drafts: dict[str, Any]) -> str:
     return (
         f"found {drafts['found']:.1%}, {drafts['mean_nodes']:.1f} nodes, "
-        f"{drafts['mean_accepted']:.2f} tokens of the true continuation in the tree"
+        f"{drafts['mean_accepted']:.2f} tokens of the true continuation are in the tree"
     )
 
 
@@ -110,7 +111,7 @@ def _memory_lines(results: dict[str, Any]) -> list[str]:
     ]
     lines = ["", format_table(("MB in memory", "own", "mapped files"), rows)]
     if built := results["draftretriever_index"]:
-        lines.append(f"draftretriever's memory is that after {results['draftretriever_searches']:,} searches")
+        lines.append(f"draftretriever's memory is measured after {results['draftretriever_searches']:,} searches")
         lines.append(
             f"draftretriever's index: {built['index_bytes'] / 1e6:.1f} MB, built in {built['seconds']:.1f} s with "
             f"{built['peak_memory_bytes'] / 1e6:,.0f} MB at most" + (" (by an earlier run)" if built["reused"] else "")

@@ -1,4 +1,4 @@
-"""The first tokens of a datastore as a datastore of their own, for smaller measurements."""
+"""Copies the first tokens of a datastore into a new datastore, for smaller measurements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
-    """A datastore in ``workdir`` of the first documents of ``store``, up to ``tokens`` tokens, the last one cut. Built once."""
+    """Return a datastore in ``workdir`` with the first ``tokens`` tokens of ``store``. The last document is truncated.
+
+    An existing one is reused."""
     checksums = " ".join(entry.checksum for entry in store.manifest.files())
     path = workdir / f"first-{tokens}-{hashlib.sha256(checksums.encode()).hexdigest()[:16]}"
     try:

@@ -1,4 +1,4 @@
-"""A draft service for the time of a measurement, in a process of its own."""
+"""Runs a draft service in its own process during a measurement."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ANNOUNCEMENT = re.compile(r"on grpc (\S+?),? ?(?:http \S+)?$")
 
 @contextlib.contextmanager
 def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
-    """The URL of ``suffolk serve`` for ``store`` on a free port of this machine. The server ends with the block.
+    """Start ``suffolk serve`` for ``store`` on a free local port, and yield its URL. The server stops with the block.
 
     Args:
-        command: of another server that announces itself in the same way.
+        command: command of another server that prints the same line when it is ready.
 
     Raises:
         Unavailable: the server does not start.
@@ -34,10 +34,10 @@ def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
             line = server.stdout.readline().strip()
             found = ANNOUNCEMENT.search(line)
             if found is None:
-                _stop(server)  # it may still run
+                _stop(server)  # the server may still run
                 errors.seek(0)
                 output = f"{line}\n{errors.read()}".strip()[-300:]
-                raise Unavailable(f"the draft server of {store} did not start: {output or 'it printed nothing'}")
+                raise Unavailable(f"the draft service of {store} did not start: {output or 'it printed nothing'}")
             yield f"grpc://{found.group(1)}/store"
         finally:
             _stop(server)

@@ -1,1 +1,1 @@
-"""Runs vLLM with Suffolk's proposer beside vLLM's own drafters, and without drafts."""
+"""Compares vLLM with Suffolk's proposer to vLLM's own drafters, and to vLLM without drafts."""

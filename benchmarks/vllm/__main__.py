@@ -1,7 +1,7 @@
-"""Run vLLM on CPU with Suffolk's proposer, with vLLM's own drafters and without drafts, and compare texts and speed.
+"""Run vLLM on CPU with Suffolk's proposer, with vLLM's own drafters and without drafts, and compare outputs and speed.
 
-Every method answers the same prompts in turn, in fp32 and greedily. In the end the draft service is killed and started again while
-Suffolk's engine generates. Exits with 1 if a text differs from that without drafts.
+Every method answers the same prompts in turn, in fp32 with greedy decoding. At the end the draft service is killed and
+restarted while Suffolk's engine generates. Exits with 1 if an output differs from the one without drafts.
 """
 
 from __future__ import annotations
@@ -33,15 +33,21 @@ def _parse() -> argparse.Namespace:
         "--work", type=Path, default=Path(".cache/vllm"), help="folder for files (default: %(default)s)"
     )
     parser.add_argument(
-        "--datastore", type=Path, action="append", default=[], help="beside the history; may be repeated"
+        "--datastore",
+        type=Path,
+        action="append",
+        default=[],
+        help="another datastore, in addition to the history; may be repeated",
     )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--history", type=float, default=0.4, help="share of prompts that are answered first")
+    parser.add_argument(
+        "--history", type=float, default=0.4, help="share of prompts that are answered first, to fill the history"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="most prompts of each set")
     parser.add_argument("--max-tokens", type=int, default=96, metavar="N")
     parser.add_argument("--draft-tokens", type=int, default=8, metavar="N", help="the longest draft")
-    parser.add_argument("--threads", type=int, default=1, help="of each engine (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each engine (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write all figures as JSON")
     return parser.parse_args()

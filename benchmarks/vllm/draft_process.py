@@ -1,4 +1,4 @@
-"""A draft service on a fixed port, which can be killed and started again."""
+"""Runs a draft service on a fixed port that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suffolk.datastore.errors import Unavailable
 
 
 class DraftProcess:
-    """``suffolk serve`` for ``stores`` on a free port of this machine. Not thread-safe."""
+    """A process of ``suffolk serve`` for ``stores`` on a free local port. Not thread-safe."""
 
     def __init__(self, stores: Mapping[str, Path]) -> None:
         with socket.socket() as free:
@@ -25,11 +25,11 @@ class DraftProcess:
 
     @property
     def urls(self) -> list[str]:
-        """One for each datastore."""
+        """The URLs, one for each datastore."""
         return [f"grpc://{self._address}/{name}" for name in self._stores]
 
     def start(self) -> None:
-        """Start the service. Raises Unavailable if it does not start."""
+        """Start the service. Raises Unavailable if that fails."""
         command = [sys.executable, "-m", "suffolk", "serve", *(f"{name}={path}" for name, path in self._stores.items())]
         self._process = subprocess.Popen(
             [*command, "--listen", self._address, "--http", "off"], stdout=subprocess.PIPE, text=True
@@ -39,14 +39,14 @@ class DraftProcess:
             raise Unavailable(f"the draft service at {self._address} did not start; see its messages above")
 
     def kill(self) -> None:
-        """End the service at once, without notice."""
+        """Kill the service."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def cpu_seconds(self) -> float:
-        """CPU time of the running service so far; 0 where there is no /proc."""
+        """CPU time of the running service so far; 0 without /proc."""
         try:
             fields = (
                 Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split() if self._process else []
@@ -56,7 +56,7 @@ class DraftProcess:
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
     def close(self) -> None:
-        """End the service."""
+        """Stop the service."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             try:

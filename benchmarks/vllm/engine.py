@@ -1,7 +1,7 @@
-"""One vLLM engine in a process of its own: answers requests from standard input as JSON lines.
+"""Runs one vLLM engine in its own process, which answers requests from standard input as JSON lines.
 
-The first line holds the arguments of ``vllm.LLM``. Each further line is an object with ``prompts``, lists of token ids, and
-``max_tokens``; the reply has the tokens, times and counters of these prompts, generated at once.
+The first line holds the arguments of ``vllm.LLM``. Each further line is an object with ``prompts`` (lists of token ids)
+and ``max_tokens``. The prompts form one batch; the reply has their tokens, times and counters.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process, so that its CPU time is all that the engine takes
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process, so that its CPU time covers the whole engine
 }
 
 
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what vLLM prints goes to standard error
+    os.dup2(2, 1)  # vLLM's prints go to standard error
     os.environ.update(ENVIRONMENT)
     from vllm import LLM
 

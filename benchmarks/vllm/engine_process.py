@@ -1,4 +1,4 @@
-"""Starts an engine of ``engine.py`` and asks it."""
+"""Starts an engine of ``engine.py`` and sends it requests."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ class EngineProcess:
         self._process = process
 
     def generate(self, prompts: Sequence[Ids], max_tokens: int) -> dict[str, Any]:
-        """Generate answers to ``prompts`` at once; see ``engine.py``. Raises Unavailable if the engine has ended."""
+        """Generate answers to ``prompts`` in one batch; see ``engine.py``.
+
+        Raises Unavailable if the engine has ended.
+        """
         self.send(prompts, max_tokens)
         return self.receive()
 
     def send(self, prompts: Sequence[Ids], max_tokens: int) -> None:
-        """Begin to generate, without waiting for the answers."""
+        """Start generating, without waiting for the answers."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"prompts": list(prompts), "max_tokens": max_tokens}) + "\n")
@@ -53,7 +56,7 @@ class EngineProcess:
 
 @contextlib.contextmanager
 def engine(name: str, threads: int, **arguments: Any) -> Iterator[EngineProcess]:
-    """An engine for the time of the block; ``arguments`` of ``vllm.LLM``. Raises Unavailable if it does not start."""
+    """Run an engine during the block. ``arguments``: those of ``vllm.LLM``. Raises Unavailable if it does not start."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     command = [sys.executable, "-m", "suffolk.benchmarks.vllm.engine"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)

@@ -1,4 +1,4 @@
-"""Runs all methods in turn on the same prompts, compares their texts, and kills the draft service in between."""
+"""Runs all methods in turn on the same prompts, compares their outputs, and kills the draft service in between."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from suffolk.datastore.errors import InvalidArgument, Unavailable
 
 _OUTAGE_PROMPTS = 8
 _OUTAGE_SECONDS = 0.4
-"""Time after which the draft service is killed, and started again, while answers are generated."""
+"""Time after which the draft service is killed or restarted during generation."""
 Run = dict[str, Any]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Prompts that each method answers at once."""
+    """One batch of prompts, which each method answers."""
 
     group: str
     batch: int
@@ -38,7 +38,7 @@ class _Turn:
 
 
 def measure(options: VllmOptions, say: Say) -> dict[str, Any]:
-    """The runs of all turns and methods, and those of the outage.
+    """Return the runs of all turns and methods, and those of the outage.
 
     Raises:
         InvalidArgument, NotFound: bad options or prompts.
@@ -77,7 +77,7 @@ def measure(options: VllmOptions, say: Say) -> dict[str, Any]:
 
 
 def _plan(options: VllmOptions, tokenizer: Any) -> tuple[list[_Turn], list[_Turn]]:
-    """The turns of the history, and those that are measured: each prompt occurs once."""
+    """Split the prompts into turns for the history and measured turns. Each prompt occurs once."""
     by_group: dict[str, list[Ids]] = {}
     for each in load_prompts(options.prompts, "chat", None, options.seed):
         ids = encode_prompt(each, tokenizer, options.model)
@@ -91,12 +91,12 @@ def _plan(options: VllmOptions, tokenizer: Any) -> tuple[list[_Turn], list[_Turn
         known = round(len(prompts) * options.history)
         history += [_Turn(group, largest, each) for each in _chunks(prompts[:known], largest)]
         rest = prompts[known:]
-        shares = np.array(options.batches) + 8.0  # larger batches get more prompts, but not in proportion
+        shares = np.array(options.batches) + 8.0  # larger batches get more prompts, but less than in proportion
         ends = np.round(np.cumsum(shares / shares.sum()) * len(rest)).astype(int)
         for batch, begin, end in zip(options.batches, [0, *ends], ends, strict=False):
             turns += [_Turn(group, batch, each) for each in _chunks(rest[begin:end], batch)]
     if not turns:
-        raise InvalidArgument("no prompts are left to measure; give more, or take a smaller share for the history")
+        raise InvalidArgument("no prompts are left to measure; give more prompts, or a smaller --history")
     return history, [turns[place] for place in np.random.default_rng(options.seed).permutation(len(turns))]
 
 
@@ -105,7 +105,7 @@ def _chunks(prompts: Sequence[Ids], size: int) -> list[list[Ids]]:
 
 
 def _build_history(options: VllmOptions, texts: Sequence[str]) -> Path:
-    """A datastore of the answers to the history."""
+    """Build a datastore from the answers to the history."""
     options.work.mkdir(parents=True, exist_ok=True)
     corpus, store = options.work / "history.jsonl", options.work / "history"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
@@ -124,7 +124,7 @@ def _take_turns(
     for number, turn in zip(count(), turns):
         replies: dict[str, Run] = {}
         for place in range(len(names)):
-            method = names[(number + place) % len(names)]  # each method is first equally often
+            method = names[(number + place) % len(names)]  # rotate, so that each method is first equally often
             before = service.cpu_seconds()
             replies[method] = engines[method].generate(turn.prompts, max_tokens)
             replies[method]["service_cpu_seconds"] = service.cpu_seconds() - before
@@ -137,7 +137,7 @@ def _take_turns(
 def _outage(
     turns: Sequence[_Turn], engines: dict[str, EngineProcess], service: DraftProcess, max_tokens: int, say: Say
 ) -> list[Run]:
-    """Runs of Suffolk's engine while the service is up, killed in the middle, down, and started again in the middle."""
+    """Run Suffolk's engine with the service up, killed midway, down, and restarted midway."""
     prompts = [ids for turn in turns for ids in turn.prompts][:_OUTAGE_PROMPTS]
     turn = _Turn("outage", len(prompts), prompts)
     expected = engines[NONE].generate(prompts, max_tokens)
@@ -156,7 +156,7 @@ def _outage(
 
 
 def _run(method: str, turn: _Turn, number: int, reply: Run, plain: Run) -> Run:
-    """The figures of a reply, without its tokens."""
+    """Return the figures of a reply, without its tokens."""
     kept = {name: value for name, value in reply.items() if name != "tokens"}
     same = [own == other for own, other in zip(reply["tokens"], plain["tokens"], strict=True)]
     return {

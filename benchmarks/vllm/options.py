@@ -1,4 +1,4 @@
-"""Options of the run."""
+"""Options of the vLLM comparison."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ METHODS = (NONE, "ngram", "suffix", SUFFOLK)
 
 @dataclass(frozen=True, slots=True)
 class VllmOptions:
-    """What to run.
+    """Settings of the comparison. Checked when made.
 
     Attributes:
         model: a Hugging Face folder or hub name; it runs in fp32.
         prompts: .jsonl files (``suffolk.benchmarks.prompts``).
         work: folder for the datastore of the history.
         datastores: further datastores with the model's tokenizer.
-        methods: of ``METHODS``; ``none`` is always run.
-        batches: requests at once.
-        history: share of each set's prompts that is answered first. Suffolk drafts from the texts of these answers. Other methods
-            answer the same prompts, and keep of them what they keep.
+        methods: names from ``METHODS``. ``none`` always runs.
+        batches: batch sizes.
+        history: share of each set's prompts that is answered first. Suffolk drafts from these answers. Other methods
+            answer the same prompts, and may keep their own history.
         limit: most prompts of each set.
-        max_tokens: of an answer.
+        max_tokens: most tokens of an answer.
         draft_tokens: the longest draft.
-        threads: of each engine.
-        seed: which prompts of each set are taken.
+        threads: threads of each engine.
+        seed: seed of the choice of prompts.
 
     Raises:
-        InvalidArgument: a method is unknown, or a number is out of its range.
+        InvalidArgument: a method is unknown, or a number is out of range.
     """
 
     model: str
@@ -58,7 +58,7 @@ class VllmOptions:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be {least} or more")
 
     def arguments(self, method: str, urls: list[str]) -> dict[str, Any]:
-        """Arguments of ``vllm.LLM`` for a method; ``urls`` of the datastores."""
+        """Return the arguments of ``vllm.LLM`` for a method. ``urls``: those of the datastores."""
         shared: dict[str, Any] = {
             "model": self.model,
             "dtype": "float32",

@@ -1,4 +1,4 @@
-"""Sums the runs by set, batch and method."""
+"""Summarises the runs by set, batch size and method."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from suffolk.benchmarks.table import format_table
 Run = dict[str, Any]
 HEADERS = ("set", "batch", "method", "tokens/s", "speed-up", "CPU", "tokens a pass", "drafted", "accepted", "identical")
 NOTES = (
-    "speed-up: seconds without drafts over seconds, of the same prompts in the same turns",
-    "CPU: CPU seconds of the engine a token, as a share of those without drafts",
-    "tokens a pass: generated tokens of a request for each of its passes; accepted: share of drafted tokens",
+    "speed-up: seconds without drafts divided by seconds, for the same prompts in the same turns",
+    "CPU: the engine's CPU seconds per token, as a share of those without drafts",
+    "tokens a pass: generated tokens per request and pass; accepted: share of drafted tokens that are accepted",
 )
 
 
 def summarize(runs: Sequence[Run]) -> list[Run]:
-    """One row per set, batch and method, and for all sets of a batch."""
+    """Return one row per set, batch size and method, and one per batch size for all sets."""
     keys = {
         (each[0], each[1], run["method"])
         for run in runs
@@ -39,7 +39,7 @@ def _row(group: str, batch: int, method: str, runs: Sequence[Run]) -> Run:
         for name in ("tokens", "seconds", "cpu_seconds", "plain_seconds", "plain_cpu_seconds", "texts", "identical")
     }
     drafted, accepted = sum(run["draft_tokens"] for run in runs), sum(run["accepted_tokens"] for run in runs)
-    passes = total["tokens"] - total["texts"] - accepted  # the first token of a text comes from its prompt's pass
+    passes = total["tokens"] - total["texts"] - accepted  # the first token of an output comes from the prompt pass
     return {
         "set": group,
         "batch": batch,
@@ -58,7 +58,7 @@ def _row(group: str, batch: int, method: str, runs: Sequence[Run]) -> Run:
 
 
 def lines(rows: Sequence[Run]) -> list[str]:
-    """The table, with notes."""
+    """Format the table and its notes."""
     cells = [
         [
             row["set"],

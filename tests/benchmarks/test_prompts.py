@@ -20,7 +20,7 @@ def test_messages_without_content_are_named(tmp_path: Path, message: object) -> 
 
 def test_rows_that_are_no_objects_are_named(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text("[1]\n")
-    with pytest.raises(InvalidArgument, match=r"p\.jsonl line 1: it is no object"):
+    with pytest.raises(InvalidArgument, match=r"p\.jsonl line 1: the row is not an object"):
         load_prompts([tmp_path], "both", None, 0)
 
 
@@ -35,16 +35,16 @@ def test_exclusions_that_are_no_prompts_are_refused(tmp_path: Path) -> None:
 def test_exclusions_are_names_a_line(tmp_path: Path) -> None:
     (tmp_path / "drop.txt").write_text("a/1\nb 2\n")
     assert read_excluded(tmp_path / "drop.txt") == {"a/1", "b 2"}
-    with pytest.raises(NotFound, match="a prompt's id a line"):
+    with pytest.raises(NotFound, match="one prompt id a line"):
         read_excluded(tmp_path / "none.txt")
 
 
 def test_what_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
     rubbish = tmp_path / "rubbish.jsonl"
     rubbish.write_bytes(b'{"prompt": "a"}\n\xff\xfe\x00')
-    with pytest.raises(InvalidArgument, match="line 2: byte 0xff is no UTF-8"):
+    with pytest.raises(InvalidArgument, match="line 2: byte 0xff is not UTF-8"):
         load_prompts([rubbish], "both", None, 0)
-    with pytest.raises(InvalidArgument, match="line 2: byte 0xff is no UTF-8"):
+    with pytest.raises(InvalidArgument, match="line 2: byte 0xff is not UTF-8"):
         read_excluded(rubbish)
 
 

@@ -42,7 +42,7 @@ def test_what_is_tuned_is_taken_up(model: str, cache: Path, tmp_path: Path, caps
     assert tune(model) == 0
     printed = capsys.readouterr().out
     assert "milliseconds of a pass" in printed
-    assert "must bring to pay" in printed
+    assert "break-even" in printed
     (file,) = cache.iterdir()
     assert f"wrote {file}" in printed
     report = tmp_path / "report.json"

@@ -151,7 +151,7 @@ def test_only_what_one_drafter_decoded(recording: Path, tmp_path: Path, capsys: 
     lines[0] = lines[0].replace('"drafter":"prompt-lookup"', '"drafter":"none"')
     mixed.write_text("\n".join(lines) + "\n")
     assert replay(mixed) == 0
-    assert "several drafters decoded these texts" in capsys.readouterr().err
+    assert "several drafters generated these recordings" in capsys.readouterr().err
     assert replay(mixed, "--recorded-with", "none") == 0
     assert "replaying 1 text of tiny" in capsys.readouterr().err
     assert replay(mixed, "--recorded-with", "eagle") == 2

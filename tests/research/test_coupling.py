@@ -45,7 +45,7 @@ def test_coupling_writes_its_files_and_says_where_it_loses(tmp_path: Path, capsy
     found = {"children": [1], "drafters": {"x": {"0.3": {"one_minus_tv": 0.5, "children": {"1": cell}}}}}
     assert statement(found)[1] == "less: x, T=0.3, k=1 (-0.100±0.020)"
     assert coupling.main(["--drafter", "small"]) == 2
-    assert "give a model and prompts for it together" in capsys.readouterr().err
+    assert "a model needs prompts" in capsys.readouterr().err
 
 
 def test_coupling_of_a_model_with_noisy_copies_of_itself(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_drawn_answers_fit_what_noise_says(folder: Path, tmp_path: Path, capsys:
     assert fit_noise.main(recorded(folder, tmp_path / "drawn.jsonl", "1")) == 0
     assert "kConstant, kOdds, kNoise, kNoiseOdds = " in capsys.readouterr().out
     assert fit_noise.main(recorded(folder, tmp_path / "greedy.jsonl", "0")) == 2
-    assert "no answer was drawn" in capsys.readouterr().err
+    assert "no answer was sampled" in capsys.readouterr().err
 
 
 def test_prompts_from_the_corpus_are_flagged(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

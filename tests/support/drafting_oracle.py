@@ -113,51 +113,51 @@ NO_CHILD, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float, int]]:
     """Path, score and marks of the best ``max_nodes`` paths of all ``trees``, best first, and first come first among equals."""
     marks: Counter[Path] = Counter()
-    opinions: dict[Path, dict[int, dict[int, float]]] = {}  # behind a path: source -> token -> chance
+    by_source: dict[Path, dict[int, dict[int, float]]] = {}  # behind a path: source -> token -> chance
     for tree in trees:
         for (path, score, source), parent in zip(nodes(tree), tree.parents.tolist(), strict=True):
             above = float(tree.scores[parent]) if parent >= 0 else 1.0
             marks[path] |= source
             if source:
-                said = opinions.setdefault(path[:-1], {}).setdefault(source, {})
-                said[path[-1]] = max(said.get(path[-1], 0.0), score / above if above else 0.0)
+                probs = by_source.setdefault(path[:-1], {}).setdefault(source, {})
+                probs[path[-1]] = max(probs.get(path[-1], 0.0), score / above if above else 0.0)
     found: dict[Path, tuple[float, int]] = {(): (1.0, 0)}
     for path in marks:
-        chance = pool(opinions.get(path[:-1], {})).get(path[-1], 0.0)
+        chance = pool(by_source.get(path[:-1], {})).get(path[-1], 0.0)
         found[path] = found[path[:-1]][0] * chance, marks[path]
     best = sorted([*found][1:], key=lambda path: -found[path][0])[:max_nodes]
     return [(path, *found[path]) for path in best]
 
 
-def pool(opinions: dict[int, dict[int, float]]) -> dict[int, float]:
+def pool(by_source: dict[int, dict[int, float]]) -> dict[int, float]:
     """Of each token that follows one path, its chance, from what each source says of it."""
-    if len(opinions) < 2:
+    if len(by_source) < 2:
         return {
-            token: each / max(1.0, sum(said.values())) for said in opinions.values() for token, each in said.items()
+            token: each / max(1.0, sum(probs.values())) for probs in by_source.values() for token, each in probs.items()
         }
-    expected = {source: sum(said.values()) for source, said in opinions.items()}
+    expected = {source: sum(probs.values()) for source, probs in by_source.items()}
     counted = {source: min(max(each, LEAST_CHANCE), 1.0) for source, each in expected.items()}
-    loud = {
+    strength = {
         source: POOL_WEIGHTS.get(source, OTHER_WEIGHT)[0] * each / (each + DOUBTS.get(source, DOUBT))
         for source, each in counted.items()
     }
-    number = sum(loud.values()) / max(loud.values())
-    weight = {source: each / sum(loud.values()) * number**0.5 for source, each in loud.items()}
+    number = sum(strength.values()) / max(strength.values())
+    weight = {source: each / sum(strength.values()) * number**0.5 for source, each in strength.items()}
     rest = {source: np.log(max(LEAST_REST, 1 - each)) for source, each in expected.items()}
     logs = {
         token: sum(
             weight[source]
             * (
-                np.log(max(said[token], LEAST_CHANCE))
-                if token in said
+                np.log(max(probs[token], LEAST_CHANCE))
+                if token in probs
                 else rest[source] + POOL_WEIGHTS.get(source, OTHER_WEIGHT)[1]
             )
-            for source, said in opinions.items()
+            for source, probs in by_source.items()
         )
-        for token in {token for said in opinions.values() for token in said}
+        for token in {token for probs in by_source.values() for token in probs}
     }
-    nobody = sum(weight[source] * rest[source] for source in opinions) - NO_CHILD * np.log(number)
-    total = sum(np.exp(each) for each in logs.values()) + np.exp(nobody)
+    no_child = sum(weight[source] * rest[source] for source in by_source) - NO_CHILD * np.log(number)
+    total = sum(np.exp(each) for each in logs.values()) + np.exp(no_child)
     return {token: float(np.exp(each) / total) for token, each in logs.items()}
 
 

@@ -120,4 +120,4 @@ def test_counted_time_is_that_of_passes_alone(folder: Path, tmp_path: Path, caps
     assert main(["bench", "hybrid", *common, "--exit-layers", "1", "--output", str(tmp_path / "c")]) == 2
     assert "the time of early-exit is not counted" in capsys.readouterr().err
     assert main(["bench", "hybrid", *common, "--parts", "nodes", "--output", str(tmp_path / "c")]) == 2
-    assert "--counted is for the part planned" in capsys.readouterr().err
+    assert "--counted needs the part planned" in capsys.readouterr().err

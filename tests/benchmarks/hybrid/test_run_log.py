@@ -26,7 +26,7 @@ def test_a_log_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"other settings \(a\)"):
         RunLog(path, {"a": [1]})
     path.write_text("oops\n" + path.read_text())
-    with pytest.raises(Corruption, match="no JSON"):
+    with pytest.raises(Corruption, match="not JSON"):
         RunLog(path, {"a": [1, 2]})
 
 

@@ -50,7 +50,7 @@ def test_a_wrong_answer_stops_the_measurement(tmp_path: Path) -> None:
         assert checked["nodes"] > 0
         wrong = tokens.copy()
         wrong[::3] = 0
-        with pytest.raises(Internal, match="not what a scan of the corpus finds"):
+        with pytest.raises(Internal, match="differs from a scan of the corpus"):
             check_counts(store, CorpusScan(wrong, starts), seen, options)
 
 
