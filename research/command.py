@@ -60,7 +60,8 @@ def check_timing(threads: int, rounds: int) -> None:
 def cpu_clock() -> float:
     """CPU seconds of the calling thread if torch uses one thread, else wall seconds.
 
-    CPU seconds do not depend on other programs."""
+    CPU seconds do not depend on other programs.
+    """
     return time.thread_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 

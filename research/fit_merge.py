@@ -76,7 +76,8 @@ class Pooling(torch.nn.Module):
 def pack(evidence: Sequence[TokenEvidence]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (float[n, MOST, sources], int64[n]): the input of ``Pooling``, and the place of the actual token.
 
-    The place is ``MOST`` if no source proposed the token."""
+    The place is ``MOST`` if no source proposed the token.
+    """
     chances, came = torch.full((len(evidence), MOST, len(SOURCES)), -1.0), torch.full((len(evidence),), MOST)
     for row, each in enumerate(evidence):
         best: dict[int, float] = {}

@@ -29,7 +29,8 @@ class TokenEvidence:
 def collect_evidence(trees: Sequence[DraftTree], tokens: Ids) -> list[TokenEvidence]:
     """Return the evidence at each of ``tokens`` that ``trees`` cover, up to the first token that no tree proposes.
 
-    Each tree comes from one source."""
+    Each tree comes from one source.
+    """
     after: dict[tuple[int, ...], dict[int, dict[int, float]]] = {}
     for tree in trees:
         paths: list[tuple[int, ...]] = []

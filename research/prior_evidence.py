@@ -47,7 +47,8 @@ class Evidence:
 def evidence_of(tree: DraftTree, tokens: Ids, noise: Floats | None = None) -> Evidence:
     """Return the evidence of a source's tree and the next ``tokens``, counted as in csrc/drafting/calibrator.cc.
 
-    ``noise``: float64[n], noise of its nodes."""
+    ``noise``: float64[n], noise of its nodes.
+    """
     features = features_of(tree)
     parent, places, taken = -1, list[npt.NDArray[np.intp]](), list[npt.NDArray[np.bool_]]()
     for token in tokens.tolist():

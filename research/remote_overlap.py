@@ -44,7 +44,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class AskedAheadOptions:
+class RemoteOverlapOptions:
     """Settings of the measurement.
 
     Attributes:
@@ -61,8 +61,8 @@ class AskedAheadOptions:
     deadline_ms: float = 100.0
 
 
-def measure_asked_ahead(
-    options: AskedAheadOptions, report: Callable[[str], None] = lambda line: None
+def measure_remote_overlap(
+    options: RemoteOverlapOptions, report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
     """Measure all delays and methods. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
     prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
@@ -73,7 +73,7 @@ def measure_asked_ahead(
 
 
 def _measure_delay(
-    options: AskedAheadOptions, target: Target, prompts: list[list[int]], delay: float, report: Callable[[str], None]
+    options: RemoteOverlapOptions, target: Target, prompts: list[list[int]], delay: float, report: Callable[[str], None]
 ) -> dict[str, Any]:
     decoding = options.decoding
     settings = SamplingSettings(decoding.max_new_tokens, seed=decoding.seed, temperature=decoding.temperature)
@@ -187,8 +187,8 @@ def _run(args: argparse.Namespace) -> int:
         dtype=args.dtype,
         style="chat",
     )
-    options = AskedAheadOptions(args.store, decoding, args.drafter, tuple(args.delays_ms), args.deadline_ms)
-    results = measure_asked_ahead(options, lambda line: print(line, file=sys.stderr))
+    options = RemoteOverlapOptions(args.store, decoding, args.drafter, tuple(args.delays_ms), args.deadline_ms)
+    results = measure_remote_overlap(options, lambda line: print(line, file=sys.stderr))
     print("\n".join(lines(results)))
     if args.json is not None:
         write_report(Report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)

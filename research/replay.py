@@ -40,7 +40,7 @@ from suffolk.serving.replay.recording import Recording
 from suffolk.serving.replay.replayer import Replayed, Replayer
 
 MAX_NODES = 64
-MEASURED = "  now by a quick profile, which varies between runs; store costs with 'suffolk profile', or pass --costs"
+MEASURED = " now by a quick profile, which varies between runs; store costs with 'suffolk profile', or pass --costs"
 DRAFT_SECONDS = 0.0005
 """Assumed cost of a draft. Networks cannot be replayed."""
 

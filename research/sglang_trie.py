@@ -145,7 +145,8 @@ def run(corpus: Corpus, texts: Sequence[Recording], width: int, depth: int, batc
 def accepted(draft: Any, mask: Any, rest: Any) -> int:
     """Count the leading tokens of ``rest`` that a tree contains.
 
-    The mask gives each node's parent: the last earlier node that it attends to."""
+    The mask gives each node's parent: the last earlier node that it attends to.
+    """
     parents = [-1, *(int(np.flatnonzero(mask[node, :node])[-1]) for node in range(1, len(draft)))]
     node = found = 0
     while found < len(rest):

@@ -1,6 +1,7 @@
 """Times a forward pass over a draft tree with masked and split attention in turn, in CPU seconds of one thread.
 
-The cache holds random numbers, so that long contexts need no prefill."""
+The cache holds random numbers, so that long contexts need no prefill.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def make_drafters(
 ) -> dict[str, Drafter]:
     """Create the drafters to measure, by name, for an engine with ``slots`` and ``capacity``.
 
-    Raises InvalidArgument as ``require_drafters``, and as ``load_drafters``."""
+    Raises InvalidArgument as ``require_drafters``, and as ``load_drafters``.
+    """
     vocab_size = target.vocab_size
     models = load_drafters(target, options.models, slots, capacity, retrievers, LIMITS)
     made: dict[str, Drafter | None] = {

@@ -33,7 +33,8 @@ class TransformersModel:
     def __init__(self, name: str, target: Target, assistant: str | None = None, datastore: str | None = None) -> None:
         """Load ``name`` again, in the target's dtype and on its device.
 
-        ``assistant``: the draft model of assisted generation. ``datastore``: read by ``suffolk.generate``."""
+        ``assistant``: the draft model of assisted generation. ``datastore``: read by ``suffolk.generate``.
+        """
         self._model, self._own = _load(name, target), _load(name, target)
         self._assistant = None if assistant is None else _load(assistant, target)
         self._datastore = datastore

@@ -21,7 +21,8 @@ from suffolk.serving.replay.replayer import SPARE, Replayed, Replayer
 class AlongRecordings:
     """Runs drafters along the same recordings.
 
-    The drafters may share networks. Each learns from recording to recording. Not thread-safe."""
+    The drafters may share networks. Each learns from recording to recording. Not thread-safe.
+    """
 
     def __init__(
         self,

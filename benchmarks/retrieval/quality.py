@@ -60,7 +60,8 @@ def compare_trees(
 def _judge_rival(store: Datastore, rival: DraftRetriever, each: ContextSet) -> dict[str, Any]:
     """Return statistics of draftretriever's trees, and three errors.
 
-    The errors are different answers to the same query, older tokens without effect, and paths that never occur."""
+    The errors are different answers to the same query, older tokens without effect, and paths that never occur.
+    """
     trees = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     again = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     paths = [(context, path) for context, tree in zip(each.contexts, trees, strict=True) for path in tree]

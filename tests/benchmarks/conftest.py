@@ -15,7 +15,7 @@ TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['cont
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tokenizer, a corpus, and a datastore of it."""
+    """A folder with a tokenizer, a corpus, and a datastore of that corpus."""
     path = tmp_path_factory.mktemp("bench")
     corpus = write_jsonl(path / "corpus.jsonl", make_texts(60))
     done = suffolk("build", "--tokenizer", write_tokenizer(path), "--output", path / "store", corpus)
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model in fp64 with the corpus's tokenizer: any difference between outputs would be a fault."""
+    """A random model with the corpus's tokenizer. In fp64 any difference between outputs is a bug."""
     path = tmp_path_factory.mktemp("model")
     tiny_model("llama", vocab_size=VOCAB_SIZE).save_pretrained(path)
     (path / "plain.json").write_text(tokenizer_json())

@@ -1,4 +1,4 @@
-"""``suffolk bench`` as a command: its guide, its seed, and the processes that it starts."""
+"""``suffolk bench`` as a command: its documentation, its seed, and its helper processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_guide_names_every_measurement() -> None:
         ("worker.client_process", "worker"),
     ],
 )
-def test_a_helper_process_says_what_starts_it(
+def test_a_helper_process_names_the_command_that_starts_it(
     name: str, starter: str, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name, *words])
@@ -59,4 +59,6 @@ def test_a_helper_process_says_what_starts_it(
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(f"suffolk.benchmarks.{name}", run_name="__main__")
     assert ended.value.code == 2
-    assert capsys.readouterr().err == f"error: this process is started by 'suffolk bench {starter}'; run that\n"
+    assert (
+        capsys.readouterr().err == f"error: this is a helper process of 'suffolk bench {starter}'; run that command\n"
+    )

@@ -1,4 +1,4 @@
-"""The memory of processes, watched or our own."""
+"""Memory measurement of this process and of watched processes."""
 
 from __future__ import annotations
 

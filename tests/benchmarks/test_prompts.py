@@ -1,4 +1,4 @@
-"""Prompts of files: their names, groups, styles and limits."""
+"""Prompts from files: their names, groups, styles and limits."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def test_messages_without_content_are_named(tmp_path: Path, message: object) -> 
         load_prompts([tmp_path], "both", None, 0)
 
 
-def test_rows_that_are_no_objects_are_named(tmp_path: Path) -> None:
+def test_rows_that_are_not_objects_are_reported(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text("[1]\n")
     with pytest.raises(InvalidArgument, match=r"p\.jsonl line 1: the row is not an object"):
         load_prompts([tmp_path], "both", None, 0)
 
 
-def test_exclusions_that_are_no_prompts_are_refused(tmp_path: Path) -> None:
+def test_exclusions_that_match_no_prompt_are_rejected(tmp_path: Path) -> None:
     write_rows(tmp_path / "p.jsonl", [{"id": "one", "text": "a"}, {"text": "b"}])
     require_named(frozenset(), [tmp_path])
     require_named(frozenset({"one", "p.jsonl:2"}), [tmp_path])
-    with pytest.raises(InvalidArgument, match="2 of 3 names are of no prompt, 'p.jsonl:9' is one"):
+    with pytest.raises(InvalidArgument, match="2 of 3 names match no prompt, for example 'p.jsonl:9'"):
         require_named(frozenset({"one", "two", "p.jsonl:9"}), [tmp_path])
 
 
-def test_exclusions_are_names_a_line(tmp_path: Path) -> None:
+def test_an_exclusion_file_has_one_name_a_line(tmp_path: Path) -> None:
     (tmp_path / "drop.txt").write_text("a/1\nb 2\n")
     assert read_excluded(tmp_path / "drop.txt") == {"a/1", "b 2"}
     with pytest.raises(NotFound, match="one prompt id a line"):
         read_excluded(tmp_path / "none.txt")
 
 
-def test_what_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_reported_with_their_line(tmp_path: Path) -> None:
     rubbish = tmp_path / "rubbish.jsonl"
     rubbish.write_bytes(b'{"prompt": "a"}\n\xff\xfe\x00')
     with pytest.raises(InvalidArgument, match="line 2: byte 0xff is not UTF-8"):

@@ -1,4 +1,4 @@
-"""What measurements write: reports, plots, tables."""
+"""The files of measurements: reports, plots and tables."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_report_into_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
 
 
 def test_results_stay_when_the_disk_is_full(tmp_path: Path) -> None:
-    """Those of an earlier run were cut off before the new ones were written, and both were lost."""
+    """The old file was truncated before the new results were written, so both were lost."""
     pytest.importorskip("matplotlib")
     report, plot = tmp_path / "report.json", tmp_path / "plot.png"
     panels = [Panel("speed", "s", ["a"], {"x": [1.0]})]
@@ -91,7 +91,7 @@ def test_results_stay_when_the_disk_is_full(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [plot, report]
 
 
-def test_a_report_takes_the_place_of_no_link_and_no_pipe(tmp_path: Path) -> None:
+def test_a_report_replaces_no_link_and_no_pipe(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
     write_report(Report("x", 0, {}, {}), tmp_path / "link")
     assert (tmp_path / "link").is_symlink()

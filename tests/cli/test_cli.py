@@ -164,7 +164,7 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
         ),
         (
             ["hierarchy", "plan", "--measure", "--prompts", "x", "--stack", "exit-2:3", "--exit", "3"],
-            "--exit 3 is level exit-3, which no --stack has",
+            "--exit 3 adds level exit-3, which no --stack uses",
         ),
         (
             ["hierarchy", "plan", "--measure", "--prompts", "x", "--head", "/nowhere/head"],

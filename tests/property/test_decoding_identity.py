@@ -30,7 +30,8 @@ MAX_NEW = 24
 
 def alternate(texts: torch.Tensor) -> torch.Tensor:
     """A strict grammar: behind the prompt odd tokens follow even ones and the other way round. It raises for other texts, as
-    automata do: only drafts can break it."""
+    automata do: only drafts can break it.
+    """
     odd = texts[:, len(PROMPT) - 1 :] % 2
     if (odd[:, 1:] == odd[:, :-1]).any():
         raise ValueError("no such state")

@@ -1,6 +1,7 @@
 """Stacks of levels keep the target's distribution under ``rejection``, by enumeration of all coins and draws and by long runs.
 
-The same checks find stacks with wrong rules."""
+The same checks find stacks with wrong rules.
+"""
 
 from __future__ import annotations
 

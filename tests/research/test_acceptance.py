@@ -1,4 +1,4 @@
-"""What drafts are worth apart from what they cost."""
+"""Acceptance of drafts, regardless of their cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_drafter_with_the_target_s_weights_is_right_as_deep_as_it_drafts(temperature: float) -> None:
+def test_a_drafter_with_the_target_s_weights_is_correct_to_its_full_depth(temperature: float) -> None:
     target = Target.wrap(tiny_model())
     bounds = TreeBounds(max_depth=3, width=1, children=1)
     drafters = {

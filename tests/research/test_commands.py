@@ -1,4 +1,4 @@
-"""Studies as commands: their help, and that a mistake is one line and exit code 2."""
+"""Studies as commands: their help, and errors as one line with exit code 2."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ MISTAKES = {
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where mistakes are made: a file stands where some want a folder. No device is there."""
+    """A folder for mistakes: a file is in place of a folder, and there is no CUDA device."""
     (tmp_path / "file").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-def test_every_study_with_a_help_is_here() -> None:
+def test_every_study_with_a_help_is_listed() -> None:
     folder = ROOT / "research"
     names = {path.stem for path in folder.glob("*.py") if "run_command(" in path.read_text()} - {"command"}
     assert names == set(MISTAKES)
@@ -72,7 +72,7 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_every_option_has_words(name: str) -> None:
+def test_every_option_has_a_help_text(name: str) -> None:
     options = importlib.import_module(f"research.{name}")._parser()._actions
     assert not [each.option_strings or each.dest for each in options if not each.help]
 
@@ -99,10 +99,10 @@ def test_a_mistake_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) ->
         ("coupling", ("--json", "x.png")),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_at_the_start(
+def test_impossible_values_are_rejected_at_the_start(
     name: str, wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Some ended in a traceback, some after all had been measured, and a plot once took the place of the results."""
+    """Some values caused a traceback, some an error after the whole measurement, and one plot overwrote the results."""
     assert importlib.import_module(f"research.{name}").main((*MISTAKES[name], *wrong)) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {wrong[0]} ")
@@ -132,14 +132,14 @@ def raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
         (BrokenPipeError(), 141, []),
     ],
 )
-def test_what_ends_a_command_is_one_line(
+def test_every_error_is_one_line(
     error: BaseException, code: int, lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ending(raising(error)) == code
     assert capsys.readouterr().err.splitlines() == lines
 
 
-def test_what_was_printed_before_a_file_failed_is_not_lost() -> None:
+def test_output_before_a_file_error_is_not_lost() -> None:
     work = """
 import argparse, sys
 from research.command import run_command

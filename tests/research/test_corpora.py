@@ -1,4 +1,4 @@
-"""Corpora made larger by copies with changed words, and made up."""
+"""Corpora that are enlarged by copies with changed words, and synthetic corpora."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_copies_differ_in_some_words(corpus: Path, tmp_path: Path) -> None:
     first, second = texts_of(output / "000-a.jsonl.zst"), texts_of(output / "001-a.jsonl.zst")
     assert first == texts_of(corpus)
     assert second[1] == "..."
-    assert len(second) == 2  # what stands before the first word is left out
+    assert len(second) == 2  # characters before the first word are left out
     changed = sum(one != other for one, other in zip(WORDS.split(), second[0].split(), strict=True))
     assert 100 < changed < 300
     assert enlarge_corpus.main(options) == 0
@@ -79,7 +79,7 @@ def test_a_damaged_corpus_is_refused_and_leaves_nothing(
     assert not list(output.iterdir())
 
 
-def test_a_made_up_corpus_is_as_large_as_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_synthetic_corpus_has_the_requested_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new" / "corpus.jsonl"
     assert unrelated_corpus.main(["--output", str(path), "--megabytes", "0.01"]) == 0
     texts = [json.loads(line)["text"] for line in path.read_text().splitlines()]
@@ -89,7 +89,9 @@ def test_a_made_up_corpus_is_as_large_as_asked(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("size", ["nan", "-1", "0", "inf"])
-def test_a_made_up_corpus_of_no_size_is_refused(tmp_path: Path, size: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_synthetic_corpus_without_a_valid_size_is_rejected(
+    tmp_path: Path, size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert unrelated_corpus.main(["--output", str(tmp_path / "corpus.jsonl"), f"--megabytes={size}"]) == 2
     assert capsys.readouterr().err == f"error: --megabytes is {size}; it must be in 1e-06..1e+06\n"
     assert not list(tmp_path.iterdir())
@@ -111,7 +113,7 @@ def test_an_interrupted_corpus_is_not_left_half_under_its_name(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_unrelated_texts_are_as_long_as_asked_and_depend_on_the_seed() -> None:
+def test_unrelated_texts_have_the_requested_length_and_depend_on_the_seed() -> None:
     texts = list(unrelated_corpus.documents(20_000, 0))
     assert 20_000 <= sum(map(len, texts)) < 30_000
     assert texts == list(unrelated_corpus.documents(20_000, 0)) != list(unrelated_corpus.documents(20_000, 1))

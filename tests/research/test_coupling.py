@@ -1,4 +1,4 @@
-"""The coupling measurement: against its definition, and what it writes."""
+"""The coupling measurement equals its definition, and writes its files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_coupling_compares_by_definition() -> None:
     assert compare(target, drafter, noise).tolist() == pytest.approx(expected)
 
 
-def test_coupling_writes_its_files_and_says_where_it_loses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_coupling_writes_its_files_and_reports_losses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "coupling.json"
     command = ["--contexts", "3", "--draws", "4", "--vocab", "9", "--seed", "2", "--json", str(path)]
@@ -40,7 +40,7 @@ def test_coupling_writes_its_files_and_says_where_it_loses(tmp_path: Path, capsy
     assert len(results["drafters"]) == 4
     assert all(each["contexts"] == 3 for found in results["drafters"].values() for each in found.values())
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-    assert "coupled against top-k in 64 cells" in capsys.readouterr().out
+    assert "coupled compared to top-k in 64 cells" in capsys.readouterr().out
     cell = {"top": 0.5, "coupled": 0.4, "difference": -0.1, "half_width_95": 0.02}
     found = {"children": [1], "drafters": {"x": {"0.3": {"one_minus_tv": 0.5, "children": {"1": cell}}}}}
     assert statement(found)[1] == "less: x, T=0.3, k=1 (-0.100±0.020)"

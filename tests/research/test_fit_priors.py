@@ -1,4 +1,4 @@
-"""Priors from recorded answers: the evidence is the calibrator's own, and the fit finds what made it."""
+"""Priors from recorded answers: the evidence equals the calibrator's, and the fit recovers known weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def counted(tokens: list[int], parents: list[int], counts: list[int], match: int
 
 
 def test_features_are_those_of_the_calibrator() -> None:
-    """A chain's scores have no siblings to share with: they are products of what the prior says of each node."""
+    """A chain has no siblings, so its scores are products of the prior's probabilities of the nodes."""
     chain = counted([5, 6, 7], [-1, 0, 1], [40, 12, 12], 3, 90)
     odds = Evidence(features_of(chain), np.zeros(3, np.bool_), np.zeros(3)).log_odds(PRIOR)
     assert Calibrator(PRIOR).score(chain).scores == pytest.approx(np.cumprod(probabilities(odds)), rel=1e-5)
@@ -60,14 +60,14 @@ def test_the_fit_finds_the_weights_that_made_the_data() -> None:
     assert log_loss(chances, taken) < log_loss(np.full(len(taken), taken.mean()), taken)
 
 
-def test_a_fit_to_what_never_varies_has_an_answer() -> None:
+def test_a_fit_to_constant_outcomes_is_finite() -> None:
     features = np.column_stack([np.ones(100), np.zeros(100)])
     fitted = fit_logistic(features, np.ones(100, np.bool_), 1.0)
     assert fitted[1] == pytest.approx(0.0)
     assert 5 < fitted[0] < 60
 
 
-def test_judging_tells_likely_nodes_apart() -> None:
+def test_likely_nodes_are_judged_separately() -> None:
     chances, taken = np.array([0.05, 0.15, 0.95, 0.95]), np.array([False, False, True, True])
     found = judge(chances, taken)
     assert found["calibration_error"] == pytest.approx((0.05 + 0.15 + 2 * 0.05) / 4)
@@ -80,7 +80,7 @@ def recording(prompt: list[int], generated: list[int], group: str) -> Recording:
     return Recording(np.array(prompt, np.int32), np.array(generated, np.int32), settings, 60, group=group)
 
 
-def test_evidence_is_gathered_by_source_and_answer_and_fits_better_than_what_was_there() -> None:
+def test_evidence_is_grouped_by_source_and_answer_and_improves_the_prior() -> None:
     rng = np.random.default_rng(1)
     phrases = [rng.integers(0, 60, 12).tolist() for _ in range(8)]
     texts = [[token for at in rng.integers(0, 8, 6) for token in phrases[at]] for _ in range(8)]
@@ -105,6 +105,6 @@ def test_answers_to_one_prompt_are_in_one_half() -> None:
     assert halves_of(recordings) == [0, 1, 0, 1, 0, 0]
 
 
-def test_nothing_to_fit_to_is_refused() -> None:
+def test_a_fit_without_evidence_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match="no evidence"):
         fit_prior(join([]))

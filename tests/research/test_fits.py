@@ -34,7 +34,9 @@ def test_recorded_answers_fit_priors(folder: Path, tmp_path: Path, capsys: pytes
     assert fit_priors.main(["--recording", str(tmp_path / "none.jsonl"), "--datastore", str(folder / "store")]) == 2
 
 
-def test_drawn_answers_fit_what_noise_says(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sampled_answers_fit_the_noise_weights(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert fit_noise.main(recorded(folder, tmp_path / "drawn.jsonl", "1")) == 0
     assert "kConstant, kOdds, kNoise, kNoiseOdds = " in capsys.readouterr().out
     assert fit_noise.main(recorded(folder, tmp_path / "greedy.jsonl", "0")) == 2

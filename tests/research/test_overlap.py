@@ -1,4 +1,4 @@
-"""Prompts and answers that stand in a datastore."""
+"""Overlap of prompts and answers with a datastore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.stores import make_store
 TEXT = list(range(100, 180))
 
 
-def test_a_leak_is_found_whole_and_at_its_place(tmp_path: Path) -> None:
+def test_an_overlap_is_found_with_its_length_and_place(tmp_path: Path) -> None:
     with make_store(tmp_path / "store", [[[1, 2, *TEXT, 3]]], vocab_size=999) as store:
         own = [500, 501, *TEXT[10:40], 502, *TEXT[50:60]]
         found = overlap(store, own, "x", "set")
@@ -38,7 +38,7 @@ def test_a_leak_is_found_whole_and_at_its_place(tmp_path: Path) -> None:
     assert row == ["set, prompt", 2, 2 * found.windows, pytest.approx(found.share), 30, 1]
 
 
-def test_no_prompts_are_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_prompts_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_store(tmp_path / "store", [[TEXT]], vocab_size=999).close()
     empty, tokenizer = tmp_path / "empty.jsonl", tmp_path / "tokenizer.json"
     empty.write_text("\n")
@@ -48,7 +48,7 @@ def test_no_prompts_are_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == f"error: no prompts in {empty}; give .jsonl files with one object a line\n"
 
 
-def test_answers_are_texts_of_a_prompt() -> None:
+def test_answers_in_a_row_are_checked_too() -> None:
     row = {"messages": [{"role": "user", "content": "a"}], "prefill": "b", "canonical_solution": "c", "answer": ""}
     assert texts_of(row) == {"prompt": "a", "prefill": "b", "canonical_solution": "c"}
     assert texts_of({"text": "t"}) == {"prompt": "t"}

@@ -1,4 +1,4 @@
-"""Drafts from behind a network: what comes too late is counted, however it is asked for."""
+"""Drafts over a network: late drafts count as failed, with and without prefetching."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from research import remote_overlap
-from research.remote_overlap import AskedAheadOptions, measure_asked_ahead
+from research.remote_overlap import RemoteOverlapOptions, measure_remote_overlap
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import FoundCosts
@@ -30,14 +30,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_drafts_that_are_too_late_count_as_failed_for_the_waiting_way(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_drafts_count_as_failed_if_steps_wait_for_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     costs = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "made up", 0)
     monkeypatch.setattr(remote_overlap, "find_costs", lambda *given: costs)
     decoding = DecodingOptions(str(folder / "model"), (folder / "p.jsonl",), max_new_tokens=12, ignore_eos=True)
-    options = AskedAheadOptions(folder / "store", decoding, delays_ms=(0.0, 400.0), deadline_ms=200.0)
-    found = measure_asked_ahead(options)
+    options = RemoteOverlapOptions(folder / "store", decoding, delays_ms=(0.0, 400.0), deadline_ms=200.0)
+    found = measure_remote_overlap(options)
     assert found["400 ms"]["waiting"]["counters"]["failed"] > 0
     for ways in found.values():
         assert ways["none"]["counters"] == {}

@@ -1,4 +1,4 @@
-"""Drafts along recorded answers: what is accepted, what it costs, and that nothing is lost where nothing is drafted."""
+"""Drafts along recorded answers: accepted tokens, costs, and no loss without drafts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_no_drafts_change_nothing_but_their_own_time() -> None:
         assert gain["mean_generated_length"] == 1.0
 
 
-def test_right_drafts_gain_what_their_passes_leave() -> None:
+def test_the_gain_of_correct_drafts_is_their_accepted_length() -> None:
     text = [*ANSWERS[0].prompt, *ANSWERS[0].generated]
 
     def know(request: DraftRequest) -> DraftTree:
@@ -51,4 +51,4 @@ def test_a_drafter_that_learns_gains_and_one_that_is_useless_loses_little() -> N
     assert gain["speed_up"] > 2
     long = [answer("one", [1], np.random.default_rng(0).integers(50, 100, 400).tolist())]
     losses = [replay(long, [UselessDrafter(50)], COSTS, 0.05, seed)["one"]["speed_up"] for seed in range(8)]
-    assert 0.98 < np.mean(losses) < 1.005  # of 8 x 400 passes with a noise of 5 % each: 0.09 % remain
+    assert 0.98 < np.mean(losses) < 1.005  # the mean of 8 x 400 passes with 5 % noise each has 0.09 % noise

@@ -1,4 +1,4 @@
-"""Prompts that constants are fitted to."""
+"""The prompts for fits of constants."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rules for accepting drafts that published code has and that change the target's distribution: what the proofs must not let pass.
+"""Acceptance rules from published code that change the target's distribution. The proofs must reject them.
 
-Every function gives the outcomes of a first step, (committed tokens, probability), for the target of the tests.
+Every function returns the outcomes of a first step, (committed tokens, probability), for the tests' target.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tests.support.toy_target import Outcomes, Text, ToyTarget
 
 
 def longest_row(target: ToyTarget, rows: Sequence[Text], redraw: bool) -> Outcomes:
-    """Rows that share a beginning draw separately, and the longest row wins.
+    """Rows with a shared prefix sample separately, and the longest row wins.
 
     REST (`generate_candidates` and `evaluate_posterior` of its reference code with temperature above 0) and Medusa's sampled
-    modes do so. With ``redraw``, the token that ended the row is thrown away and drawn again, as REST does.
+    modes do so. With ``redraw``, the token that ended the row is discarded and sampled again, as in REST.
     """
     ways = [list(_draws(target, row)) for row in rows]
     for chosen in itertools.product(*ways):
-        best = max(chosen, key=lambda way: way[0])  # the first of the longest
+        best = max(chosen, key=lambda way: way[0])  # the first of the longest rows
         length, token, _ = best
         row = rows[chosen.index(best)]
         yield row[:length] if redraw else (*row[:length], token), math.prod(weight for *_, weight in chosen)
 
 
 def _draws(target: ToyTarget, row: Text) -> Iterator[tuple[int, int, float]]:
-    """(matching tokens, the draw behind them, probability) of drawing along ``row``."""
+    """Yield (matching tokens, next sample, probability) of sampling along ``row``."""
     reached = 1.0
     for length in range(len(row) + 1):
         distribution = target.distribution(row[:length])
@@ -45,12 +45,12 @@ def _draws(target: ToyTarget, row: Text) -> Iterator[tuple[int, int, float]]:
 
 
 def redraw_after_mismatch(draft: DraftTree, drawn: npt.NDArray[np.int64]) -> Text:
-    """One draw per node, but the one that no child carries is thrown away and drawn again in the next step (REST's code)."""
+    """One sample per node; a sample without a child is discarded and sampled again in the next step (REST's code)."""
     return tuple(draft.tokens[accept(draft.tokens, draft.parents, drawn)].tolist())
 
 
 def best_beam(target: ToyTarget, drafter: ToyTarget, beams: Sequence[Text]) -> Outcomes:
-    """The test min(1, p / q) on beams that were searched, not drawn; the beam with most accepted tokens wins.
+    """The test min(1, p / q) on beams from a search instead of samples. The beam with most accepted tokens wins.
 
     ReDrafter's reference code does so with temperature above 0, and names the bias among its known issues.
     """

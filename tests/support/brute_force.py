@@ -1,4 +1,4 @@
-"""A retriever that answers from the oracle: slow, plainly right, and able to stop in the middle of a call."""
+"""A retriever that answers from the oracle. It is slow and evidently correct, and can pause within a call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support import oracle
 
 
 class BruteForceRetriever(Retriever):
-    """A ``Retriever`` over documents held as lists.
+    """A ``Retriever`` over documents that are lists.
 
-    ``gate``: calls wait for it (set it to let them through; set from the start). ``entered`` is set when one waits.
-    ``fault``: raised by every call if not None.
+    ``gate``: calls wait until it is set; it is initially set. ``entered``: set when a call waits. ``fault``: raised by
+    every call if not None.
     """
 
     name = "brute-force"

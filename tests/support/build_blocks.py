@@ -1,4 +1,4 @@
-"""The blocks of a corpus, read without a build."""
+"""Reads the blocks of a corpus without a build."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from suffolk.build_index.reader import read_blocks
 
 
 def options(*corpora: Path | str, **more: Any) -> BuildOptions:
-    """Those of a build of ``corpora`` that is not made."""
+    """Options of a build of ``corpora`` that never runs."""
     return BuildOptions(corpora=tuple(map(str, corpora)), output=Path("/nowhere"), **{"tokenizer": "some", **more})
 
 
 def blocks(*corpora: Path | str, **more: Any) -> list[Any]:
-    """All blocks of ``corpora``."""
+    """Return all blocks of ``corpora``."""
     chosen = options(*corpora, **more)
     return list(read_blocks(find_inputs(chosen), chosen, "u16", Counter()))

@@ -22,7 +22,7 @@ VOCAB_SIZE = 600
 
 @functools.cache
 def tokenizer_json() -> str:
-    """A byte-level BPE of the GPT-2 kind, trained on sources of this repository."""
+    """A byte-level BPE like GPT-2's, trained on sources of this repository."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -40,7 +40,7 @@ def tokenizer_json() -> str:
 
 
 def write_tokenizer(folder: Path) -> str:
-    """Save the tokenizer as a Hugging Face folder; its path."""
+    """Save the tokenizer as a Hugging Face folder; return its path."""
     place = folder / "tokenizer"
     place.mkdir(exist_ok=True)
     (place / "tokenizer.json").write_text(tokenizer_json())
@@ -48,12 +48,12 @@ def write_tokenizer(folder: Path) -> str:
 
 
 def tokenize(text: str) -> list[int]:
-    """The ids that Hugging Face tokenizers give."""
+    """Return the ids from Hugging Face tokenizers."""
     return list(Tokenizer.from_str(tokenizer_json()).encode(text, add_special_tokens=False).ids)
 
 
 def make_texts(count: int, words: int = 60, seed: int = 1) -> list[str]:
-    """Documents that look a little like source code, the same for the same arguments."""
+    """Make documents that resemble source code. Equal arguments give equal documents."""
     chooser = random.Random(seed)
     parts = [
         "def",
@@ -76,7 +76,7 @@ def make_texts(count: int, words: int = 60, seed: int = 1) -> list[str]:
 
 
 def write_jsonl(path: Path, texts: list[str]) -> Path:
-    """A JSON lines file with fields ``id`` and ``text``."""
+    """Write a JSON lines file with fields ``id`` and ``text``."""
     path.write_text(
         "".join(json.dumps({"id": f"doc-{number}", "text": text}) + "\n" for number, text in enumerate(texts))
     )
@@ -84,25 +84,25 @@ def write_jsonl(path: Path, texts: list[str]) -> Path:
 
 
 def read_documents(store: Path) -> list[tuple[str | None, list[int]]]:
-    """Every document of a datastore as (source, ids), in order."""
+    """Return every document of a datastore as (source, ids), in order."""
     with open_datastore(store) as datastore:
         return [(document.source, document.tokens.tolist()) for document in datastore.documents()]
 
 
 def segment_bytes(store: Path) -> dict[str, bytes]:
-    """The published segments, whole."""
+    """Return the bytes of the published segments."""
     return {entry.name: (store / "segments" / entry.name).read_bytes() for entry in read_manifest(store).files()}
 
 
 def suffolk(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+    """Run the command until it ends."""
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=120, cwd=ROOT, check=False, **options
     )
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """The command as a list for subprocess."""
+    """Return the command as a list for subprocess."""
     return [
         sys.executable,
         "-c",

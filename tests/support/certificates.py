@@ -1,4 +1,4 @@
-"""Certificates for tests, made on the spot by openssl."""
+"""Makes certificates for tests with openssl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ needs_openssl = pytest.mark.skipif(
 
 
 def make_certificates(folder: Path) -> Path:
-    """``folder`` with ca.pem, and server, client and stranger (of another authority), each .pem and .key."""
+    """Write ca.pem to ``folder``, and .pem and .key files of server, client and stranger (of another authority)."""
 
     def make(name: str, *extra: str) -> None:
         key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key")

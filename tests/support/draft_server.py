@@ -23,7 +23,7 @@ VOCABULARY = 40
 RANDOM = np.random.default_rng(3)
 DOCUMENTS = [[int(token) for token in RANDOM.zipf(1.4, 120).clip(1, VOCABULARY) - 1] for _ in range(6)]
 CONTEXTS = [DOCUMENTS[place % 6][place : place + 1 + place % 30] for place in range(40)] + [[], [VOCABULARY - 1] * 9]
-"""Contexts to look up in ``DOCUMENTS``: parts of them, the empty one, and one that does not occur."""
+"""Contexts to look up in ``DOCUMENTS``: excerpts, the empty context, and one that does not occur."""
 
 
 @contextmanager
@@ -49,6 +49,6 @@ def check_health(server: DraftServer, service: str) -> str:
 
 
 def drafted(drafter: DatastoreDrafter, ids: list[int]) -> int:
-    """Number of nodes that the drafter returns after ``ids``."""
+    """Return the number of nodes that the drafter returns after ``ids``."""
     [found] = drafter.propose([DraftRequest(1, np.array(ids, np.int32), 8)])
     return len(found)

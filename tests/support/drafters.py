@@ -1,4 +1,4 @@
-"""Drafters for tests: one that knows the answer, one that guesses, one that lies."""
+"""Drafters for tests: one that knows the answer, one with random drafts, and one with invalid trees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 class MadeUpDrafter:
-    """Proposes what ``make(request)`` returns, and keeps what it was told."""
+    """Drafts the tree that ``make(request)`` returns, and records its observations."""
 
     name = "made-up"
 
@@ -47,7 +47,7 @@ class MadeUpDrafter:
 
 
 class Free(CostModel):
-    """Costs of passes that take no time, whatever the clock says: a drafter's passes then always pay."""
+    """Costs of passes that take no time, so that a drafter's passes always pay off."""
 
     def __init__(self) -> None:
         super().__init__([1], [1e-30])
@@ -59,12 +59,12 @@ class Free(CostModel):
 def eager_loop(
     target: Target, drafters: Mapping[str, Drafter], slots: int = 1, capacity: int = 700, passes: str = "auto"
 ) -> StepLoop:
-    """A loop that drafts in every step and verifies every node."""
+    """Create a loop that drafts in every step and verifies every node."""
     return StepLoop(target, drafters, VerifyAllPlanner(), slots, capacity, passes)
 
 
 class Booked(VerifyAllPlanner):
-    """Keeps the candidates of all steps."""
+    """Records the candidates of all steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Booked(VerifyAllPlanner):
 
 
 class EagerDecoder:
-    """One request at a time through an ``eager_loop``."""
+    """Decode one request at a time with an ``eager_loop``."""
 
     def __init__(self, target: Target, drafter: Drafter | None, max_nodes: int = 64) -> None:
         self._target, self._max_nodes = target, max_nodes
@@ -91,7 +91,7 @@ class EagerDecoder:
 
 
 class SingleRun(Iterator[Step]):
-    """The steps of one request that runs alone."""
+    """Yield the steps of one request that runs alone."""
 
     def __init__(self, loop: StepLoop, request: Request) -> None:
         self._loop, self._request = loop, request
@@ -123,7 +123,7 @@ def eager_decoder(target: Target, drafter: Drafter | None, max_nodes: int = 64) 
 
 
 def alone(target: Target, prompt: Sequence[int], settings: SamplingSettings) -> list[int]:
-    """What the target says without company and drafter."""
+    """Return the target's answer in a batch of one, without a drafter."""
     run = eager_decoder(target, None).generate(prompt, settings)
     list(run)
     return run.tokens
@@ -145,7 +145,7 @@ def random_tree(rng: np.random.Generator, size: int, vocab_size: int) -> DraftTr
 def knowing(
     prompt_length: int, output: Sequence[int], depth: int, rng: np.random.Generator, vocab: int
 ) -> MadeUpDrafter:
-    """The true continuation as one branch among random ones, its nodes scattered over the rows."""
+    """Drafts the true continuation as one branch among random ones, with its nodes scattered over the rows."""
 
     def make(request: DraftRequest) -> DraftTree:
         done = len(request.tokens) - prompt_length
@@ -165,7 +165,7 @@ def knowing(
 
 
 def lying(rng: np.random.Generator, vocab: int) -> MadeUpDrafter:
-    """Every way to be no tree, in turn with random trees."""
+    """Alternates between random trees and all kinds of invalid trees."""
 
     def make(request: DraftRequest) -> DraftTree:
         good = random_tree(rng, 5, vocab)

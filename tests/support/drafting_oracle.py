@@ -1,4 +1,4 @@
-"""What csrc/drafting must answer, node by node: calibrator, evidence, merge, known noise, and what is remembered by ends."""
+"""Oracle of csrc/drafting, node by node: calibrator, evidence, merge, known noise, and the recycler."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Path = tuple[int, ...]
 Kind = tuple[int, int, int, int]
 
 EDGES = ((2, 3, 4, 6, 9, 14), (0.02, 0.05, 0.12, 0.25, 0.45, 0.7, 0.95), (2, 8, 64), (2, 3, 5))
-"""Of match length, share, parent's count and depth."""
+"""Bin sizes of match length, share, parent's count and depth."""
 STRENGTH = 40.0
 
 
 class OracleCalibrator:
-    """As ``suffolk.serving.drafters.calibration.calibrator.Calibrator``, with sparse tables."""
+    """Like ``suffolk.serving.drafters.calibration.calibrator.Calibrator``, with sparse tables."""
 
     def __init__(self, prior: Prior, decay: float) -> None:
         self._prior = prior
@@ -47,7 +47,7 @@ class OracleCalibrator:
         return scores
 
     def learn(self, tree: DraftTree, tokens: Sequence[int]) -> list[tuple[float, bool]]:
-        """What was expected of the nodes that were tried behind their parents, and which were taken."""
+        """Count the expected and the actual acceptances of nodes whose parents were accepted."""
         if not len(tree):
             return []
         scores = self.score(tree)
@@ -80,7 +80,7 @@ class OracleCalibrator:
 
 
 def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-    """(nodes whose parent's path is in ``tokens``, those of them that are the next token): what was tried and what taken."""
+    """Return (nodes whose parent's path is a prefix of ``tokens``, those of them that are the next token)."""
     tried: list[int] = []
     taken: list[int] = []
     node = -1
@@ -104,16 +104,19 @@ POOL_WEIGHTS = {
     128: (0.56, -4.5),
     256: (0.1, -4.4),
 }
-"""Weight, and log of the share of a token that is not proposed, by the bit of the source."""
+"""Map from source bit to weight, and the log of the share of a token that the source does not propose."""
 OTHER_WEIGHT = (1.0, -4.4)
 DOUBTS = {4: 1.0}
 NO_CHILD, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5
 
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float, int]]:
-    """Path, score and marks of the best ``max_nodes`` paths of all ``trees``, best first, and first come first among equals."""
+    """Return path, score and sources of the best ``max_nodes`` paths of all ``trees``, best first.
+
+    Equal scores keep the order of their first appearance.
+    """
     marks: Counter[Path] = Counter()
-    by_source: dict[Path, dict[int, dict[int, float]]] = {}  # behind a path: source -> token -> chance
+    by_source: dict[Path, dict[int, dict[int, float]]] = {}  # path -> source -> next token -> probability
     for tree in trees:
         for (path, score, source), parent in zip(nodes(tree), tree.parents.tolist(), strict=True):
             above = float(tree.scores[parent]) if parent >= 0 else 1.0
@@ -130,7 +133,7 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float,
 
 
 def pool(by_source: dict[int, dict[int, float]]) -> dict[int, float]:
-    """Of each token that follows one path, its chance, from what each source says of it."""
+    """Pool the sources' probabilities of each token that follows one path."""
     if len(by_source) < 2:
         return {
             token: each / max(1.0, sum(probs.values())) for probs in by_source.values() for token, each in probs.items()
@@ -162,12 +165,12 @@ def pool(by_source: dict[int, dict[int, float]]) -> dict[int, float]:
 
 
 def nodes(tree: DraftTree) -> list[tuple[Path, float, int]]:
-    """Path, score and marks of each node."""
+    """Return path, score and sources of each node."""
     return list(zip(paths(tree), tree.scores.tolist(), tree.sources.tolist(), strict=True))
 
 
 def paths(tree: DraftTree) -> list[Path]:
-    """The tokens on the way to each node, its own included."""
+    """Return the tokens on the path to each node, with its own."""
     found: list[Path] = []
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         found.append((*(found[parent] if parent >= 0 else ()), token))
@@ -175,7 +178,7 @@ def paths(tree: DraftTree) -> list[Path]:
 
 
 def drawn_scores(tree: DraftTree, position: int, seed: int, temperature: float) -> list[float]:
-    """The scores of ``tree`` once the noise of its nodes is known, that of the root's children being at ``position``."""
+    """Return the scores of ``tree`` given the noise of its nodes. The root's children are at ``position``."""
     noise = SeededNoise(seed, 0, torch.device("cpu"))
     scores: list[float] = []
     for node, (path, score, _) in enumerate(nodes(tree)):
@@ -191,10 +194,10 @@ def drawn_scores(tree: DraftTree, position: int, seed: int, temperature: float) 
 
 
 class OracleRecycler:
-    """As ``suffolk.datastore._native.Recycler``, and forgets nothing."""
+    """Like ``suffolk.datastore._native.Recycler``, but forgets nothing."""
 
     LIKELY, NOISE, NONE = (0.45, 0.58, 0.65, 1.0), (0.47, 0.45, 0.45, 0.76), (1.05, -0.07, -0.51, -2.19)
-    """By order: what log probabilities and noise count, and the log weight of no candidate."""
+    """By order: weights of log probabilities and of noise, and the log weight of no candidate."""
 
     def __init__(self) -> None:
         self._distributions: dict[Path, dict[int, float]] = {}
@@ -209,7 +212,7 @@ class OracleRecycler:
         return len(self._distributions)
 
     def chances(self, text: Sequence[int], position: int, seed: int, temperature: float) -> dict[int, float]:
-        """Of each candidate behind ``text``, at ``position``."""
+        """Return the probability of each candidate after ``text``, at ``position``."""
         known = [order for order in range(1, min(4, len(text)) + 1) if tuple(text[-order:]) in self._distributions]
         if not known:
             return {}
@@ -224,7 +227,7 @@ class OracleRecycler:
     def draft(
         self, tokens: Sequence[int], position: int, max_depth: int, max_nodes: int, seed: int, temperature: float
     ) -> list[float]:
-        """The scores of the best ``max_nodes`` paths, best first."""
+        """Return the scores of the best ``max_nodes`` paths, best first."""
         open_paths: list[tuple[float, Path]] = [(-1.0, ())]
         scores: list[float] = []
         while open_paths and len(scores) <= max_nodes:

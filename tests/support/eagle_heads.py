@@ -1,4 +1,4 @@
-"""Tiny EAGLE heads for tests, random or trained for a moment, and the folders in which heads are published."""
+"""Tiny EAGLE heads for tests, random or briefly trained, and the folder layouts in which heads are published."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.tiny_models import VOCAB, tiny_model
 FREE = CostModel([1], [1e-12])
 PROMPT = [(7 * number) % VOCAB for number in range(30)]
 DRAFTED = [token for token in range(VOCAB) if token % 2 == 0][::-1]
-"""The target's ids of a version 3 head's draft ids."""
+"""Map from draft ids of a version 3 head to the target's ids."""
 _FORM: dict[str, Any] = {
     "hidden_size": 32,
     "heads": 4,
@@ -57,7 +57,10 @@ _TRAINED_FILES = {
 
 @cache
 def tiny_target() -> Target:
-    """The target of all heads here, whose layers say little, so that a head learns them soon; nobody may change it."""
+    """The shared target of all heads here.
+
+    Its layers have small weights, so that a head learns quickly. Do not modify it.
+    """
     model = tiny_model()
     with torch.no_grad():
         for layer in model.model.layers:
@@ -89,19 +92,19 @@ def random_head(version: int = 1, seed: int = 0, target: Target | None = None, *
 
 
 def drafter_of(head: EagleHead, **options: Any) -> EagleDrafter:
-    """A drafter whose passes cost nothing."""
+    """Create a drafter whose passes cost nothing."""
     chosen: dict[str, Any] = {"capacity": 400, "costs": FREE} | options
     return EagleDrafter(head, **chosen)
 
 
 def eagle_bounds(width: int, max_depth: int, max_nodes: int) -> TreeBounds:
-    """Bounds of a tree that is expanded level by level, with as many children as a pass expands nodes."""
+    """Bounds of a tree that is expanded level by level; each node gets as many children as a pass expands nodes."""
     return TreeBounds(max_depth, width, width, max_nodes, by_level=True)
 
 
 @torch.inference_mode()
 def features_of(tokens: list[int], layers: tuple[int, ...], target: Target | None = None) -> torch.Tensor:
-    """float[n, layers, width]."""
+    """Return random features, float[n, layers, width]."""
     target = target or tiny_target()
     found = target.forward(target.new_cache(1, len(tokens)), [0], [chain(np.asarray(tokens))], [1], layers).features
     assert found is not None
@@ -109,7 +112,7 @@ def features_of(tokens: list[int], layers: tuple[int, ...], target: Target | Non
 
 
 def first_draft(drafter: EagleDrafter, tokens: list[int], max_nodes: int = 60, **settings: Any) -> DraftTree:
-    """What it drafts behind ``tokens``, all of whose hidden states but the last's have come."""
+    """Return the draft after ``tokens``. All their hidden states except the last are known."""
     drafter.follow(1, features_of(tokens, drafter.layers)[:-1])
     request = DraftRequest(1, np.asarray(tokens, np.int32), max_nodes, len(tokens), SamplingSettings(**settings))
     (tree,) = drafter.propose([request])
@@ -119,7 +122,7 @@ def first_draft(drafter: EagleDrafter, tokens: list[int], max_nodes: int = 60, *
 
 @cache
 def own_texts(windows: int = 160, size: int = 16) -> torch.Tensor:
-    """int64[windows, size], what the target says behind random starts of 4 tokens."""
+    """Return int64[windows, size]: the target's greedy continuations of random prefixes of 4 tokens."""
     target = tiny_target()
     texts = np.random.default_rng(5).integers(0, VOCAB, (windows, 4))
     kept = target.new_cache(windows, size)
@@ -147,7 +150,7 @@ def _trained_tensors(version: int) -> dict[str, torch.Tensor]:
 def train_head(
     target: Target, texts: torch.Tensor, version: int = 1, steps: int = 100, **changes: Any
 ) -> TrainableEagleHead:
-    """A head of so many steps on ``texts`` int64[windows, size]."""
+    """Train a head for ``steps`` steps on ``texts``, int64[windows, size]."""
     torch.manual_seed(0)
     head = TrainableEagleHead(eagle_config(version, **changes), SharedEmbeddings.of(target)).to(torch.float64)
     if version == 3:
@@ -165,7 +168,7 @@ def train_head(
 
 
 def _token_loss(head: EagleHead, batch: Batch) -> torch.Tensor:
-    """Cross-entropy of first drafts alone, where the head can draft the token."""
+    """Return the cross-entropy of first drafted tokens, over tokens that the head can draft."""
     positions = torch.arange(batch.tokens.shape[1] - 1)
     states = head.step(batch.tokens[:, 1:], head.fuse(batch.features)[:, :-1], positions, causal)
     logits, wanted = head.logits(states)[:, :-1].log_softmax(-1), batch.tokens[:, 2:]
@@ -174,7 +177,7 @@ def _token_loss(head: EagleHead, batch: Batch) -> torch.Tensor:
 
 
 def trained_head(version: int = 1) -> EagleHead:
-    """A head of a few dozen steps on the target's own texts."""
+    """Train a head for a few dozen steps on the target's own outputs."""
     head = random_head(version)
     head.load_state_dict(_trained_tensors(version))
     return head
@@ -192,7 +195,7 @@ def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, torch.
 
 
 def write_published(folder: Path, layout: str, head: EagleHead) -> Path:
-    """``head`` as the layout has it: own, eagle, eagle3, speculators-eagle or speculators-eagle3."""
+    """Write ``head`` in a layout: own, eagle, eagle3, speculators-eagle or speculators-eagle3."""
     if layout == "own":
         folder.mkdir(parents=True)
         head.save(folder)

@@ -1,4 +1,4 @@
-"""Split or masked attention for every tree, whatever its size."""
+"""Forces split or masked attention for trees of any size."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from suffolk.serving.engine.model import split_attention
 
 
 def force(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let packed passes split every tree's attention (``split``) or none (``masked``)."""
+    """Make packed passes split the attention of every tree (``split``) or of none (``masked``)."""
     monkeypatch.setattr(split_attention, "LEAST_PAIRS", 1 if attention == "split" else sys.maxsize)

@@ -25,7 +25,7 @@ CRC_TABLE = _crc_table()
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C, apart from the core's own."""
+    """Compute CRC-32C independently of the core."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 0xFF]
@@ -34,7 +34,7 @@ def crc32c(data: bytes) -> int:
 
 @dataclass(frozen=True)
 class Section:
-    """An entry of the section table, and where the entry itself lies in the file."""
+    """An entry of the section table, and the entry's own offset in the file."""
 
     place: int
     id: int
@@ -43,7 +43,7 @@ class Section:
 
 
 def sections(segment: bytes) -> list[Section]:
-    """The section table of a sound segment of one chunk, however many sections it has."""
+    """Read the section table of a valid segment of one chunk, with any number of sections."""
     (begin,) = struct.unpack_from("<Q", segment, len(segment) - TRAILER_BYTES)
     found = []
     for place in range(begin, len(segment) - TRAILER_BYTES - 4, ENTRY.size):
@@ -53,9 +53,9 @@ def sections(segment: bytes) -> list[Section]:
 
 
 def mend(segment: bytearray) -> bytes:
-    """The file with right checksums of header, chunk and trailer; all sizes and offsets stay what they are.
+    """Return the file with correct checksums of header, chunk and trailer. Sizes and offsets are unchanged.
 
-    ``table_offset`` is taken from the header; where it leaves no room for the checksums, only the header's is mended.
+    ``table_offset`` comes from the header. If it leaves no room for checksums, only that of the header is corrected.
     """
     segment[252:256] = struct.pack("<I", crc32c(segment[:252]))
     (table,) = struct.unpack_from("<Q", segment, 112)
@@ -69,12 +69,12 @@ def mend(segment: bytearray) -> bytes:
 
 
 def checksum(segment: bytes) -> str:
-    """The file's own, as a manifest repeats it."""
+    """Return the file's checksum as a manifest states it."""
     return f"{struct.unpack_from('<I', segment, len(segment) - 12)[0]:08x}"
 
 
 def rewrite(path: Path, content: bytes) -> None:
-    """Replace a file under its name; the old one may still be mapped."""
+    """Replace a file atomically, since the old one may still be mapped."""
     temporary = path.with_suffix(".new")
     temporary.write_bytes(content)
     temporary.replace(path)

@@ -1,7 +1,7 @@
-"""Runs the ``suffolk`` command in forked children, to be killed: one start of Python serves hundreds of kills.
+"""Runs the ``suffolk`` command in forked children that tests kill. One start of Python serves hundreds of kills.
 
-``python -m tests.support.fork_server`` reads requests and writes answers, one JSON line each; use ``ForkServer``. It is a process
-of its own because a process that has run threads cannot be forked safely.
+``python -m tests.support.fork_server`` reads requests and writes answers, one JSON line each; use ``ForkServer``. It is
+a separate process, since a process that has run threads cannot fork safely.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.building import ROOT
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended: its exit code (-9: killed), what it wrote to stderr, and which fail points it reached."""
+    """The end of a command: its exit code (-9: killed), its stderr, and the fail points that it reached."""
 
     code: int
     seconds: float
@@ -61,7 +61,7 @@ class ForkServer:
         self._process.communicate(timeout=60)
 
     def run(self, arguments: Sequence[str], *, failpoint: str | None = None, kill_after: float | None = None) -> Ending:
-        """Run ``suffolk ARGUMENTS``, killed at a fail point (``NAME@N``) or after a time, if it does not end before."""
+        """Run ``suffolk ARGUMENTS``, and kill it at a fail point (``NAME@N``) or after a time, unless it ends first."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         request = {"arguments": list(arguments), "failpoint": failpoint, "kill_after": kill_after}
@@ -90,7 +90,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             run_and_exit(request, errors.fileno(), points.fileno())
         if request["kill_after"] is not None:
             time.sleep(request["kill_after"])
-            os.kill(child, signal.SIGKILL)  # a child that has ended waits for us: its number is still its own
+            os.kill(child, signal.SIGKILL)  # an ended child is a zombie until it is reaped, so its pid is still valid
         _, status = os.waitpid(child, 0)
         seconds = time.monotonic() - begin
         errors.seek(0)

@@ -1,4 +1,4 @@
-"""A target whose passes wait to be let through, so that tests know what the engine does when they act."""
+"""A target whose passes wait at a gate, so that tests know the engine's state when they act."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.waiting import HANG
 
 
 class Gate:
-    """Holds every pass of ``target``'s model; all go through from the end of the context on."""
+    """Holds every pass of ``target``'s model. Passes run freely after the context ends."""
 
     def __init__(self, target: Target) -> None:
         self._forward = target.model.forward
@@ -20,11 +20,11 @@ class Gate:
         target.model.forward = self._pass
 
     def wait(self) -> None:
-        """Until a pass that was not waited for has begun, which is then held."""
+        """Wait until the next pass has begun and is held."""
         assert self._begun.acquire(timeout=HANG)
 
     def let(self) -> None:
-        """One pass goes through."""
+        """Let one pass run."""
         self._let.release()
 
     def __enter__(self) -> Gate:

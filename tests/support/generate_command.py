@@ -1,4 +1,4 @@
-"""``suffolk generate`` as tests call it, and small datastores for it."""
+"""Helpers that run ``suffolk generate``, and small datastores for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def generate(*words: str) -> int:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line that a refused command prints."""
+    """Run a command that fails, and return the one line that it prints."""
     assert generate(*words) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

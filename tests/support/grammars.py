@@ -1,4 +1,4 @@
-"""Grammars for tests, and an oracle that parses every text from its beginning."""
+"""Grammars for tests, and an oracle that parses every text from the start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffolk.serving.engine.sampling.grammar import Grammar
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
 
 END = 256
-"""The end of a text, in ``tiny_tokenizer``."""
+"""The end-of-text token of ``tiny_tokenizer``."""
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -38,7 +38,7 @@ GRAMMARS = {
 
 
 def ending_target() -> Target:
-    """A tiny model with a tokenizer and an end of texts."""
+    """A tiny model with a tokenizer and an end-of-text token."""
     model = tiny_model(vocab_size=257, max_position_embeddings=4096)
     model.generation_config.eos_token_id = END
     return Target.wrap(model, tiny_tokenizer(), "tiny")
@@ -49,14 +49,14 @@ def tokens_of(text: str) -> list[int]:
 
 
 class Oracle:
-    """Parses every text from its beginning, with a parser of its own."""
+    """Parses every text from the start, with a separate parser."""
 
     def __init__(self, target: Target, grammar: Grammar) -> None:
         self._compiled = target.grammars.compile(grammar)
         self._vocab_size = target.vocab_size
 
     def accepts(self, text: Iterable[int]) -> bool:
-        """Whether ``text`` begins a text of the grammar."""
+        """Whether ``text`` is a prefix of a text of the grammar."""
         return self._parsed(text) is not None
 
     def is_whole(self, text: Iterable[int]) -> bool:
@@ -65,7 +65,7 @@ class Oracle:
         return parsed is not None and parsed.is_accepting()
 
     def following(self, text: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """bool[vocab], the tokens that may follow ``text``: each is tried."""
+        """Return bool[vocab], the tokens that may follow ``text``. Each token is tried."""
         return np.array([self.accepts([*text, token]) for token in range(self._vocab_size)])
 
     def _parsed(self, text: Iterable[int]) -> LLMatcher | None:
@@ -74,7 +74,7 @@ class Oracle:
 
 
 def check_text(grammar: Grammar, text: str) -> None:
-    """Assert that a JSON grammar's whole ``text`` is JSON, and fits its schema."""
+    """Assert that a complete ``text`` of a JSON grammar is JSON, and fits its schema."""
     if grammar.kind == "json_object":
         assert isinstance(json.loads(text), dict)
     elif grammar.kind == "json_schema":

@@ -1,4 +1,4 @@
-"""Recurrent draft heads for tests: random ones, and one that has learned from a tiny target's own texts."""
+"""Recurrent draft heads for tests: random ones, and one trained on a tiny target's outputs."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def random_head(
 def drafter_of(
     head: RedrafterHead, target: Target, width: int = 3, length: int = 4, costs: CostModel = FREE
 ) -> RedrafterDrafter:
-    """A drafter whose steps cost nothing."""
+    """Create a drafter whose steps cost nothing."""
     return RedrafterDrafter(head, target, 3, BeamConfig(width, length), costs)
 
 
 def last_states(tokens: torch.Tensor, **changes: Any) -> torch.Tensor:
-    """float[windows, n, 1, hidden], what an untouched model's output layer reads."""
+    """Return float[windows, n, 1, hidden], the input of an unmodified model's output layer."""
     with torch.no_grad():
         states = tiny_model(**changes)(tokens, output_hidden_states=True).hidden_states
     return states[-1][:, :, None]  # type: ignore[no-any-return]
 
 
 def texts_of(target: Target, count: int, settings: SamplingSettings) -> Batch:
-    """What the target says behind ``count`` prompts, all answers counted."""
+    """Return the target's answers to ``count`` prompts."""
     prompts = [[(seed + 5 * number) % VOCAB for number in range(6)] for seed in range(count)]
     tokens = torch.tensor([prompt + alone(target, prompt, settings) for prompt in prompts])
     counted = (torch.arange(tokens.shape[1]) >= 6).expand_as(tokens)
@@ -55,7 +55,7 @@ def texts_of(target: Target, count: int, settings: SamplingSettings) -> Batch:
 
 
 def train(head: TrainableRedrafterHead, batch: Batch, steps: int, rate: float = 0.01) -> TrainableRedrafterHead:
-    """``head`` after so many steps on the one batch."""
+    """Train ``head`` for some steps on one batch."""
     optimizer = torch.optim.Adam(head.parameters(), rate)
     for _ in range(steps):
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Stacks of tiny levels for tests, by depth."""
+"""Stacks of tiny levels for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEPTHS = (1, 2, 3, 4)
 
 
 def noisy(noise: float, seed: int = 1, **changes: int) -> Target:
-    """A tiny model with other weights by so much: right often, but not always."""
+    """A tiny model with perturbed weights, which is often but not always correct."""
     model = tiny_model("llama", **changes)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -33,14 +33,14 @@ def noisy(noise: float, seed: int = 1, **changes: int) -> Target:
 
 
 def lookup(vocab_size: int, tokens: int = 3) -> RetrievalLevel:
-    """Prompt lookup at the bottom."""
+    """Create the bottom level: prompt lookup."""
     return RetrievalLevel("prompt-lookup", [PromptLookupDrafter(vocab_size)], tokens)
 
 
 def level(
     model: Target, tokens: int, slots: int = 8, capacity: int = 160, temperature: float | None = None
 ) -> ModelLevel:
-    """A level whose passes cost nothing."""
+    """Create a level whose passes cost nothing."""
     return ModelLevel(model.name, tokens, model, Free(), slots, capacity, temperature)
 
 
@@ -52,9 +52,9 @@ def hierarchy(
     capacity: int = 160,
     temperatures: tuple[float | None, float | None] = (None, None),
 ) -> HierarchyDrafter:
-    """A stack of so many levels: prompt lookup, two exits (of the target and of the draft model), and the draft model.
+    """Create a stack from prompt lookup, two exits (of the target and of the draft model), and the draft model.
 
-    ``temperatures``: of the first exit and the draft model.
+    ``temperatures``: those of the first exit and the draft model.
     """
     room = {"slots": slots, "capacity": capacity}
     whole: list[StackedLevel] = [
@@ -68,5 +68,5 @@ def hierarchy(
 
 
 def request(number: int = 1, most_nodes: int = 8, **options: Any) -> DraftRequest:
-    """One of ``PROMPT``, of which nothing is answered yet."""
+    """Create a request with ``PROMPT`` and no generated token."""
     return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)

@@ -1,4 +1,4 @@
-"""Hierarchies by brute force: every subset and length, rounds by linear systems, and real costs by the chain of all buffers."""
+"""Plans hierarchies by brute force: all subsets and lengths, with costs from the Markov chain of all buffers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from suffolk.serving.drafters.hierarchy.levels import Levels
 
 
 def found(level: Level, asked: int) -> list[float]:
-    """The probabilities that a level finds exactly 0, 1, .. of so many tokens as are ``asked`` of it; a model always makes all."""
+    """Return the probabilities that a level finds exactly 0, 1, ... of ``asked`` tokens. A model always finds all."""
     distribution = [*(level.found or [0.0] * asked + [1.0]), *[0.0] * asked]
     return [*distribution[:asked], sum(distribution[asked:])]
 
 
 def accepted(levels: Levels, drafter: int, verifier: int, drafted: int) -> list[float] | None:
-    """The probabilities that exactly 0, 1, .. of so many ``drafted`` tokens are accepted; None where nothing is known. Of retrieval
-    ``drafted`` are asked for."""
+    """Return the probabilities that exactly 0, 1, ... of ``drafted`` tokens are accepted; None if unknown.
+
+    For retrieval, ``drafted`` is the number of requested tokens.
+    """
     for run in levels.runs:
         if (run.drafter, run.verifier) == (levels.names[drafter], levels.names[verifier]):
             distribution = [*run.probabilities, *[0.0] * drafted]
@@ -36,7 +38,10 @@ def accepted(levels: Levels, drafter: int, verifier: int, drafted: int) -> list[
 
 
 def chain_rounds(gains: Sequence[float], needed: int) -> float:
-    """Expected rounds until ``needed`` tokens are there, by the linear system of the absorbing chain; gains[k - 1] = P(X = k)."""
+    """Return the expected rounds until ``needed`` tokens exist, from an absorbing Markov chain.
+
+    gains[k - 1] = P(X = k).
+    """
     system = np.eye(needed)
     for have in range(needed):
         for more, chance in enumerate(gains, start=1):
@@ -53,7 +58,7 @@ def pass_seconds(level: Level, drafted: int) -> float:
 
 
 def verify_seconds(level: Level, drafter: Level, drafted: int) -> float:
-    """Of a pass over a draft of which so many tokens were asked, or made by the level below."""
+    """Return the expected cost of a pass that verifies a draft of ``drafter``, over the number of found tokens."""
     return sum(chance * pass_seconds(level, size) for size, chance in enumerate(found(drafter, drafted)))
 
 
@@ -62,7 +67,7 @@ def draft_seconds(level: Level, tokens: int) -> float:
 
 
 def hierarchies(levels: Levels, depth: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Every subset that can be a hierarchy, with all lengths up to ``depth``."""
+    """Yield every subset that can be a hierarchy, with all lengths up to ``depth``."""
     target = len(levels.levels) - 1
     for size in range(target + 1):
         for drafters in combinations(range(target), size):
@@ -73,7 +78,7 @@ def hierarchies(levels: Levels, depth: int) -> Iterator[tuple[tuple[int, ...], t
 
 
 def objective(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> float:
-    """The paper's latency (corollary 3.1), a level above a draft of ``lengths`` tokens and no more."""
+    """Compute the latency of the paper (corollary 3.1). A level verifies drafts of at most ``lengths`` tokens."""
     if len(chosen) == 1:
         return pass_seconds(levels.levels[chosen[0]], 0)
     seconds = draft_seconds(levels.levels[chosen[0]], lengths[0])
@@ -88,16 +93,17 @@ def objective(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> 
 
 
 def real_seconds(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> tuple[float, float]:
-    """Seconds a token and tokens a pass of the target of algorithm 1, by the chain whose state is what lies in all buffers.
+    """Return seconds a token and tokens per target pass of algorithm 1, from the Markov chain of all buffers.
 
-    From a state the bottom drafts once, and what that sets off goes up as far as buffers are full. When the target has verified,
-    all buffers are empty again: seconds over tokens until then is the answer, both by one linear system.
+    In each state the bottom level drafts once, and levels above run as far as buffers are full. After the target has
+    verified, all buffers are empty. The result is expected seconds over expected tokens until then, from one linear
+    system.
     """
     if len(chosen) == 1:
         return pass_seconds(levels.levels[chosen[0]], 0), 1.0
     empty = (0,) * (len(chosen) - 2)
     states, moves = [empty], []
-    for state in states:  # grows as states are found
+    for state in states:  # grows during the loop
         seconds, tokens = draft_seconds(levels.levels[chosen[0]], lengths[0]), 0.0
         onward: dict[tuple[int, ...], float] = {}
         waiting = [(1, lengths[0], state, 1.0)]
@@ -130,8 +136,10 @@ def real_seconds(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) 
 
 @st.composite
 def some_levels(draw: st.DrawFn, most: int = 4) -> Levels:
-    """Up to ``most`` levels, with rates of 0, 1 or unknown ones, costs by the draft's length, and retrieval with distributions of
-    runs and matches."""
+    """Make random levels, at most ``most``.
+
+    Some rates are 0, 1 or unknown. Costs depend on the draft's length. Retrieval has distributions of runs and matches.
+    """
     count = draw(st.integers(1, most))
     seconds = st.floats(0.01, 10)
     costs = st.one_of(seconds, st.lists(seconds, min_size=1, max_size=6).map(tuple))

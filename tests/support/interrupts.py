@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def default_interrupts() -> Iterator[None]:
-    """Processes that are started inside receive SIGINT as from a terminal. For the main thread only.
+    """Processes started inside the block receive SIGINT as from a terminal. Use it only in the main thread.
 
     A shell without job control starts ``pytest &`` with SIGINT ignored, and child processes inherit that. ``suffolk`` respects
     an ignored SIGINT, so tests that interrupt it would fail there.

@@ -1,4 +1,4 @@
-"""Files of JSON lines."""
+"""Writes files of JSON lines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathlib import Path
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    """``path``, which now holds ``rows``, one a line."""
+    """Write ``rows`` to ``path``, one a line; return ``path``."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

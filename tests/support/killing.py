@@ -1,4 +1,4 @@
-"""Commands that change a datastore, and the proof that a kill at any time harmed nothing."""
+"""Commands that change a datastore, and checks that a kill at any time does no harm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTEXTS = [list(range(start, start + 3)) for start in range(0, 300, 20)] + [[to
 
 @dataclass(frozen=True)
 class Generation:
-    """All that a reader can see of a datastore."""
+    """Everything that a reader can see of a datastore."""
 
     number: int
     documents: list[Any]
@@ -33,13 +33,13 @@ class Generation:
 
 @dataclass(frozen=True)
 class Change:
-    """A command on a datastore: from what, and to what it must lead.
+    """A command on a datastore, with the states before and after it.
 
     Attributes:
-        base: the datastore it starts from; None: there is none.
+        base: the datastore before the command; None if there is none.
         arguments: the command line with ``STORE`` for the datastore.
-        seconds: what it takes uninterrupted.
-        points: how often it reaches each fail point.
+        seconds: duration without interruption.
+        points: number of times that it reaches each fail point.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Change:
 
 
 def make_changes(folder: Path, server: ForkServer) -> list[Change]:
-    """Every command that publishes, on several segments; the datastores they start from lie in ``folder``."""
+    """Return every command that publishes, on several segments. Their initial datastores are in ``folder``."""
     tokenizer, other = write_tokenizer(folder), _other_tokenizer(folder)
     shards = [str(write_jsonl(folder / f"shard-{number}.jsonl", make_texts(6, seed=number))) for number in range(6)]
     np.save(folder / "ids.npy", np.arange(400, dtype=np.uint16) % 90)
@@ -80,7 +80,7 @@ def make_changes(folder: Path, server: ForkServer) -> list[Change]:
 
 
 def make_change(server: ForkServer, folder: Path, name: str, base: Path | None, arguments: tuple[str, ...]) -> Change:
-    """Run the command once, uninterrupted, in ``folder/NAME``, to know what it leads to."""
+    """Run the command once without interruption in ``folder/NAME``, to record the expected result."""
     store = folder / name
     if base is not None:
         shutil.copytree(base, store)
@@ -91,7 +91,7 @@ def make_change(server: ForkServer, folder: Path, name: str, base: Path | None, 
 
 
 def look(store: Path) -> Generation:
-    """Open a datastore, prove it sound, and ask it everything."""
+    """Open a datastore, verify it, and record all answers."""
     manifest = read_manifest(store)
     with open_datastore(store) as datastore:
         datastore.verify("full")
@@ -109,13 +109,13 @@ def look(store: Path) -> Generation:
 
 
 def prove(change: Change, store: Path, ending: Ending, server: ForkServer) -> str:
-    """That ``store``, where ``change`` was killed, has its old or new generation, and that the command goes on from there.
+    """Assert that ``store`` has its old or new generation after a kill of ``change``, and that the command can continue.
 
-    Returns the phase in which it was killed: ``nothing``, ``working``, ``published``, ``tidied`` or ``done``.
+    Returns the phase of the kill: ``nothing``, ``working``, ``published``, ``tidied`` or ``done``.
     """
     assert ending.code in (0, -9), ending.errors
     seen = _generation(store)
-    assert seen in (change.before, change.after), "neither the old generation nor the new"
+    assert seen in (change.before, change.after), "the datastore has neither the old generation nor the new one"
     _assert_no_leftovers(change, store)
     journal = (store / "build" / "journal.jsonl").exists()
     phase = "working" if journal else "nothing"
@@ -124,12 +124,12 @@ def prove(change: Change, store: Path, ending: Ending, server: ForkServer) -> st
     if phase in ("nothing", "working", "published"):
         again = server.run(change.command(store))
         assert again.code == 0, again.errors
-    elif change.base is None:  # a command that refuses, but takes the lock and tidies up
+    elif change.base is None:  # this command fails, but takes the lock and cleans up first
         again = server.run(change.command(store))
         assert "holds a datastore already" in again.errors
     else:
         return phase
-    assert _generation(store) == change.after, "the command that went on came to something else"
+    assert _generation(store) == change.after, "the continued command gave another result"
     clean = {"MANIFEST", "LOCK", "segments", *(path.name for path in store.glob("tokenizer*.json"))}
     assert {path.name for path in store.iterdir()} == clean
     assert {path.name for path in (store / "segments").iterdir()} == set(change.after.segments)
@@ -144,7 +144,7 @@ def _generation(store: Path) -> Generation | None:
 
 
 def _assert_no_leftovers(change: Change, store: Path) -> None:
-    """Besides the generation's own files there may be the work folder, and files under names that no reader looks at."""
+    """Assert that the folder holds only the generation's files, the work folder, and files that readers ignore."""
     if not store.exists():
         return
     names = {path.name for path in store.iterdir() if path.suffix != ".tmp" and not path.match("tokenizer*.json")}
@@ -155,7 +155,7 @@ def _assert_no_leftovers(change: Change, store: Path) -> None:
 
 
 def _other_tokenizer(folder: Path) -> str:
-    """A tokenizer that differs from the first: two of its ids have changed places."""
+    """A tokenizer that differs from the first: two of its ids are swapped."""
     place = folder / "other"
     place.mkdir()
     data = json.loads(tokenizer_json())

@@ -1,4 +1,4 @@
-"""A retriever that answers later: when a test says so, at once, or never."""
+"""Retrievers whose answers arrive later: on demand, at once, or never."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.brute_force import BruteForceRetriever
 
 
 class LaterBruteForce(BruteForceRetriever):
-    """The oracle as a ``LaterRetriever``. ``prompt``: whether calls are answered at once; else they wait for ``answer``.
+    """The oracle as a ``LaterRetriever``. ``prompt``: whether calls finish at once; else they wait for ``answer``.
 
-    ``later``: contexts of each call that nobody had to wait for, as lists.
+    ``later``: contexts of each asynchronous call, as lists.
     """
 
     deadline = 0.05
@@ -46,7 +46,7 @@ class LaterBruteForce(BruteForceRetriever):
         return future
 
     def answer(self) -> None:
-        """End all open calls, with their answers or with ``fault``."""
+        """Finish all open calls, with their answers or with ``fault``."""
         while self.open:
             future, asked = self.open.pop(0)
             try:
@@ -58,7 +58,7 @@ class LaterBruteForce(BruteForceRetriever):
 
 
 class UnreliableLater(LaterBruteForce):
-    """Of ten calls, seven are answered at once, two later than anybody waits, and one fails."""
+    """Of ten calls, seven finish at once, two miss the deadline, and one fails."""
 
     deadline = 0.002
 

@@ -1,4 +1,4 @@
-"""A small draft head for tests of training, and ``suffolk`` commands that know it: as a module, for ``tests/fork_server.py``."""
+"""A small draft head for tests of training. Importing this module registers it, also in ``tests/fork_server.py``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DEPTH = 2
 
 
 class LinearHead(torch.nn.Module):
-    """From the target's last feature and the next token's embedding to the token after that, one linear map a depth.
+    """Predicts a token from the target's last feature and the previous token's embedding, with a linear map per depth.
 
-    Options: ``dropout`` (in training), and ``breaks_at``, the training batch from which on the loss is no number.
+    Options: ``dropout`` (in training), and ``breaks_at``, the first training batch whose loss is NaN.
     """
 
     ahead = 2
@@ -35,7 +35,7 @@ class LinearHead(torch.nn.Module):
         self._shared = (
             target.model.get_input_embeddings(),
             target.model.get_output_embeddings(),
-        )  # a tuple: no parts of ours
+        )  # a tuple, so that torch does not register the parts
         width = self._shared[0].weight.shape[1]
         self.maps = torch.nn.ModuleList(torch.nn.Linear(2 * width, width, dtype=target.dtype) for _ in range(DEPTH))
 
@@ -79,12 +79,15 @@ HEADS["linear"] = HeadKind(
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Those of a saved head."""
+    """Return the tensors of a saved head."""
     return dict(load_file(folder / "model.safetensors"))
 
 
 def write_corpus(path: Path, texts: int = 60) -> Path:
-    """Texts that go round the alphabet from another letter each, up to 60 letters: whoever knows a letter knows the next."""
+    """Make texts of up to 60 letters that repeat the alphabet, each from another letter.
+
+    Every letter determines the next.
+    """
     alphabet = "abcdefghijklmnopqrstuvwxyz"
     lines = [(alphabet * 4)[number % 26 :][: 20 + 3 * (number % 14)] for number in range(texts)]
     path.write_text("".join(json.dumps({"text": f"{line}{number}"}) + "\n" for number, line in enumerate(lines)))

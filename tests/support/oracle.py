@@ -1,4 +1,4 @@
-"""Brute-force oracle: what lookup and draft must answer, in as few lines as can be checked by eye."""
+"""Brute-force oracle of lookup and draft, short enough to check by eye."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def occurrences(documents: Sequence[Sequence[int]], pattern: Sequence[int]) -> list[tuple[int, int]]:
-    """(document, offset just behind the pattern) of every place where the pattern stands inside a document."""
+    """Return (document, offset just after the pattern) of every occurrence of the pattern in a document."""
     size = len(pattern)
     return [
         (number, start + size)
@@ -35,7 +35,7 @@ def draft(
     max_depth: int,
     max_nodes: int,
 ) -> list[tuple[tuple[int, ...], int]]:
-    """(path, count) of the nodes in their order: count falling, then shallower, then smaller in token order."""
+    """Return (path, count) of the nodes, ordered by falling count, then depth, then tokens."""
     length, _ = lookup(documents, context, max_match, min_match)
     if not length:
         return []

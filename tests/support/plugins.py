@@ -1,4 +1,4 @@
-"""Packages with drafters, installed as folders on the search path."""
+"""Installs packages with drafters as folders on the search path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GUIDE = ROOT / "docs" / "how-to" / "write-a-drafter.md"
 
 
 def install(folder: Path, package: str, points: str, modules: dict[str, str]) -> Path:
-    """Write ``modules`` (path -> text) and the metadata of ``package`` with its entry ``points``; gives ``folder``."""
+    """Write ``modules`` (path -> text) and the metadata of ``package`` with its entry ``points``; return ``folder``."""
     metadata = folder / f"{package.replace('-', '_')}-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
@@ -23,7 +23,7 @@ def install(folder: Path, package: str, points: str, modules: dict[str, str]) ->
 
 
 def install_guide(folder: Path) -> Path:
-    """The package that the guide shows, of its own blocks."""
+    """Install the package of the guide, from the code blocks in the guide."""
     project, entry, drafter = re.findall(r"```(?:toml|python)\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     points = project.partition('[project.entry-points."suffolk.drafters"]\n')[2].replace('"', "")
     return install(

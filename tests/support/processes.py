@@ -1,4 +1,4 @@
-"""``suffolk`` as processes: servers, and commands that end."""
+"""Runs ``suffolk`` in processes: servers and commands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SUFFOLK = (sys.executable, "-c", "import sys; from suffolk.cli.main import main;
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 WAIT = 120
-"""Seconds: only a hang lasts longer."""
+"""Timeout in seconds. Only a hang takes longer."""
 
 
 @dataclass
 class Running:
-    """A server's process, and the line that it printed at its start."""
+    """A server's process, and the line that it printed when it started."""
 
     process: subprocess.Popen[str]
     line: str
@@ -32,7 +32,7 @@ class Running:
         return found[1]
 
     def stop(self, number: signal.Signals) -> tuple[int, str]:
-        """Send it a signal; its exit code and what it wrote to stderr."""
+        """Send a signal to the server; return its exit code and its stderr."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=WAIT)
         return self.process.returncode, errors
@@ -40,7 +40,7 @@ class Running:
 
 @contextmanager
 def running(*words: str, command: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
-    """A server, once it serves; killed at the end if it still runs."""
+    """Start a server, and yield it when it serves. It is killed at the end if it still runs."""
     process = subprocess.Popen(
         [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT
     )
@@ -55,7 +55,7 @@ def running(*words: str, command: tuple[str, ...] = SUFFOLK) -> Iterator[Running
 
 
 def suffolk(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command until it ends."""
     return subprocess.run(
         [*SUFFOLK, *words],
         capture_output=True,

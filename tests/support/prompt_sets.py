@@ -12,8 +12,11 @@ TEXTS = [f"what number {number} says is said again: number {number} says what is
 
 
 def make_prompt_sets(path: Path) -> Path:
-    """``path``, which now holds ``model``, a ``small``er one, prompts of the sets a and b, and two datastores: ``store`` of texts
-    like the prompts, and ``other``."""
+    """Fill ``path`` with models, prompts and datastores; return ``path``.
+
+    The models are ``model`` and the smaller ``small``. The prompts form the sets a and b. The datastore ``store`` holds
+    texts like the prompts, ``other`` holds unrelated ones.
+    """
     save_tiny(path / "model")
     save_tiny(path / "small", num_hidden_layers=1)
     for name, texts in (("store", TEXTS), ("other", ["xyzzy " * 40])):

@@ -1,4 +1,4 @@
-"""A host of ``DraftCore`` without a model: the texts to generate are given, and verification compares with them."""
+"""A host of ``DraftCore`` without a model. The outputs are given, and verification compares drafts to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffolk.serving.integrations.running_requests import Context
 
 
 class SimulatedHost:
-    """Generates all ``texts`` at once, each from its first ``prompt`` tokens on.
+    """Generates all ``texts`` in one batch. The first ``prompt`` tokens of each are its prompt.
 
     Attributes:
         passes: steps until all texts are complete.
@@ -19,9 +19,9 @@ class SimulatedHost:
     """
 
     def __init__(self, texts: Sequence[Sequence[int]], prompt: int, keyed: bool = True, tail: int = 0) -> None:
-        """``tail``: tokens of a context; 0 for the whole text."""
+        """``tail``: number of context tokens; 0 for the whole text."""
         self.texts = [list(text) for text in texts]
-        self.sizes = [prompt + 1] * len(texts)  # the prompt's pass has sampled one token
+        self.sizes = [prompt + 1] * len(texts)  # the prompt pass has sampled one token
         self.keyed, self.tail, self.prompt = keyed, tail, prompt
         self.passes = self.drafted = self.accepted = 0
 
@@ -33,7 +33,7 @@ class SimulatedHost:
         return [self._context(place) for place in self.running]
 
     def step(self, core: DraftCore, most: int = 8) -> list[list[int]]:
-        """One pass over all running texts, with the core's chains; returns these."""
+        """Run one pass over all running texts with the core's chains; return the chains."""
         running = self.running
         chains = core.draft_chains(self.contexts(), most)
         for place, chain in zip(running, chains, strict=True):
@@ -44,7 +44,7 @@ class SimulatedHost:
         return chains
 
     def run(self, core: DraftCore, most: int = 8) -> int:
-        """Generate all texts; returns the passes."""
+        """Generate all texts; return the number of passes."""
         while self.running:
             self.step(core, most)
         return self.passes

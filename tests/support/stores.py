@@ -1,4 +1,4 @@
-"""Small datastores for tests, made by the production writer."""
+"""Small datastores for tests, written by the production writer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def make_store(
     tokenizer: str | None = None,
     origins: Sequence[Sequence[tuple[str, Metadata]]] | None = None,
 ) -> Datastore:
-    """A published datastore of segments, each a list of documents, each a list of token ids, with their origins.
+    """Publish a datastore of ``segments``: lists of documents, which are lists of token ids.
 
-    ``tokenizer``: its fingerprint.
+    ``tokenizer``: the tokenizer's fingerprint.
     """
     (path / SEGMENTS_NAME).mkdir(parents=True)
     entries = []
@@ -55,20 +55,20 @@ def make_store(
 
 
 def separated(documents: list[list[int]], vocab_size: int) -> npt.NDArray[Any]:
-    """Documents as one token array with separators. REQUIRES: all ids are in 0..vocab_size-1."""
+    """Join documents into one token array with separators. REQUIRES: all ids are in 0..vocab_size-1."""
     dtype = token_dtype(vocab_size)
     end = separator(dtype)
     return np.array([token for document in documents for token in (*document, end)], dtype)
 
 
 def random_documents(count: int, size: int, seed: int, vocab_size: int) -> list[list[int]]:
-    """Each of fewer than ``size`` token ids and of one at least."""
+    """Make random documents of 1 to ``size`` - 1 token ids."""
     chooser = np.random.default_rng(seed)
     return [chooser.integers(0, vocab_size, int(chooser.integers(1, size))).tolist() for _ in range(count)]
 
 
 def make_word_store(path: Path) -> str:
-    """A published datastore of six words with a tokenizer beside it: three documents in two segments."""
+    """Publish a datastore with a tokenizer of six words: three documents in two segments."""
     words = ["the", "cat", "sat", "on", "mat", "dog"]
     documents = [[0, 1, 2, 3, 0, 4], [0, 5, 2, 3, 0, 4], [0, 1, 2]]
     tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="the"))

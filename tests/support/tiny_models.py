@@ -1,4 +1,4 @@
-"""Tiny random models of many families, in fp64 so that any layout of the same sum gives the same token."""
+"""Tiny random models of many families. They use fp64, so that the order of a sum does not change a token."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def tiny_model(family: str = "llama", seed: int = 0, attention: str | None = None, **changes: Any) -> Any:
-    """A random model of the family in fp64, with logits spread enough to have clear preferences."""
+    """A random model of the family in fp64, whose logits are spread widely enough to avoid near-ties."""
     name, options = FAMILIES[family]
     config = getattr(transformers, f"{name}Config")(**(options | changes))
     if attention is not None:
@@ -72,7 +72,10 @@ def tiny_model(family: str = "llama", seed: int = 0, attention: str | None = Non
 
 
 def tiny_tokenizer() -> Any:
-    """A byte-level tokenizer: ids 0..255 are the bytes, 256 ends a text, and a few longer tokens cross character borders."""
+    """A byte-level tokenizer.
+
+    Ids 0..255 are bytes, 256 ends a text, and a few longer tokens cross character boundaries.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -1,4 +1,4 @@
-"""Targets small enough to enumerate, and the exact distribution of a first step with drafts followed by plain decoding."""
+"""Targets small enough to enumerate, and the exact distribution of a drafted first step followed by plain decoding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from tests.support.drafters import tree
 
 TEXT = 3
-"""Tokens of a text."""
+"""Number of tokens of a text."""
 
 Text = tuple[int, ...]
 Distribution = npt.NDArray[np.float64]
@@ -23,9 +23,9 @@ Rule = Callable[[DraftTree, npt.NDArray[np.int64]], Text]
 
 
 class ToyTarget:
-    """A random distribution of the next token behind every text shorter than ``TEXT``; behind longer ones all tokens are alike.
+    """A random next-token distribution after every text shorter than ``TEXT``, and a uniform one after longer texts.
 
-    ``cut``: so many tokens of every distribution have probability 0, as after top-k.
+    ``cut``: number of tokens with probability 0 in every distribution, as after top-k.
     """
 
     def __init__(self, vocab: int, seed: int, cut: int = 0) -> None:
@@ -46,15 +46,15 @@ class ToyTarget:
             self._rests[text] = np.concatenate(parts)
 
     def distribution(self, text: Text) -> Distribution:
-        """float64[vocab], of the token behind ``text``."""
+        """Return float64[vocab], the distribution of the token after ``text``."""
         return self._distributions.get(text, np.full(self.vocab, 1 / self.vocab))
 
     def joint(self) -> Distribution:
-        """float64[vocab ** TEXT], the distribution of texts by plain decoding."""
+        """Return float64[vocab ** TEXT], the distribution of texts from plain decoding."""
         return self._rests[()]
 
     def output(self, steps: Outcomes) -> Distribution:
-        """As ``joint``, of texts that begin with what a first step commits and go on by plain decoding."""
+        """Like ``joint``, for texts that begin with the tokens of a first step and continue with plain decoding."""
         distribution = np.zeros(self.vocab**TEXT)
         weights: dict[Text, float] = {}
         for text, weight in steps:
@@ -67,25 +67,28 @@ class ToyTarget:
 
 
 def distance(distribution: Distribution, other: Distribution) -> float:
-    """The total variation between two distributions."""
+    """Return the total variation between two distributions."""
     return float(np.abs(distribution - other).sum() / 2)
 
 
 def check_distribution(target: ToyTarget, steps: Outcomes, tolerance: float = 1e-9) -> None:
-    """Assert that texts which begin with these first steps follow the target's own distribution."""
+    """Assert that texts that begin with these first steps follow the target's distribution."""
     found = distance(target.output(steps), target.joint())
     assert found <= tolerance, f"the output's distribution is {found:.3g} from the target's"
 
 
 def all_trees(size: int, vocab: int) -> Iterator[DraftTree]:
-    """Every tree of ``size`` nodes over ``vocab`` tokens, parents before children; those with equal siblings too."""
+    """Yield every tree of ``size`` nodes over ``vocab`` tokens, parents before children, also with equal siblings."""
     for parents in itertools.product(*(range(-1, node) for node in range(size))):
         for tokens in itertools.product(range(vocab), repeat=size):
             yield tree(tokens, parents)
 
 
 def trees_up_to_names(size: int, vocab: int) -> Iterator[DraftTree]:
-    """As ``all_trees``, one for all that differ only in the tokens' names: each token is a known one or the next new one."""
+    """Like ``all_trees``, but one tree for all that differ only by a renaming of tokens.
+
+    Each token occurred before, or is the next new one.
+    """
     for draft in all_trees(size, vocab):
         newest = np.maximum.accumulate(np.append(-1, draft.tokens))
         if (draft.tokens <= newest[:-1] + 1).all():
@@ -93,7 +96,7 @@ def trees_up_to_names(size: int, vocab: int) -> Iterator[DraftTree]:
 
 
 def contexts(draft: DraftTree) -> list[Text]:
-    """The drafted tokens behind which each row draws: row 0 none, row i + 1 the path to node i."""
+    """Return the drafted tokens before each row's sample: none for row 0, the path to node i for row i + 1."""
     texts: list[Text] = [()]
     for token, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
         texts.append((*texts[parent + 1], token))
@@ -101,9 +104,9 @@ def contexts(draft: DraftTree) -> list[Text]:
 
 
 class FirstSteps:
-    """What a first step commits, for every vector of draws at those rows of ``draft`` that draw a token of the text.
+    """Yield the outcomes of a first step, for every vector of samples at the rows of ``draft`` within the text.
 
-    ``rule``: what is committed, given the tree and int64[rows] drawn tokens.
+    ``rule``: returns the committed tokens, given the tree and int64[rows] sampled tokens.
     """
 
     def __init__(self, draft: DraftTree, vocab: int, rule: Rule) -> None:
@@ -116,12 +119,15 @@ class FirstSteps:
         self.committed = [rule(draft, vector) for vector in self.drawn]
 
     def independent(self, target: ToyTarget) -> Outcomes:
-        """Where every row draws for itself."""
+        """Yield the outcomes if every row samples independently."""
         distributions = [target.distribution(text) for text in self.texts]
         return zip(self.committed, functools.reduce(np.multiply.outer, distributions).ravel().tolist(), strict=True)
 
     def shared(self, target: ToyTarget) -> Outcomes:
-        """Where all rows of one depth draw with one uniform number: each the token whose part of 0..1 holds it."""
+        """Yield the outcomes if all rows of one depth share one uniform number.
+
+        Each row samples the token whose interval of 0..1 contains the number.
+        """
         distributions = [target.distribution(text) for text in self.texts]
         pieces = [self._pieces(distributions, depth) for depth in sorted({len(text) for text in self.texts})]
         for chosen in itertools.product(*pieces):
@@ -129,7 +135,10 @@ class FirstSteps:
             yield self.committed[vector], math.prod(width for _, width in chosen)
 
     def _pieces(self, distributions: Sequence[Distribution], depth: int) -> list[tuple[int, float]]:
-        """The parts of 0..1 in which no row of ``depth`` changes its draw: their share of the vector's number, their width."""
+        """Split 0..1 into intervals with constant samples at all rows of ``depth``.
+
+        Returns for each interval its share of the index into ``committed``, and its width.
+        """
         own = [place for place, text in enumerate(self.texts) if len(text) == depth]
         sums = np.stack([np.append(distributions[place].cumsum()[:-1], 1.0) for place in own])
         ends = np.unique(np.append(sums, 0.0))

@@ -17,12 +17,12 @@ from tests.support.linear_head import weights
 
 @functools.cache
 def load(model: str) -> Target:
-    """One for all runs: they leave it as it is."""
+    """The shared target of all runs, which do not change it."""
     return Target.load(model, accelerate=False)
 
 
 def conversation(*contents: str) -> tuple[dict[str, str], ...]:
-    """A user's messages and an assistant's, in turn."""
+    """Alternate a user's and an assistant's messages."""
     return tuple({"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(contents))
 
 
@@ -31,7 +31,7 @@ def train(chosen: TrainOptions, progress: WorkProgress | None = None, resume: bo
 
 
 def default_options(*corpora: Path | str, **more: Any) -> TrainOptions:
-    """Those of a run that is not made."""
+    """Options of a run that never starts."""
     return TrainOptions(head="linear", model="M", corpora=tuple(map(str, corpora)) or ("x",), output=Path("/o"), **more)
 
 
@@ -49,7 +49,7 @@ def options(model: str, corpus: str, output: Path, **more: Any) -> TrainOptions:
 
 
 class Listening(SilentProgress):
-    """Keeps the notes, and calls ``act`` after a step of training."""
+    """Records the notes, and calls ``act`` after a training step."""
 
     def __init__(self, act: Any = None, step: int = 0) -> None:
         self.notes: list[str] = []

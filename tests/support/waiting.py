@@ -1,4 +1,4 @@
-"""Waiting for a condition, for as long as only a hang takes."""
+"""Waits for a condition, up to a timeout that only a hang exceeds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 HANG = 60.0
-"""Seconds: only a hang lasts longer."""
+"""Timeout in seconds. Only a hang takes longer."""
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Return once ``condition()`` holds; fails if it never does."""
+    """Wait until ``condition()`` holds, and fail at the timeout."""
     end = time.monotonic() + HANG
     while not condition():
         assert time.monotonic() < end, "it never came true"

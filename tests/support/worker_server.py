@@ -70,7 +70,7 @@ def calling(server: WorkerServer) -> Iterator[WorkerClient]:
 
 
 def page(server: WorkerServer, path: str) -> tuple[int, str]:
-    """Status and text of a page of the worker's HTTP server."""
+    """Return status and body of a page of the worker's HTTP server."""
     try:
         with urllib.request.urlopen(f"http://{server.http}{path}", timeout=HANG) as reply:
             return reply.status, reply.read().decode()

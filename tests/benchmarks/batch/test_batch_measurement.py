@@ -1,4 +1,4 @@
-"""``suffolk bench batch`` on a tiny model: its report, and that the report is true."""
+"""``suffolk bench batch`` on a tiny model writes a correct report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.measurements import bench, read_report
 pytest.importorskip("matplotlib")
 
 
-def test_batch_refuses_what_only_decode_does(model: Path, tmp_path: Path) -> None:
+def test_batch_rejects_options_of_decode(model: Path, tmp_path: Path) -> None:
     done = suffolk("bench", "batch", "--model", model, "--prompts", tmp_path, "--record", tmp_path / "r.jsonl")
     assert done.returncode == 2
     assert "unknown option --record" in done.stderr

@@ -1,7 +1,8 @@
-"""Batches of the benchmark: a request takes the place of another when the engine has given it back, not before.
+"""The batch benchmark starts a request only after the engine has released the slot of an ended one.
 
-Its text is finished a little earlier, in the middle of the engine's step. A batch that took that for the end was refused by a queue
-of no length, once in some thousands of rounds."""
+The ended request's output is complete a little earlier, in the middle of a step. A benchmark that started the next
+request at that point was sometimes rejected, since the queue has length 0.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ SETTINGS = SamplingSettings(max_new_tokens=6)
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """Of two slots, which give a place back long after its text is finished."""
+    """An engine with two slots that releases a slot long after its output is complete."""
     leave = StepLoop.leave
 
     def leave_late(loop: StepLoop, request: Request, finish: str = "cancelled") -> None:
@@ -37,11 +38,13 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         yield engine
 
 
-def test_a_batch_waits_for_places_not_for_finished_texts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_waits_for_released_slots_not_for_complete_outputs(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = Generation.__next__
 
     def read_slowly(generation: Generation) -> Step:
-        time.sleep(0.01)  # so that texts finish while their steps are read
+        time.sleep(0.01)  # so that outputs complete while their steps are read
         return read(generation)
 
     monkeypatch.setattr(Generation, "__next__", read_slowly)
@@ -50,9 +53,9 @@ def test_a_batch_waits_for_places_not_for_finished_texts(engine: Engine, monkeyp
     assert [len(output) for output in run.outputs] == [6] * 6
 
 
-def test_an_ended_generation_has_given_its_place_back(engine: Engine) -> None:
+def test_an_ended_generation_has_released_its_slot(engine: Engine) -> None:
     for number in range(3):
         pair = [engine.generate([number, place], SETTINGS) for place in range(2)]
         while not all(each.ended for each in pair):
             time.sleep(0.001)
-        assert [len(list(each)) for each in pair] == [6, 6]  # its steps may be read behind its end
+        assert [len(list(each)) for each in pair] == [6, 6]  # steps can still be read after the end

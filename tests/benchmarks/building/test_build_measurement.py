@@ -1,4 +1,4 @@
-"""``suffolk bench build`` on tiny data: its report, and that the report is true."""
+"""``suffolk bench build`` on tiny data writes a correct report."""
 
 from __future__ import annotations
 

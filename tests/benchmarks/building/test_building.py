@@ -1,4 +1,4 @@
-"""What the comparison of builds leaves in the folder that it works in."""
+"""The build comparison removes its own files from the work folder, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_error_removes_what_was_built_and_nothing_else(tmp_path: Path) -> Non
     kept = tmp_path / "work" / "build" / "mine.txt"
     kept.parent.mkdir(parents=True)
     kept.write_text("mine")
-    with pytest.raises(Internal):  # there is no such tokenizer
+    with pytest.raises(Internal):  # this tokenizer does not exist
         measure_building(options(tmp_path))
     assert kept.read_text() == "mine"
     assert list((tmp_path / "work").iterdir()) == [kept.parent]

@@ -1,4 +1,4 @@
-"""``suffolk bench decode`` on a tiny model: its report, and that the report is true."""
+"""``suffolk bench decode`` on a tiny model writes a correct report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     path = tmp_path / "decode.json"
     options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
     options += ["--assistant", str(model), "--record", str(tmp_path / "texts.jsonl")]
-    stores = ["--datastore", folder / "store"] * 2  # both are asked: the last one took the place of the first
+    stores = ["--datastore", folder / "store"] * 2  # both are listed: the last one used to replace the first
     command = ["decode", "--model", model, *stores, "--prompts", prompts, *options]
     shown = bench(*command, "--json", path)
     results = read_report(path)["results"]
@@ -49,10 +49,10 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     assert recorded == {
         (name, group): 1 for name in ("none", "prompt-lookup", "datastore", "hybrid") for group in groups
     }
-    assert "left out, too long for the model with the answer: 1" in shown
+    assert "exceed the model's context: 1" in shown
 
 
-def test_decode_refuses_what_is_missing_before_loading(model: Path, tmp_path: Path) -> None:
+def test_decode_reports_missing_parts_before_loading(model: Path, tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"prompt": "x"}\n')
     done = suffolk("bench", "decode", "--model", model, "--prompts", tmp_path / "p.jsonl", "--drafters", "datastore")
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""What is told of many decoded answers."""
+"""The summary of many decoded answers."""
 
 from __future__ import annotations
 
@@ -52,26 +52,29 @@ def test_summary_of_a_prompt_set() -> None:
 
 
 def test_answers_of_one_token_have_no_rate() -> None:
-    """They were booked as 0 tokens a second, and drew the median down."""
+    """They counted as 0 tokens a second, which lowered the median."""
     single = run_row("none", 1, 0, 1.0) | {"decode_seconds": 0.0, "tokens_per_second": 0.0}
     summary = summarize([single, single, run_row("none", 11, 10, 5.0)], ("none",))["code"]["none"]
     assert summary["tokens_per_second_median"] == 2.0
     assert summarize([single], ("none",))["code"]["none"]["tokens_per_second_median"] is None
 
 
-def test_what_came_with_the_prompts_pass_was_not_decoded() -> None:
-    """transformers verifies drafts beside the prompt: their tokens counted, and the time of that pass did not."""
+def test_tokens_of_the_prompt_pass_do_not_count() -> None:
+    """The prompt pass of transformers also verifies drafts.
+
+    The accepted tokens counted, but the time of that pass did not.
+    """
     [found] = summarize([run_row("rival", 31, 5, 5.0, first_tokens=11)], ("rival",))["code"].values()
     assert found["tokens_per_second_total"] == 20 / 5.0
     assert found["mean_generated_length"] == 20 / 5
 
 
-def test_the_demonstration_says_that_its_machine_was_busy() -> None:
+def test_the_demonstration_reports_a_busy_machine() -> None:
     def runs(*rates: float) -> list[dict[str, object]]:
         drafted = {"drafter": "hybrid", "tokens_per_second": 99.0}
         return [drafted, *({"drafter": "none", "tokens_per_second": rate} for rate in rates)]
 
-    assert busy(runs(8.0, 16.0, 0.0)) == []  # 0.0: an answer of one token, which has no time of its own
+    assert busy(runs(8.0, 16.0, 0.0)) == []  # 0.0: an answer of one token, which comes from the prompt pass
     assert busy(runs()) == []
     assert busy(runs(8.0, 11.0, 16.5)) == [
         "this machine was busy: plain decoding varied from 8.0 to 16.5 tokens/s; run it again when it is quiet"

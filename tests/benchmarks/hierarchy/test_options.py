@@ -1,4 +1,4 @@
-"""Which levels ``suffolk hierarchy plan --measure`` measures, and in which order they stand in a plan."""
+"""The levels that ``suffolk hierarchy plan --measure`` measures, and their order in a plan."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def options(**changes: Any) -> HierarchyOptions:
     return HierarchyOptions(**({"rounds": 1, "max_new_tokens": 8} | changes))
 
 
-def test_a_stack_that_is_named_twice_is_run_once() -> None:
-    """Both had one name, and their runs ended in one list, of which the other lacked its own."""
+def test_a_stack_named_twice_runs_once() -> None:
+    """Both stacks had the same name, so the runs of one were counted for the other."""
     assert len(read_stacks(options(stack=["prompt-lookup:4", "prompt-lookup:4 > target"]))) == 1
 
 
-def test_a_trained_exit_is_a_level_without_being_named_again(tmp_path: Path) -> None:
-    """It was read, and left out of the plan."""
+def test_a_trained_exit_is_a_level_without_a_stack_that_names_it(tmp_path: Path) -> None:
+    """The exit was loaded, but missing from the plan."""
     new_head(Target.wrap(tiny_model()), 1, 8).save(tmp_path)
     asked = options(head=[tmp_path], draft_model="m", temperature=1e-6)
     warmths = (None, 0.0, 1e-6)
@@ -39,33 +39,33 @@ def test_a_trained_exit_is_a_level_without_being_named_again(tmp_path: Path) -> 
     ]
 
 
-def test_a_head_that_is_no_exit_is_refused(tmp_path: Path) -> None:
+def test_only_trained_exits_can_be_levels(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InvalidArgument, match="is of kind eagle; levels are trained exits alone"):
+    with pytest.raises(InvalidArgument, match="is of kind eagle; only trained exits"):
         wanted_levels(options(head=[tmp_path]), [])
 
 
 def test_more_models_than_a_stack_takes_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="16 models would draft; a stack takes 15 beside retrieval"):
+    with pytest.raises(InvalidArgument, match="16 models would draft; a stack takes at most 15 and retrieval"):
         wanted_levels(options(exit=[*range(1, 17)]), [])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"draft_model": "m"}, "--draft-model m is level draft-model, which no --stack has"),
-        ({"datastore": ["s"]}, "--datastore s is level datastore, which no --stack has"),
-        ({"exit": [2]}, "--exit 2 is level exit-2, which no --stack has"),
+        ({"draft_model": "m"}, "--draft-model m adds level draft-model, which no --stack uses"),
+        ({"datastore": ["s"]}, "--datastore s adds level datastore, which no --stack uses"),
+        ({"exit": [2]}, "--exit 2 adds level exit-2, which no --stack uses"),
     ],
 )
-def test_what_no_stack_uses_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_levels_that_no_stack_uses_are_rejected(changes: dict[str, Any], message: str) -> None:
     asked = options(stack=["prompt-lookup:4"], **changes)
     with pytest.raises(InvalidArgument, match=message):
         check_measuring(asked, read_stacks(asked))
 
 
-def test_every_plan_is_a_stack_whatever_the_clock_said() -> None:
-    """A deeper exit that seemed faster, or a model whose temperatures lay apart, made a plan that could not be run."""
+def test_every_plan_is_a_valid_stack_for_any_measured_times() -> None:
+    """Plans could not be run if a deeper exit was measured as faster, or if the variants of a model were not adjacent."""
     models = [Target.wrap(tiny_model()) for _ in range(4)]
     names = ("exit-7", "exit-8", "draft-model")
     voices = [

@@ -1,4 +1,4 @@
-"""What passes of levels are taken to cost between the sizes that were timed."""
+"""Interpolated costs of passes between the timed sizes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import tiny_model
 
 
-def test_the_step_behind_sixteen_rows_makes_smaller_passes_no_dearer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of 16 rows: passes that read 14 to 16 tokens, 13 to 15 of them drafted, cost what one of 13 does, and 17 twice that."""
+def test_the_cost_step_after_sixteen_rows_does_not_raise_smaller_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tiles of 16 rows, passes that verify 13 to 15 tokens cost the same, and one of 16 costs twice that."""
     monkeypatch.setattr(pass_seconds, "_time", lambda level, request, size, *rest: 1.0 if size + 1 <= 16 else 2.0)
     written = TargetAnswer(np.arange(5, dtype=np.int32), np.arange(9, dtype=np.int32), SamplingSettings(9))
     [costs] = pass_seconds.time_passes([ModelVariant("target", Target.wrap(tiny_model()))], [written])

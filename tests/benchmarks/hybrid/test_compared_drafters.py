@@ -24,9 +24,9 @@ from tests.support.drafters import MadeUpDrafter, tree
 VOCAB = 50
 
 
-def test_hindsight_proposes_the_longest_right_path_and_asks_text_behind_it() -> None:
+def test_hindsight_drafts_the_longest_correct_path_and_queries_text_after_it() -> None:
     store = BruteForceRetriever([[5, 6, 7, 8, 9]], VOCAB)
-    network = MadeUpDrafter(lambda request: tree([4, 5, 6, 3], [-1, 0, 1, 2]))  # right as far as 4 5 6
+    network = MadeUpDrafter(lambda request: tree([4, 5, 6, 3], [-1, 0, 1, 2]))  # correct up to 4 5 6
     network.name = "eagle"
     [drafter] = make_compared(["hindsight: eagle"], Sources(VOCAB, store, networks=[network])).values()
     assert isinstance(drafter, HindsightDrafter)
@@ -43,12 +43,12 @@ def test_hindsight_proposes_the_longest_right_path_and_asks_text_behind_it() -> 
     assert (network.observed, network.released) == ([[11]], [1])
 
 
-def test_of_several_trees_the_longest_right_path_counts() -> None:
+def test_the_longest_correct_path_of_several_trees_counts() -> None:
     tokens, marks = right([tree([1, 2], [-1, 0]), tree([9, 1, 2, 3], [-1, -1, 1, 2])], np.array([1, 2, 3, 4], np.int32))
     assert (tokens.tolist(), len(marks)) == ([1, 2, 3], 3)
 
 
-def test_every_compared_name_can_be_made_and_carries_it() -> None:
+def test_every_compared_drafter_can_be_created_and_has_its_name() -> None:
     store = BruteForceRetriever([[1, 2, 3]], VOCAB)
     networks = [MadeUpDrafter(lambda request: DraftTree.empty()), MadeUpDrafter(lambda request: DraftTree.empty())]
     networks[0].name, networks[1].name = "eagle", "redrafter"
@@ -66,7 +66,7 @@ def test_every_compared_name_can_be_made_and_carries_it() -> None:
 
 
 @pytest.mark.parametrize("beside", ["eagle", "hierarchy"])
-def test_one_tree_hears_a_useless_network(beside: str) -> None:
+def test_one_tree_merges_a_useless_network(beside: str) -> None:
     right = DraftTree(
         np.array([3], np.int32), np.array([-1], np.int32), np.array([0.5], np.float32), np.array([4], np.uint32)
     )

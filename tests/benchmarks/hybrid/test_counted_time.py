@@ -1,4 +1,4 @@
-"""A clock that only draft models' passes move."""
+"""A clock that only the passes of draft models advance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(model: Target, tokens: int) -> None:
     model.forward(model.new_cache(1, 64), [0], [chain(np.arange(tokens))], [1])
 
 
-def test_passes_of_draft_models_alone_take_time(drafter: DraftModelDrafter) -> None:
+def test_only_passes_of_draft_models_take_time(drafter: DraftModelDrafter) -> None:
     key, target = CostKey.of(drafter.model), Target.wrap(tiny_model(seed=1))
     save_costs(COSTS, key, CostStore().path(key))
     real, counted = time.perf_counter, CountedTime([drafter])
@@ -41,7 +41,7 @@ def test_passes_of_draft_models_alone_take_time(drafter: DraftModelDrafter) -> N
         read(drafter.model, 8)
         assert time.perf_counter() == COSTS.time(8, 1, 0)
     read(drafter.model, 8)
-    with counted.running():  # goes on where it stopped
+    with counted.running():  # continues where it stopped
         read(drafter.model, 1)
         assert time.perf_counter() == COSTS.time(8, 1, 0) + COSTS.time(1, 1, 0)
     assert time.perf_counter is real

@@ -1,4 +1,4 @@
-"""The comparison of one tree with its rivals as a command, on a tiny model: what it writes, and that it goes on and adds up."""
+"""The hybrid comparison as a command, on a tiny model: its files, its totals, and continuing after an interruption."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("matplotlib")
 
 @pytest.fixture(autouse=True)
 def _known_costs(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is measured, and nothing depends on what this machine has in its cache."""
+    """Pass costs are not measured, so the test does not depend on the machine's cost cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     drafting = Target.load(str(folder / "small"))
     compress(drafting.model)
@@ -45,7 +45,9 @@ def run(folder: Path, output: Path, *more: str) -> dict[str, Any]:
     return found
 
 
-def test_one_run_compares_all_and_goes_on(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_run_compares_all_drafters_and_continues(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("--draft-model", str(folder / "small"), "--max-nodes", "16")
     (tmp_path / "drop.txt").write_text("a/1\n")
     options = (*options, "--exclude", str(tmp_path / "drop.txt"))
@@ -71,7 +73,7 @@ def test_one_run_compares_all_and_goes_on(folder: Path, tmp_path: Path, capsys: 
             assert 1.0 <= each["M"] == pytest.approx(each["tokens"] / each["passes"])
             assert each["nodes_per_pass"] <= part["nodes"]
             assert each["draft_failures"] == 0
-            # every pass gives a token of the target's own, but where a drafted one ends the text
+            # every pass adds one token sampled by the target, unless a drafted token ends the answer
             assert 0 <= sum(each["accepted_by_source"].values()) - (each["tokens"] - each["passes"]) <= 5
     for part in found["summary"]["service"]:
         for each in part["table"]["all"].values():
@@ -81,18 +83,22 @@ def test_one_run_compares_all_and_goes_on(folder: Path, tmp_path: Path, capsys: 
     assert "hybrid / best single source" in shown
 
 
-def test_other_settings_are_not_mixed_in(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_with_other_settings_are_rejected(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(folder, tmp_path, "--parts", "nodes", "--limit", "1")
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
     assert main(["bench", "hybrid", *common]) == 2
     assert "other settings" in capsys.readouterr().err
 
 
-def test_exclusions_of_no_prompt_are_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exclusions_that_match_no_prompt_are_rejected(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "drop.txt").write_text("a/1\na/7\n")
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
     assert main(["bench", "hybrid", *common, "--exclude", str(tmp_path / "drop.txt")]) == 2
-    assert "1 of 2 names are of no prompt, 'a/7' is one" in capsys.readouterr().err
+    assert "1 of 2 names match no prompt, for example 'a/7'" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
 
@@ -112,12 +118,12 @@ def test_hindsight_proposes_nothing_that_is_wrong(folder: Path, tmp_path: Path) 
         assert drafted["verified"] == sum(drafted["accepted_by_source"].values())
 
 
-def test_counted_time_is_that_of_passes_alone(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_counted_time_consists_of_passes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--draft-model", str(folder / "small"), "--recycle", "--parts", "planned", "--counted")
     once, again = (run(folder, tmp_path / name, *options)["results"]["summary"]["planned"] for name in ("a", "b"))
-    assert once == again  # to the last digit: no clock of the machine
+    assert once == again  # equal to the last digit, since no real clock is used
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--counted"]
     assert main(["bench", "hybrid", *common, "--exit-layers", "1", "--output", str(tmp_path / "c")]) == 2
-    assert "the time of early-exit is not counted" in capsys.readouterr().err
+    assert "the time of early-exit cannot be counted" in capsys.readouterr().err
     assert main(["bench", "hybrid", *common, "--parts", "nodes", "--output", str(tmp_path / "c")]) == 2
     assert "--counted needs the part planned" in capsys.readouterr().err

@@ -33,7 +33,7 @@ def test_options_are_checked() -> None:
             options(**changes)
 
 
-def test_settings_say_what_rows_depend_on() -> None:
+def test_settings_contain_everything_that_rows_depend_on() -> None:
     assert options().settings() == options(nodes=(4,), temperatures=(1.0,), parts=("nodes",)).settings()
     assert options().settings() != options(excluded=frozenset({"a"})).settings()
     assert options().settings() != options(drafters=("prompt-lookup",)).settings()

@@ -1,4 +1,4 @@
-"""The charts of what one tree is worth."""
+"""The charts of the hybrid report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def part(nodes: int, temperature: float, m: float) -> dict[str, Any]:
     return {"nodes": nodes, "temperature": temperature, "table": {"chat": row, "coding, chat": row, "all": row}}
 
 
-def test_m_is_drawn_by_nodes_and_for_the_largest_trees_by_set() -> None:
+def test_m_is_plotted_by_nodes_and_by_set_for_the_largest_trees() -> None:
     parts = [part(64, 1.0, 3.0), part(8, 1.0, 2.0), part(64, 0.0, 4.0)]
     panels = hybrid_panels({"nodes": parts, "planned": [], "service": []})
     assert [panel.title for panel in panels] == [

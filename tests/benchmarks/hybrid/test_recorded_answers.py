@@ -1,4 +1,4 @@
-"""Answers on file are those of the model, the settings and the room that are asked for."""
+"""Recorded answers are reused only for the same model, settings and room for tokens."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def make_target(name: str, seed: int = 0) -> Target:
 
 
 def ask(path: Path, target: Target, most: int) -> tuple[list[Recording], int]:
-    """The answers, and how many of them were not on file."""
+    """Return the answers, and the number of newly generated ones."""
     said: list[str] = []
     found = recorded_answers(path, target, "", PROMPTS, SamplingSettings(most, ignore_eos=True), said.append)
     return found, len(said)
 
 
-def test_what_is_there_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_recorded_answers_are_not_generated_again(tmp_path: Path) -> None:
     first, asked = ask(tmp_path / "a.jsonl", make_target("one"), 12)
-    assert [len(each.generated) for each in first] == [12, 10]  # the context of 30 tokens ends the second
+    assert [len(each.generated) for each in first] == [12, 10]  # the context of 30 tokens limits the second answer
     assert asked == 2
     again, asked = ask(tmp_path / "a.jsonl", make_target("one"), 12)
     assert asked == 0
     assert [each.generated.tolist() for each in again] == [each.generated.tolist() for each in first]
 
 
-def test_answers_of_another_room_are_asked_for_anew(tmp_path: Path) -> None:
+def test_answers_with_another_token_limit_are_generated_again(tmp_path: Path) -> None:
     ask(tmp_path / "a.jsonl", make_target("one"), 4)
     longer, asked = ask(tmp_path / "a.jsonl", make_target("one"), 12)
     assert asked == 2
@@ -55,7 +55,7 @@ def test_answers_of_another_room_are_asked_for_anew(tmp_path: Path) -> None:
     assert asked == 1  # the second has the same room as before
 
 
-def test_answers_of_another_model_are_asked_for_anew(tmp_path: Path) -> None:
+def test_answers_of_another_model_are_generated_again(tmp_path: Path) -> None:
     first, _ = ask(tmp_path / "a.jsonl", make_target("one"), 8)
     second, asked = ask(tmp_path / "a.jsonl", make_target("two", seed=1), 8)
     assert asked == 2

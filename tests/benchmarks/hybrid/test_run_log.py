@@ -1,4 +1,4 @@
-"""The file of results of a long measurement, and its remaining time."""
+"""The results file of a long measurement, and the estimate of its remaining time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffolk.benchmarks.hybrid.time_left import TimeLeft
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
 
-def test_a_log_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+def test_a_log_continues_where_the_run_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "new" / "rows.jsonl"
     first = RunLog(path, {"a": (1, 2)})
     first.add({"part": "x", "value": 1})

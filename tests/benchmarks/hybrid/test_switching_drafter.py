@@ -1,4 +1,4 @@
-"""Published rules that choose one source a step, and the drafter that follows them."""
+"""Published rules that choose one source a step, and the drafter that applies them."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_sam_decoding_takes_text_that_matches_five_tokens_and_counts_a_corpus_fi
     assert sam_decoding(found, never) == chosen
 
 
-def test_sam_decoding_without_any_find_takes_the_network() -> None:
+def test_sam_decoding_uses_the_network_if_no_text_matches() -> None:
     assert sam_decoding({"prompt-lookup": [DraftTree.empty()]}, never) is None
 
 
 def test_frequency_scores_are_shares_of_short_and_likely_paths() -> None:
-    # 10 occurrences: 6 go on with a, 5 of them with b; 4 with c; one with what is too rare
+    # 10 occurrences: a follows 6 times, then b 5 of these times; c follows 4 times; one token is too rare
     assert frequency_score(found_tree(2, [6, 5, 4], 10, [-1, 0, -1])) == pytest.approx(1.5)
     assert frequency_score(found_tree(1, [6, 5, 4], 10, [-1, 0, -1])) == pytest.approx(1.0)  # the second is too deep
     assert frequency_score(found_tree(2, [91, 9], 100, [-1, -1])) == pytest.approx(0.91)
@@ -61,7 +61,7 @@ def test_arctic_inference_takes_the_larger_expectation_and_text_if_they_are_equa
 
 
 class Found:
-    """A source of text that finds what it is given, and keeps what it was told."""
+    """A text source that returns a given draft, and records its observations."""
 
     def __init__(self, name: str, trees: list[DraftTree]) -> None:
         self.name, self.trees = name, trees
@@ -89,7 +89,7 @@ class Found:
         pass
 
 
-def test_a_switch_drafts_from_one_source_and_teaches_those_that_drafted() -> None:
+def test_a_switch_drafts_from_one_source_and_trains_those_that_drafted() -> None:
     text, network = Found("prompt-lookup", [matching(9)]), MadeUpDrafter(lambda request: tree([7, 8], [-1, 0]))
     drafter = SwitchingDrafter("sam-decoding: made-up", [text], network, sam_decoding)
     request = DraftRequest(1, np.array([1, 2], np.int32), 4)

@@ -1,4 +1,4 @@
-"""``suffolk bench memory`` on tiny data: its report, and that the report is true."""
+"""``suffolk bench memory`` on tiny data writes a correct report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_memory_gives_equal_answers_under_every_limit(folder: Path, tmp_path: Pa
     assert "equal answers in all 4 processes" in shown
 
 
-def test_memory_refuses_limits_that_are_no_shares(folder: Path, tmp_path: Path) -> None:
+def test_limits_must_be_shares(folder: Path, tmp_path: Path) -> None:
     done = suffolk("bench", "memory", folder / "store", "--limits", "0", "--json", tmp_path / "x.json")
     assert done.returncode == 2
     assert "a limit is 0.0; it must be a share above 0" in done.stderr

@@ -1,4 +1,4 @@
-"""Contexts that retrieval is measured with."""
+"""The contexts of retrieval measurements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_seen_contexts_and_their_continuations_stand_in_one_document(tmp_path: P
     assert any(len(continuation) < 4 for continuation in seen.continuations)  # documents end
 
 
-def test_contexts_depend_on_the_seed_alone(tmp_path: Path) -> None:
+def test_contexts_depend_only_on_the_seed(tmp_path: Path) -> None:
     with make_store(tmp_path / "store", [random_documents(20, 30, 1, VOCAB)], vocab_size=VOCAB) as store:
         tokens, starts = join_documents(store)
     assert sample_seen(tokens, starts, 9, 5, 4, 3) == sample_seen(tokens, starts, 9, 5, 4, 3)
@@ -54,8 +54,10 @@ def test_spoiling_changes_one_token_of_the_later_half(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("batches", "max_nodes", "most"), [((1, 257), 64, 256), ((129,), 1024, 128)])
-def test_batches_that_no_service_takes_are_refused_at_once(batches: tuple[int, ...], max_nodes: int, most: int) -> None:
-    """They were when all else had been measured, and it was lost."""
+def test_batches_too_large_for_a_service_are_rejected_at_the_start(
+    batches: tuple[int, ...], max_nodes: int, most: int
+) -> None:
+    """They were rejected only after everything else had been measured, and the results were lost."""
     settings = {"batches": batches, "max_nodes": max_nodes}
     RetrievalOptions(Path("store"), Path("work"), **settings)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=f"through gRPC, with {max_nodes} nodes a draft, each must be {most} or"):

@@ -1,4 +1,4 @@
-"""Drafts and lookups held against a scan of the corpus."""
+"""Drafts and lookups, compared to a scan of the corpus."""
 
 from __future__ import annotations
 

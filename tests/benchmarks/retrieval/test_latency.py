@@ -1,4 +1,4 @@
-"""How calls are timed, and what is told of their times."""
+"""Timing of calls, and the summary of their times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.benchmarks.retrieval.latency import time_alternating, time_rounds
 
 
 @pytest.mark.parametrize("timing", [time_rounds, time_alternating])
-def test_every_call_gets_every_question_in_every_round(timing: object) -> None:
+def test_every_call_gets_every_query_in_every_round(timing: object) -> None:
     asked: list[tuple[str, int]] = []
     calls = {name: lambda question, name=name: asked.append((name, question)) for name in ("a", "b")}
     seconds = timing(calls, list(range(10)), 3, 0)  # type: ignore[operator]

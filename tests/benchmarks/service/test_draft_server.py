@@ -1,4 +1,4 @@
-"""A draft service for the time of a measurement."""
+"""The draft service that runs during a measurement."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from suffolk.benchmarks.service.draft_server import served
 from suffolk.datastore.errors import Unavailable
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_service_that_does_not_start_reports_the_reason(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="did not start: .*no-store"), served(tmp_path / "no-store"):
         pass
 
 
-def test_a_server_that_lives_on_but_says_something_else_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_prints_another_line_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = tmp_path / "server"
     server.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\necho why not >&2\necho hello\nexec sleep 600\n")
     server.chmod(0o755)

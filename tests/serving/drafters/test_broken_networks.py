@@ -143,7 +143,8 @@ def faulty(method: str) -> Reader:
 @pytest.mark.parametrize("method", ["follow", "observe", "release", "stats", "close"])
 def test_a_fault_of_one_network_does_not_keep_anything_from_another(method: str) -> None:
     """Only ``propose`` was guarded: behind a network that raised elsewhere the next one missed hidden states, or was never
-    released."""
+    released.
+    """
     second = Reader()
     drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [faulty(method), second], vocab_size=VOCAB)
     drafter.follow(1, torch.zeros(6, 1, 4))

@@ -189,7 +189,8 @@ def broken(*_: Any) -> Any:
 
 def test_a_pass_that_failed_leaves_no_rows() -> None:
     """Where other drafters propose the same tokens the target may take nodes of a pass that failed: rows that nobody had written
-    were then kept as theirs."""
+    were then kept as theirs.
+    """
     drafter, fresh = (draft_model(bounds=TreeBounds(max_depth=4, width=1, children=1)) for _ in range(2))
     request = DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30)
     [expected] = fresh.propose([request])

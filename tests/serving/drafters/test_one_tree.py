@@ -158,7 +158,8 @@ def test_a_network_whose_certainties_never_come_true_loses_its_places_in_the_tre
 
 def asked_beside(expected: float, right: int, steps: int, seconds: float, monkeypatch: pytest.MonkeyPatch) -> int:
     """How often a neural drafter runs in ``steps`` steps, beside retrieval of ``expected`` tokens that is right for ``right``
-    tokens; its drafts of three tokens are right and take ``seconds`` of a token's one second."""
+    tokens; its drafts of three tokens are right and take ``seconds`` of a token's one second.
+    """
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: seconds * next(ticks))
     own = tree([1, 2, 3], [-1, 0, 1], [0.9, 0.8, 0.7])

@@ -65,7 +65,8 @@ def run(loop: Any, *requests: Request) -> dict[int, Any]:
 
 def test_memory_that_is_enough_without_drafts_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A draft tree that did not fit ended every request of the engine. Its drafter is told what came in its place: one that was not
-    took the tokens of a later step for those behind its old tree."""
+    took the tokens of a later step for those behind its old tree.
+    """
     target, settings = Target.wrap(tiny_model()), SamplingSettings(20)
     expected = alone(target, PROMPT, settings)
     drafter = Sure([*PROMPT, *expected])

@@ -143,7 +143,8 @@ def test_a_drafter_that_cannot_be_closed_leaves_no_other_open(target: Target, ca
 @pytest.mark.parametrize("own", [True, False])
 def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Target, own: bool) -> None:
     """A drafter that prepared its next draft in the arrays of its last one changed the answer: tokens were accepted that the pass
-    had not read."""
+    had not read.
+    """
 
     class Hasty(MadeUpDrafter):
         def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:

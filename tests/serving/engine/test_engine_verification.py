@@ -63,7 +63,8 @@ def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
 
 def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
     """It was dropped whole, and so its first token too, if that was one behind which its drafter had no numbers: of such tokens
-    there came too few."""
+    there came too few.
+    """
     few, runs = 5, 800
     target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
 
