@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-# Before torch reads it: costs are of so many threads, here and in the processes that tests start.
+# Set before torch reads it. Costs depend on the thread count, here and in processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("untimed", deadline=None)  # a busy machine once failed a test that took 270 ms
 settings.load_profile("untimed")

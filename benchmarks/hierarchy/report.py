@@ -48,7 +48,7 @@ def _summary(best: Plan) -> list[str]:
     target = printable(best.names[-1])
     return [
         f"plan: {printable(str(best))}",
-        f"predicted: {milliseconds(best.seconds)} ms a token, {best.speedup:.3f} times as fast as {target} only; "
+        f"predicted: {milliseconds(best.seconds)} ms a token, {best.speedup:.3f} times as fast as plain decoding with {target}; "
         f"{best.tokens:.2f} tokens per target pass",
     ]
 

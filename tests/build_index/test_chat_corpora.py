@@ -1,4 +1,4 @@
-"""Conversations, logs of OpenAI's API and recordings as corpora."""
+"""Corpora of conversations, logs of OpenAI's API, and recordings."""
 
 from __future__ import annotations
 

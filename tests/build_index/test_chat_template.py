@@ -1,4 +1,4 @@
-"""Chat templates write what transformers writes, and are found where transformers finds them."""
+"""Chat templates render as in transformers, and are found in the same files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TEMPLATES = {
 
 
 def save(folder: Path, template: str | None) -> Any:
-    """Save a tokenizer with this template; returns transformers' form of it."""
+    """Save a tokenizer with this template; return the tokenizer from transformers."""
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Compaction: the same answers from fewer files, nothing left of deleted documents, and the old datastore until the end."""
+"""Compaction: same answers from fewer files, no trace of deleted documents, and the old datastore stays until the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END = 59
 
 
 def make_store(folder: Path, segments: int, seed: int = 1) -> Path:
-    """A datastore of as many builds, with documents that repeat each other across them."""
+    """A datastore of several builds, with documents that repeat across builds."""
     generator = np.random.default_rng(seed)
     shared = generator.integers(0, 50, 200)
     store = folder / "store"
@@ -49,7 +49,7 @@ def make_store(folder: Path, segments: int, seed: int = 1) -> Path:
 
 
 def answers(datastore: Datastore) -> dict[str, Any]:
-    """All documents with their origins, and many lookups and drafts."""
+    """Return all documents with their origins, and the results of many lookups and drafts."""
     generator = np.random.default_rng(7)
     documents = [(found.source, dict(found.metadata), found.tokens.tolist()) for found in datastore.documents()]
     contexts = [generator.integers(0, 5, 4).tolist() for _ in range(100)]
@@ -77,7 +77,7 @@ def test_answers_are_the_same_before_and_after(tmp_path, before, wanted, with_de
     with open_datastore(store) as opened:
         expected = answers(opened)
         report = compact(store, segments=wanted, threads=2)
-        assert answers(opened) == expected  # a reader goes on with the generation it opened
+        assert answers(opened) == expected  # a reader keeps the generation that it opened
     manifest = read_manifest(store)
     assert report.changed == (before > wanted or with_deletions)
     assert (len(manifest.segments), manifest.deletions) == (wanted, ())

@@ -126,7 +126,7 @@ def test_a_reader_keeps_what_was_not_deleted_when_it_opened(tmp_path: Path) -> N
 def test_a_full_disk_leaves_the_old_generation(tmp_path: Path) -> None:
     store = tmp_path / "store"
     make_store(store, [[[1, 2, 3], [1, 2, 4]]], vocab_size=9).close()
-    (store / "MANIFEST.tmp").mkdir()  # stands in the way like a full disk
+    (store / "MANIFEST.tmp").mkdir()  # makes the write fail, like a full disk
     with pytest.raises(ResourceExhausted, match="MANIFEST cannot be written"):
         delete(store, ["segment 0 document 0"])
     assert not (store / "build").exists()
@@ -136,7 +136,7 @@ def test_a_full_disk_leaves_the_old_generation(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_build_is_not_taken_for_done(tmp_path: Path) -> None:
-    """A deletion takes the generation that the build was to have, and the build would find it published."""
+    """A deletion takes the generation number of the interrupted build, which must not treat it as its own."""
     store = tmp_path / "store"
     make_store(store, [[[1, 2, 3]]], vocab_size=9).close()
     (store / "build/segments").mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_an_interrupted_build_is_not_taken_for_done(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="holds an interrupted build; finish it"):
         delete(store, ["segment 0 document 0"])
     assert (store / "build/segments/g000002-00000.segment").read_bytes() == b"sorted"
-    (store / "build/journal.jsonl").unlink()  # what a killed deletion leaves
+    (store / "build/journal.jsonl").unlink()  # the state after a killed deletion
     assert delete(store, ["segment 0 document 0"]).documents == 1
 
 
@@ -193,7 +193,7 @@ def test_nothing_is_deleted_from_damaged_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("condition", ["licence!=mit", "licence=mit", "stars>=6"])
 def test_a_field_that_no_document_has_is_refused(tmp_path: Path, condition: str) -> None:
-    """A misspelt field with != meant all documents."""
+    """A misspelt field with != once selected all documents."""
     origins = [[("a", {"license": "mit", "stars": 6}), ("b", {"license": "gpl"})]]
     make_store(tmp_path / "store", [[[1, 2], [3]]], vocab_size=9, origins=origins).close()
     with pytest.raises(InvalidArgument, match="the fields are license, source, stars"):

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def fail_flush(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """The disk takes everything but the names in ``folder``."""
+    """Make renames into ``folder`` fail, as on a full disk."""
     flush, place = os.fsync, os.stat(folder).st_ino
 
     def refuse(descriptor: int) -> None:
@@ -60,7 +60,7 @@ def fail_flush(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def test_a_generation_whose_flush_failed_can_be_opened(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: Change, documents: int
 ) -> None:
-    """Its segments were taken back or thrown away, though the manifest that readers saw already named them."""
+    """The segments were removed, although the manifest that readers use already named them."""
     store = folder / "store"
     with monkeypatch.context() as patched:
         fail_flush(patched, store)
@@ -74,13 +74,13 @@ def test_a_generation_whose_flush_failed_can_be_opened(
             opened.verify("full")
             assert len(list(opened.documents())) == documents
         if documents == 12:
-            change(folder)  # a build that goes on, and finds that it is published
+            change(folder)  # a resumed build, which finds that it is already published
 
 
 def test_a_flush_that_fails_before_the_manifest_gives_the_segments_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bare error of the system came out, and the finished segments stayed where only a manifest makes them count."""
+    """The system's error escaped, and the finished segments stayed in a folder without a manifest that names them."""
     store = folder / "store"
     before = set((store / "segments").iterdir())
     with monkeypatch.context() as patched:
@@ -92,7 +92,7 @@ def test_a_flush_that_fails_before_the_manifest_gives_the_segments_back(
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """Ctrl-C at a named point, when no finished segment is in the work folder any more."""
+    """Ctrl-C at a named point, after all finished segments have left the work folder."""
 
     def stop(name: str) -> None:
         if name == point:
@@ -106,7 +106,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
 def test_ctrl_c_while_publishing_keeps_the_finished_segments(
     folder: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """The work folder went with its journal, for no segment was in it, and the next run sorted all again."""
+    """The work folder held no segment, so it was removed with its journal, and the next run sorted everything again."""
     with monkeypatch.context() as patched:
         stop_at(patched, point)
         with pytest.raises(KeyboardInterrupt):
@@ -140,5 +140,5 @@ def test_a_build_stopped_while_publishing_is_waited_for(
     (begun / "segments").mkdir(parents=True)
     (begun / "segments" / "g000004-00000.segment.tmp").write_bytes(b"half a segment")
     (begun / "journal.jsonl").write_text('{"settings": {"generation": 4}}\n')
-    change(folder)  # nothing of that build was finished
+    change(folder)  # that build had finished nothing
     assert read_manifest(folder / "store").generation == 4

@@ -1,4 +1,4 @@
-"""Whose folder it is that a datastore is built in, and what a build that fails leaves there."""
+"""Ownership of the build folder, and its contents after a failed build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffolk.datastore.segment import SegmentEntry
 
 @pytest.mark.parametrize("name", ["build", "segments", "MANIFEST.tmp", "tokenizer-mine.json"])
 def test_a_folder_that_no_build_began_in_is_left_alone(tmp_path: Path, name: str) -> None:
-    """The build folder of a user's project was taken for an interrupted build, and removed by a command that failed."""
+    """A user's folder named build was mistaken for an interrupted build, and removed by a failing command."""
     (tmp_path / "text.txt").write_text("text")
     own = tmp_path / "project" / name
     own.mkdir(parents=True)
@@ -36,7 +36,7 @@ def fail(store: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_build_that_fails_at_once_leaves_what_it_found(tmp_path: Path, there: bool) -> None:
-    """Without the lock, a leftover ``segments`` would count as foreign, and later builds would refuse the folder."""
+    """Without the lock, a leftover ``segments`` would count as foreign, and later builds would reject the folder."""
     store = tmp_path / "new" / "store"
     if there:
         store.mkdir(parents=True)
@@ -56,7 +56,7 @@ def held() -> Iterator[ExitStack]:
 def test_who_is_refused_leaves_the_folder_to_who_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: ExitStack
 ) -> None:
-    """Of two builds that began at once in a new folder, the refused one took it away from the other."""
+    """Of two builds that started together in a new folder, the rejected one removed the folder of the other."""
     store = tmp_path / "store"
 
     def begin_too(point: str) -> None:
@@ -77,7 +77,7 @@ def test_segments_go_back_when_publishing_fails(tmp_path: Path) -> None:
     place = workspace.new_segment("g000001-00000.segment")
     place.parent.mkdir(parents=True)
     place.write_bytes(b"sorted")
-    (tmp_path / "MANIFEST.tmp").mkdir()  # stands in the way like a full disk
+    (tmp_path / "MANIFEST.tmp").mkdir()  # makes the write fail, like a full disk
     entry = SegmentEntry("g000001-00000.segment", 1, 1, 6, "00000000")
     with pytest.raises(ResourceExhausted, match="MANIFEST cannot be written"):
         workspace.publish(Manifest(1, (entry,), 9, 64, None, "2026-01-01T00:00:00Z"), None)

@@ -160,7 +160,7 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
         (["hierarchy", "plan", "--measure", "--prompts", "x", "--exit", "0"], "level 'exit-0' is unknown"),
         (
             ["hierarchy", "plan", "--measure", "--prompts", "x", "--stack", "datastore:3"],
-            "level datastore of --stack needs something",
+            "level datastore of --stack has no source of drafts",
         ),
         (
             ["hierarchy", "plan", "--measure", "--prompts", "x", "--stack", "exit-2:3", "--exit", "3"],
@@ -207,7 +207,7 @@ def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(word
     ],
 )
 def test_replay_refuses_before_torch_is_loaded(words, message):
-    """A mistyped path took six seconds, and options that nothing reads were taken without a word."""
+    """A mistyped path took six seconds to fail, and unused options were accepted silently."""
     code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "replay", *words], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "False"]
@@ -234,7 +234,7 @@ def test_replay_refuses_before_torch_is_loaded(words, message):
     ],
 )
 def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys, tmp_path, words, message):
-    (tmp_path / "config.json").touch()  # looks like a model, and cannot be loaded
+    (tmp_path / "config.json").touch()  # looks like a model, but cannot be loaded
     assert main([*words, "--model", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"suffolk: {message}")
@@ -262,7 +262,7 @@ def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys,
     ],
 )
 def test_an_empty_name_is_refused(capsys, words):
-    """A shell's variable that was not set left clients' certificates unasked for, without a word."""
+    """An unset shell variable silently turned off client certificates."""
     assert main(words) == 2
     err = capsys.readouterr().err
     assert "it is empty" in err

@@ -1,4 +1,4 @@
-"""Settings of heads as help and documentation list them: those that the makers take, with these ranges and defaults."""
+"""Help and documentation list the settings of heads with the ranges and defaults of the code."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def target() -> Target:
 
 
 def make(kind: str, target: Target, *words: str) -> dict[str, Any]:
-    """What the command line's ``words`` make of a head."""
+    """Create a head from the command line's ``words``."""
     options = read_texts(HEAD_OPTION, words, "head_option")
     made = vars(head_maker(kind, options)(target))
     return {name: made.get(name) for name in ("config", "loss", "noise")}
 
 
 def wrong(option: HeadOption) -> list[str]:
-    """Values just outside of its range."""
+    """Return values just outside an option's range."""
     if bounds := re.fullmatch(r"(\d+)\.\.(\d+)", option.values):
         return [str(int(bounds[1]) - 1), str(int(bounds[2]) + 1), '"1"']
     return ["0", "2"] if "fewer than all" in option.values else ["neither", "0.5"]

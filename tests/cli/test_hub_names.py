@@ -1,4 +1,4 @@
-"""Models by hub name where the hub does not answer: from its cache if they are there, else refused at once and on one line."""
+"""Models by hub name without a reachable hub: loaded from the cache, or rejected at once on one line."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_path_in_the_home_of_nobody_is_not_found(monkeypatch: pytest.MonkeyPat
 def test_a_draft_model_that_does_not_exist_is_refused_before_the_model_is_loaded(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.json").write_text("{}")  # no model: it would be refused as one
+    (tmp_path / "config.json").write_text("{}")  # not a model, so it would be rejected as one
     assert main(["generate", "--model", str(tmp_path), "--draft-model", "./misspelt", "x"]) == 2
     assert capfd.readouterr().err.startswith("suffolk: model folder ./misspelt does not exist")
 

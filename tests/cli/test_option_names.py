@@ -1,4 +1,4 @@
-"""What the library says about its fields, in the words of the command line."""
+"""Error messages of the library name fields by their command-line options."""
 
 from __future__ import annotations
 

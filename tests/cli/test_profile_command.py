@@ -1,4 +1,4 @@
-"""``suffolk profile`` on a tiny model, and what becomes of the files it writes."""
+"""``suffolk profile`` on a tiny model, and the files that it writes."""
 
 from __future__ import annotations
 

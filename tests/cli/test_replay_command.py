@@ -1,4 +1,4 @@
-"""``suffolk replay`` and ``--record`` on a tiny model: what is recorded is replayed, and one line for every bad input."""
+"""``suffolk replay`` and ``--record`` on a tiny model: recordings are replayed, and bad input gives one line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def costs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
 @pytest.fixture(scope="module")
 def recording(model: Path, costs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three texts, in two groups of lines of one file."""
+    """Three recordings, in two groups of lines of one file."""
     path = tmp_path_factory.mktemp("recordings") / "day.jsonl"
     for number, prompt in enumerate((*PROMPTS, PROMPTS[0])):
         words = ["--max-new-tokens", "30", "--seed", str(number), "--temperature", str(0.4 * number)]
@@ -57,7 +57,7 @@ def recording(model: Path, costs: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def store(recording: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds what the model message, with an odd token now and then."""
+    """A datastore of the recorded outputs, with some tokens changed."""
     path = tmp_path_factory.mktemp("stores") / "texts"
     texts = [[*each.prompt.tolist(), *each.generated.tolist()] for each in read_recordings([recording])]
     broken = [[3 if at % 13 == 5 else token for at, token in enumerate(text)] for text in texts]
@@ -119,7 +119,7 @@ def test_with_costs_the_planner_chooses(recording: Path, store: Path, model: Pat
         [row for row in rows(tmp_path / name).values() if row["group"] == "all"] for name in ("a.json", "b.json")
     )
     assert a["speed_up"] == b["speed_up"] > 1.3
-    assert a["mean_generated_length"] > a["speed_up"]  # a pass over a tree costs more
+    assert a["mean_generated_length"] > a["speed_up"]  # a pass over a tree costs more than a plain pass
 
 
 def test_networks_are_replayed_with_the_model(recording: Path, store: Path, model: Path, tmp_path: Path) -> None:
@@ -216,7 +216,10 @@ def test_an_interrupt_ends_with_130(
 
 
 def test_a_worker_records_what_ends(tmp_path: Path) -> None:
-    """A text is on file before its last reply is out; a file that cannot be written costs a caller nothing, and is counted."""
+    """An output is recorded before its last reply is sent.
+
+    A file that cannot be written does not affect callers, and is counted.
+    """
     target, path = talking_target(), tmp_path / "day.jsonl"
     with (
         Recorder(path, target.vocab_size, "tiny") as recorder,

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of ``bench decode``, ``bench batch`` and ``replay``: what was measured is reported, and marked as a part."""
+"""After Ctrl-C, ``bench decode``, ``bench batch`` and ``replay`` report finished parts, and mark the report as partial."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EAGER = (
     "-c",
     "from suffolk.benchmarks.replay import runs; runs.PROGRESS_SECONDS = 0; " + SUFFOLK[2],
 )
-"""The command; it reports every text that it has replayed."""
+"""Run the replay command, which reports every finished recording."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def words(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Of a measurement with the model, four prompts and two ways."""
+    """The arguments of a measurement with the model, four prompts and two methods."""
     folder = tmp_path_factory.mktemp("inputs")
     save_costs(CostModel([1, 2, 64], [1.0, 1.01, 1.5]), CostKey.of(Target.load(str(model))), folder / "costs.json")
     (folder / "p.jsonl").write_text("".join(json.dumps({"prompt": each}) + "\n" for each in PROMPTS))
@@ -52,7 +52,7 @@ def words(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def recording(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The four prompts with their answers."""
+    """Recordings of the four prompts with their answers."""
     folder = tmp_path_factory.mktemp("recordings")
     path = folder / "day.jsonl"
     options = ["--drafters", "none", "--record", str(path), "--json", str(folder / "x.json")]
@@ -67,7 +67,7 @@ def _heeded() -> Iterator[None]:
 
 
 def interrupt(patch: pytest.MonkeyPatch, owner: object, name: str, call: int) -> None:
-    """Let SIGINT come in that call of ``owner.name``."""
+    """Raise SIGINT in call number ``call`` of ``owner.name``."""
     usual, numbers = getattr(owner, name), itertools.count(1)
 
     def interrupted(*args: Any, **options: Any) -> Any:
@@ -79,7 +79,7 @@ def interrupt(patch: pytest.MonkeyPatch, owner: object, name: str, call: int) ->
 
 
 def stopped_process(arguments: Sequence[object], line: str, command: Sequence[str] = SUFFOLK) -> tuple[int, str, str]:
-    """Exit code, output and the rest of the errors of a process that got SIGINT once ``line`` stood in its errors."""
+    """Send SIGINT to a process when ``line`` appears on its stderr; return exit code, output and remaining stderr."""
     process = subprocess.Popen(
         [*command, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -105,7 +105,7 @@ def stopped_process(arguments: Sequence[object], line: str, command: Sequence[st
 
 def test_decode_reports_the_prompts_that_are_done(words: list[str], tmp_path: Path) -> None:
     path = tmp_path / "decode.json"
-    command = ["bench", "decode", *words, "--rounds", 50_000, "--json", path]  # it would take hours
+    command = ["bench", "decode", *words, "--rounds", 50_000, "--json", path]  # a full run would take hours
     code, shown, errors = stopped_process(command, "7 of 200000 p p.jsonl:3")
     assert code == 130, errors
     assert "Traceback" not in errors
@@ -172,7 +172,7 @@ def test_what_only_one_way_has_done_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It comes behind one run to warm up, two parts of two ways, and the first way of the third part."""
+    """The signal comes after one warm-up run, two parts with two methods each, and the first method of the third part."""
     interrupt(monkeypatch, module, runner, 7)
     path = tmp_path / "x.json"
     sizes = ["--batches", "1", "2", "3"] if name == "batch" else []
@@ -190,7 +190,10 @@ def test_what_only_one_way_has_done_is_left_out(
 def test_a_comparison_of_outputs_that_is_stopped_costs_its_own_size_alone(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It came behind all runs, and Ctrl-C in it lost them. The first size compares one way's outputs, each further one both's."""
+    """The comparison follows all runs, and Ctrl-C during it discarded them.
+
+    The first size compares the outputs of one method, each further size those of both.
+    """
     interrupt(monkeypatch, batches, "first_difference", 3 * len(PROMPTS))
     path = tmp_path / "x.json"
     sizes = ["--batches", "1", "2", "3", "--rounds", "1"]
@@ -202,7 +205,7 @@ def test_a_comparison_of_outputs_that_is_stopped_costs_its_own_size_alone(
 
 
 def replayed(path: Path) -> dict[tuple[str, int], dict[str, Any]]:
-    """The figures of each replay that a clock has no part in."""
+    """Return the figures of each replay that do not depend on time."""
     rows = json.loads(path.read_text())["results"]
     found = {(row.pop("drafter"), row.pop("nodes")): row for row in rows}
     for row in found.values():

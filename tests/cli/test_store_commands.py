@@ -1,4 +1,4 @@
-"""The commands that build a datastore and look into one."""
+"""The commands that build and inspect datastores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_info_shows_each_build_on_a_line(capsys, tmp_path):
 
 
 def test_a_build_names_some_of_its_corpora_and_how_many_there_were(capsys, tmp_path):
-    """Each build that was added wrote all its names into the manifest, until that was larger than readers allow."""
+    """Each added build wrote all its names into the manifest, until the manifest exceeded the readers' limit."""
     names = [str(tmp_path / f"{number:03}.npy") for number in range(103)]
     for name in names:
         np.save(name, np.arange(9))

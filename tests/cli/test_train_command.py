@@ -1,4 +1,4 @@
-"""``suffolk train``: its options, what it prints, and errors on one line."""
+"""``suffolk train``: its options, its output, and errors on one line."""
 
 from __future__ import annotations
 

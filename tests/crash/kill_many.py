@@ -1,4 +1,4 @@
-"""Kills commands at random times, some of them again while they go on, and says what was found: ``make kills KILLS=300``."""
+"""Kills commands at random times, some again while they resume, and reports the outcomes: ``make kills KILLS=300``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.fork_server import ForkServer
 from tests.support.killing import Change, make_changes, prove
 
 AGAIN = 0.3
-"""The share of kills after which the command is started and killed once more before anything is looked at."""
+"""The share of kills after which the command is restarted and killed again before the check."""
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def kill(change: Change, store: Path, server: ForkServer, chooser: random.Random) -> tuple[int, str]:
-    """Kill ``change`` once or more and prove the rest; how many kills hit it, and in which phase the last did."""
+    """Kill ``change`` once or more, and check the result; return the number of kills and the phase of the last."""
     hits = 0
     while True:
         ending = server.run(change.command(store), kill_after=chooser.uniform(0, 1.1 * change.seconds))

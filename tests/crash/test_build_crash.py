@@ -1,4 +1,4 @@
-"""Builds that are killed or interrupted at any time, and go on."""
+"""Builds that are killed or interrupted at any time can be resumed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.interrupts import default_interrupts
 TEXTS = 3000
 SEGMENT_TOKENS = 60_000
 WAIT = 120
-"""Seconds: only a hang lasts longer."""
+"""Timeout in seconds. Only a hang takes longer."""
 
 
 def arguments(folder: Path, store: Path, *more: str) -> list[str]:
@@ -68,9 +68,9 @@ def start(folder: Path, store: Path, *more: str, failpoint: str | None = None) -
 
 
 def kill_at(failpoint: str, folder: Path, store: Path) -> None:
-    """Start a build that is killed at ``failpoint``.
+    """Start a build that kills itself at ``failpoint``.
 
-    Kills used to come from here, once the journal had so many lines: a build could end before this process was scheduled again.
+    A kill from this process could come too late, after the end of the build.
     """
     process = start(folder, store, failpoint=failpoint)
     _, errors = process.communicate(timeout=WAIT)

@@ -1,4 +1,4 @@
-"""A deletion that is killed at any of its steps on the file system leaves the old generation or the new one."""
+"""A deletion that is killed at any file-system step leaves the old generation or the new one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCUMENTS = [[1, 2, 3], [1, 2, 4], [1, 2, 5]]
 
 
 def killed_at(store: Path, step: int) -> bool:
-    """Delete in a process that kills itself before its ``step``-th access to the store; whether it came so far."""
+    """Delete in a process that kills itself before its ``step``-th access to the store; return whether it got that far."""
     if (child := os.fork()) == 0:
         left = step
 

@@ -1,4 +1,4 @@
-"""Commands killed at every named point and at random times: the old or the new generation stands, and the work goes on."""
+"""Commands killed at fail points and at random times leave the old or the new generation, and can continue."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_torn_journal_line_costs_its_segment_alone(
 def test_a_new_tokenizer_does_not_take_the_place_of_the_old(
     server: ForkServer, changes: dict[str, Change], tmp_path: Path
 ) -> None:
-    """There was one tokenizer.json, replaced before the manifest: a kill in between left the old segments with the new one."""
+    """A single tokenizer.json was replaced before the manifest, so a kill in between left old segments with a new tokenizer."""
     change, store = changes["replace"], tmp_path / "store"
     change.prepare(store)
     (point,) = (point for point in change.points if point.startswith("tokenizer-") and point.endswith(".renamed"))

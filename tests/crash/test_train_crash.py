@@ -1,4 +1,4 @@
-"""Training that is killed or interrupted, as a process, and goes on to the same head."""
+"""A training process that is killed or interrupted resumes and gives the same head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.tiny_models import save_tiny
 
 @dataclass(frozen=True)
 class Place:
-    """A model, a corpus, and the head of a run that nothing disturbed."""
+    """A model, a corpus, and the head of an uninterrupted run."""
 
     server: ForkServer
     folder: Path

@@ -1,4 +1,4 @@
-"""Where documents came from, kept in a table of a segment."""
+"""The segment's table of document origins."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_document_table_beyond_its_offsets_is_refused():
 
 
 def test_a_document_table_keeps_its_segment_mapped(tmp_path):
-    """A view of the view that the segment gave let the file be unmapped, and reading then ended the process."""
+    """A view of the segment's view did not keep the file mapped, so reading it crashed the process."""
     make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10).close()
     segment = _native.Segment(str(tmp_path / "store/segments/000000.seg"))
     table, alive = DocumentTable(segment.document_table(), "a"), weakref.ref(segment)
@@ -123,7 +123,7 @@ def test_a_document_table_keeps_its_segment_mapped(tmp_path):
 
 
 def test_verify_full_reads_the_document_tables_of_live_segments(tmp_path):
-    """A table that was written wrongly has right checksums; nothing else that verify does would look at it."""
+    """A table with wrong contents has correct checksums, so no other check of verify detects it."""
     (tmp_path / "segments").mkdir()
     written = write_segment(
         tmp_path / "segments/a.seg", separated([[1, 2]], 10), vocab_size=10, documents=b"this is no table at all"

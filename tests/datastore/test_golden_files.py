@@ -12,7 +12,7 @@ from tests.golden.make import FOLDER, WIDTHS, ask, build, unpack
 from tests.support.forging import HEADER_BYTES, sections
 
 WRITER = 120
-"""Where the name of the writer stands in the header; before it the format's own fields."""
+"""Offset of the writer's name in the header, after the fields of the format."""
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -24,9 +24,11 @@ def test_old_files_are_read(width: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [2, 3])
 def test_the_writer_still_writes_the_frozen_format(width: int, tmp_path: Path) -> None:
-    """Same documents, same bytes: a change here is a change of the format, which needs a new version and new golden files.
+    """The same documents give the same bytes.
 
-    All but the writer's own version, which stands in the header, and the checksums over it.
+    A difference is a format change, which needs a new version and new golden files.
+
+    The writer's version in the header, and the checksums over it, may differ.
     """
     golden = unpack(width, tmp_path / "golden") / "segments"
     build(tmp_path / "now", width)

@@ -1,4 +1,4 @@
-"""How much memory a process finds that it may still take."""
+"""The memory that a process can still allocate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_group(folder: Path, limit: str) -> None:
 def test_the_limits_of_our_cgroup_and_of_those_around_it_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, outer: str, expected: int
 ) -> None:
-    """A service's limit stands in its own cgroup, below a root that has none."""
+    """The limit of a service is in its own cgroup, below a root without a limit."""
     groups, place = tmp_path / "cgroup", tmp_path / "self"
     groups.mkdir()
     make_group(groups / "system.slice", outer)

@@ -1,4 +1,4 @@
-"""Every kind of damage to the files of a datastore: an error of the right class or an answer within bounds, never a crash."""
+"""Damage to the files of a datastore gives an error of the correct class or an answer within bounds, never a crash."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def refuse(path: Path, content: bytes, *kinds: type[SuffolkError]) -> None:
 
 
 def use(store: Path) -> None:
-    """Ask a datastore everything; what it answers may be wrong, but keeps its bounds."""
+    """Call all queries of a datastore. Answers may be wrong, but stay within bounds."""
     with contextlib.suppress(Corruption, Unsupported), open_datastore(store) as datastore:
         size = datastore.manifest.vocab_size
         contexts = [[token % size, (token + 1) % size] for token in range(0, VOCABULARY, 3)] + [[7 % size] * 12]
@@ -90,7 +90,7 @@ def test_every_truncation_is_noticed(segment: Path) -> None:
     lengths = {border + step for border in borders for step in (-1, 0, 1)} | set(range(0, len(sound), 53))
     for length in sorted(lengths & set(range(len(sound)))):
         refuse(segment, sound[:length])
-        if length >= HEADER_BYTES + TRAILER_BYTES:  # cut, and dressed up as if it were whole
+        if length >= HEADER_BYTES + TRAILER_BYTES:  # truncated, with a header and trailer that claim otherwise
             cut = bytearray(sound[:length])
             cut[104:112] = struct.pack("<Q", length)
             refuse(segment, mend(cut))
@@ -159,7 +159,7 @@ def test_other_files_are_no_segments(segment: Path) -> None:
 
 
 def test_damaged_sections_give_answers_within_bounds(store: Path, segment: Path) -> None:
-    """Half of the damage has right checksums, and a manifest that lists it: nothing but the bounds stands before it."""
+    """Half of the damaged files have correct checksums and a matching manifest, so only bounds checks can catch the damage."""
     sound = segment.read_bytes()
     manifest = json.loads((store / "MANIFEST").read_text())
     chooser = random.Random(11)
@@ -232,7 +232,7 @@ def test_manifests_that_say_other_things_are_refused_or_true(store: Path) -> Non
                 continue
             path.write_text(json.dumps(changed(manifest, place, value)))
             use(store)
-    free = {"generation", "order_depth", "created", "settings"}  # the files do not repeat them, or not exactly
+    free = {"generation", "order_depth", "created", "settings"}  # the files do not contain these values, or not exactly
     for place in leaves(manifest):
         if place and place[0] not in free:
             path.write_text(json.dumps(changed(manifest, place, "")))
@@ -255,7 +255,7 @@ def test_manifests_that_say_other_things_are_refused_or_true(store: Path) -> Non
     ],
 )
 def test_a_manifest_with_a_value_of_the_wrong_kind_is_damaged(store: Path, change: dict[str, Any]) -> None:
-    """A tokenizer that was no fingerprint ended in a ValueError of the hexadecimal reader."""
+    """A tokenizer field that is not a fingerprint raised a ValueError of the hexadecimal parser."""
     path = store / "MANIFEST"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(Corruption, match="MANIFEST"):

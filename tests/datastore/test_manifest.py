@@ -1,4 +1,4 @@
-"""The manifest: damaged ones are refused, and one writer at a time may publish one."""
+"""The manifest: damaged ones are rejected, and only one writer can publish at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_damaged_manifest_is_refused(tmp_path, content):
 
 
 def test_a_segment_of_another_datastore_is_no_segment_of_this_one(tmp_path):
-    """It used to be answered from, with the manifest's numbers beside it."""
+    """Queries used to be answered from it, together with the numbers of the manifest."""
     make_store(tmp_path / "ours", [[[1, 2, 3]]], vocab_size=10)
     make_store(tmp_path / "theirs", [[[1, 2, 4]]], vocab_size=10)
     (tmp_path / "theirs/segments/000000.seg").replace(tmp_path / "ours/segments/000000.seg")

@@ -1,4 +1,4 @@
-"""Damaged, truncated and foreign segment files: an error that says so, or a wrong draft; never a crash."""
+"""Damaged, truncated and foreign segment files give an error or a wrong draft, never a crash."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_checksums_are_crc32c(segment_path):
 
 
 def test_verify_full_finds_what_checksums_cannot(store_path, segment_path):
-    """A file that was written wrongly has right checksums; only its order tells."""
+    """A file with wrong contents has correct checksums; only the order of its suffixes shows the error."""
     tokens, positions = HEADER_BYTES, HEADER_BYTES + (8 * 301 * 2 + 63) // 64 * 64
     swapped, doubled, foreign, misled = (bytearray(segment_path.read_bytes()) for _ in range(4))
     swapped[positions : positions + 8] = swapped[positions + 4 : positions + 8] + swapped[positions : positions + 4]

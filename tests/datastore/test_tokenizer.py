@@ -1,4 +1,4 @@
-"""Loading tokenizers by name and telling whether two are the same."""
+"""Tokenizers are loaded by name and compared by fingerprint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_fingerprint_ignores_notation_and_templates() -> None:
     definition = json.loads(tokenizer_json())
     definition["model"]["merges"] = [
         " ".join(merge) for merge in definition["model"]["merges"]
-    ]  # as older versions wrote it
+    ]  # the format of older versions
     definition["decoder"] = None
     definition["model"]["vocab"] = dict(reversed(definition["model"]["vocab"].items()))
     other = Tokenizer.from_str(json.dumps(definition))

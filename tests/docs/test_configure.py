@@ -1,4 +1,4 @@
-"""The file in docs/how-to/configure.md is one that the commands read."""
+"""Commands can read the file in docs/how-to/configure.md."""
 
 from __future__ import annotations
 

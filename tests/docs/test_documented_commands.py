@@ -1,4 +1,4 @@
-"""Commands of the documents have commands and options that exist."""
+"""Commands in the documents use commands and options that exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "benc
 
 
 def commands(page: Path) -> list[str]:
-    """The lines of a page that call ``suffolk``, without its name."""
+    """Return the lines of a page that call ``suffolk``, without that word."""
     return re.findall(r"^(?:\$ )?suffolk (.+)$", page.read_text(), re.MULTILINE)
 
 

@@ -23,7 +23,7 @@ CORPUS = (
 
 
 def blocks(page: str) -> list[str]:
-    """The Python blocks of a page, in order."""
+    """Return the Python blocks of a page, in order."""
     found = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert found, f"{page} has no Python block"
     return found
@@ -31,7 +31,7 @@ def blocks(page: str) -> list[str]:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with what the pages name: two models and two datastores."""
+    """A working directory with the files that the pages name: two models and two datastores."""
     save_tiny(tmp_path / "model")
     save_tiny(tmp_path / "small-model")
     (tmp_path / "corpus.txt").write_text(CORPUS * 3)

@@ -1,4 +1,4 @@
-"""The page of the drafting policy states its constants as they are."""
+"""The page of the drafting policy states the constants of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``suffolk serve`` and ``suffolk lookup`` as processes: start, answer, stop, get killed, hang, recover."""
+"""``suffolk serve`` and ``suffolk lookup`` as processes: start, answer, stop, kill, hang, and recovery."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_second_signal_forces() -> None:
         assert server.process.stdout.readline() == "entered True\n"
         server.process.terminate()
         assert any("stopping: 1 calls in flight" in line for line in server.process.stderr)
-        with pytest.raises(subprocess.TimeoutExpired):  # it waits for the call in flight
+        with pytest.raises(subprocess.TimeoutExpired):  # the server waits for the call in flight
             server.process.wait(1)
         server.process.terminate()
         assert server.process.wait(WAIT) == -signal.SIGTERM
@@ -157,12 +157,12 @@ def test_killed_hung_and_back(store: Path) -> None:
         failures = drafter.failures.by_reason
         until(lambda: drafted(drafter, [1, 2]) > 0)
         before = failures["DeadlineExceeded"]
-        server.process.send_signal(signal.SIGSTOP)  # hung: the port is open, without answers
-        until(lambda: drafted(drafter, [1, 2]) == 0)  # threads on other cores may answer once more
+        server.process.send_signal(signal.SIGSTOP)  # the server hangs: its port is open, but it does not answer
+        until(lambda: drafted(drafter, [1, 2]) == 0)  # threads on other cores can answer once more
         for _ in range(30):
             assert drafted(drafter, [1, 2]) == 0
         hung = failures.total()
-        assert failures["DeadlineExceeded"] - before < 20  # the breaker spared the others their deadline
+        assert failures["DeadlineExceeded"] - before < 20  # the open breaker made the other calls fail fast
         server.process.send_signal(signal.SIGCONT)
         until(lambda: drafted(drafter, [1, 2]) > 0)
         server.process.kill()

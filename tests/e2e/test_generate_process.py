@@ -1,4 +1,4 @@
-"""``suffolk generate`` as a process: its draft service is killed, or it is interrupted."""
+"""``suffolk generate`` as a process: its draft service is killed, or the command is interrupted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
 
 
 def interrupted(model: Path, times: int) -> tuple[int, bytes]:
-    """Exit code and stderr of a command that is interrupted ``times`` times while it generates."""
+    """Interrupt a command ``times`` times while it generates; return its exit code and stderr."""
     with default_interrupts():
         process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
     assert process.stdout is not None

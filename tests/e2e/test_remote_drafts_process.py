@@ -35,7 +35,7 @@ class Generating:
         self.longest = 0.0
 
     def step(self) -> bool:
-        """One step; whether a draft was accepted in it."""
+        """Run one step; return whether a draft was accepted."""
         if not self.loop.running:
             self.loop.join(Request(1, self.target, PROMPT, SETTINGS, "datastore"))
         waited = self.loop.stats.seconds["wait"]
@@ -46,7 +46,7 @@ class Generating:
         return len(answer.tokens) > 1
 
     def steps_wait(self, steps: int) -> float:
-        """Seconds that ``steps`` steps wait for drafts in all."""
+        """Return the total seconds that ``steps`` steps wait for drafts."""
         before = self.loop.stats.seconds["wait"]
         for _ in range(steps):
             self.step()

@@ -1,4 +1,6 @@
-"""Makes the golden datastores: ``python -m tests.golden.make``. Each is made once, when a format is new, and read ever after.
+"""Makes the golden datastores: ``python -m tests.golden.make``.
+
+Each is made once, for a new format version, and read by all later versions.
 
 A golden file is a .tar.zst of a datastore of one token width (two segments with provenance and a deletion; of 4-byte tokens one
 segment, for its first-token table alone has 64 MiB) beside a .json file with what it must answer.
@@ -25,7 +27,7 @@ from tests.support.stores import make_store
 
 FOLDER = Path(__file__).parent
 WIDTHS = {2: 40, 3: (1 << 16) + 40, 4: (1 << 24) + 40}
-"""Bytes a token -> the size of a vocabulary that takes them."""
+"""Token width in bytes -> a vocabulary size with that width."""
 TOKENIZER = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
 
 
@@ -41,7 +43,7 @@ def main() -> None:
 
 
 def build(store: Path, width: int) -> None:
-    """The datastore, by the present writer."""
+    """Build the datastore with the current writer."""
     segments = [_documents(width, number) for number in range(1 if width == 4 else 2)]
     origins = [
         [
@@ -58,7 +60,7 @@ def build(store: Path, width: int) -> None:
 
 
 def ask(datastore: Datastore) -> dict[str, Any]:
-    """All that a datastore says of itself and of what is in it."""
+    """Return all facts and answers of a datastore."""
     top = datastore.manifest.vocab_size - 40
     contexts = [[top + token, top + (token * 3 + 1) % 40] for token in range(0, 40, 3)] + [
         [top + token] for token in range(40)
@@ -75,7 +77,7 @@ def ask(datastore: Datastore) -> dict[str, Any]:
 
 
 def pack(store: Path) -> bytes:
-    """A folder as .tar.zst; the same bytes for the same files."""
+    """Pack a folder as .tar.zst. The same files give the same bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(store.rglob("*")):
@@ -88,7 +90,7 @@ def pack(store: Path) -> bytes:
 
 
 def unpack(width: int, folder: Path) -> Path:
-    """The golden datastore of a width, written to ``folder``."""
+    """Write the golden datastore of a token width to ``folder``."""
     with (
         zstandard.open(FOLDER / f"width-{width}.tar.zst", "rb") as stream,
         tarfile.open(fileobj=stream, mode="r|") as archive,

@@ -1,4 +1,6 @@
-"""The same tokens with any drafter, in any company: random requests that join and leave a loop, each compared with decoding alone.
+"""Checks that output is the same with any drafter in any batch.
+
+Random requests join and leave a loop; each is compared to decoding alone.
 
 python -m tests.property.same_text --prompts 200      # every temperature, drafter and batch size; fails at the first difference
 """
@@ -74,7 +76,7 @@ PER_TEMPERATURE = len(SAMPLINGS) // 3
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request and what decoding it alone and without drafts gives."""
+    """One request, and its output when decoded alone and without drafts."""
 
     prompt: tuple[int, ...]
     sampling: SamplingSettings
@@ -88,7 +90,7 @@ def target() -> Target:
 
 @cache
 def draft_model() -> Target:
-    """The target with slightly other weights: right often, but not always."""
+    """The target with slightly different weights, which is often but not always correct."""
     model = tiny_model("llama")
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -112,7 +114,7 @@ def eagle() -> EagleHead:
 
 
 def make_cases(prompts: int, seed: int) -> list[Case]:
-    """``prompts`` random prompts, each at every temperature; cuts and seeds take turns."""
+    """Make ``prompts`` random prompts, each at every temperature, with alternating cuts and seeds."""
     rng = np.random.default_rng(seed)
     cases = []
     for number in range(prompts):
@@ -136,7 +138,10 @@ def make_networks() -> list[Drafter]:
 
 
 def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
-    """One of each kind; the datastore holds some of the outputs, so that much is accepted and much is not."""
+    """Create one drafter of each kind.
+
+    The datastore holds some of the outputs, so that many drafts are accepted and many rejected.
+    """
     rng = np.random.default_rng(seed)
     store = store_of(cases)
     later = DatastoreDrafter(UnreliableLater(_some(cases), VOCAB, rng), VOCAB, prefetch=True)
@@ -165,7 +170,7 @@ def _some(cases: list[Case]) -> list[list[int]]:
 
 
 def prediction(case: Case, rng: np.random.Generator) -> list[int] | None:
-    """None, or a predicted text: right, in part, longer than the text, wrong, one token again and again, or empty."""
+    """Return None or a predicted text: correct, partly correct, too long, wrong, one repeated token, or empty."""
     right, wrong = list(case.expected), rng.integers(0, VOCAB, 30).tolist()
     at = int(rng.integers(0, len(right) + 1))
     kinds = [
@@ -182,10 +187,10 @@ def prediction(case: Case, rng: np.random.Generator) -> list[int] | None:
 
 
 def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Sequence[str] = NAMES) -> Counter[str]:
-    """Let ``cases`` join a loop of ``slots`` in random order and at random times, and some be cancelled; what was seen.
+    """Run ``cases`` in a loop of ``slots``, in random order with random arrivals and cancellations; return counts.
 
-    Neighbours have different drafters; with ``turn`` 0 .. len(names) - 1 every case has had every one of ``names``.
-    Raises AssertionError at the first token that differs.
+    Neighbours have different drafters. Over ``turn`` 0 .. len(names) - 1 every case uses each of ``names`` once. Raises
+    AssertionError at the first token that differs.
     """
     rng = np.random.default_rng(seed)
     loop = eager_loop(target(), make_drafters(cases, seed), slots, capacity=160)
@@ -224,12 +229,12 @@ def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Seq
 
 
 def main() -> int:
-    """Run as a command; the exit code."""
+    """Run as a command; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=200, help="random prompts (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    torch.set_num_threads(1)  # so small a model gains nothing from more
+    torch.set_num_threads(1)  # a tiny model gains nothing from more threads
     logging.disable(logging.WARNING)
     total: Counter[str] = Counter()
     for begin in range(0, args.prompts, 10):

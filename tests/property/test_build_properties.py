@@ -1,4 +1,4 @@
-"""What must hold for any text and any cut of a corpus."""
+"""Properties of builds for any text and any split of a corpus."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.support.drafting_oracle import OracleCalibrator
 
 @st.composite
 def counted_trees(draw: st.DrawFn) -> DraftTree:
-    """A tree as a source may answer it; siblings may come twice, counts be 0, or more than their parent's."""
+    """A tree from a source. Siblings may repeat, and counts may be 0 or exceed their parent's."""
     tokens = draw(st.lists(st.integers(0, 3), max_size=14))
     parents = [draw(st.integers(-1, node - 1)) for node in range(len(tokens))]
     numbers = st.one_of(st.integers(0, 12), st.sampled_from([63, 64, 65, 2**63, 2**64 - 1]))

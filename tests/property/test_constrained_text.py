@@ -1,4 +1,4 @@
-"""A text under a grammar is in its language, and is the same with any drafter. Sampled chains keep its distribution."""
+"""Output under a grammar is in its language, and equal with any drafter. Sampled chains keep its distribution."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(drafter: Drafter | None, settings: SamplingSettings) -> SingleRun:
 
 
 def check(settings: SamplingSettings, found: SingleRun) -> None:
-    """Assert that a text is in the language of its grammar, or begins one of its texts."""
+    """Assert that a text is in the language of its grammar, or is a prefix of a text in it."""
     assert settings.grammar is not None
     oracle, text = Oracle(target(), settings.grammar), found.tokens
     if found.stats.finish in ("length", "stop") and not oracle.is_whole(text):
@@ -78,7 +78,7 @@ def check(settings: SamplingSettings, found: SingleRun) -> None:
     assert oracle.is_whole(text)
     whole = target().tokenizer.decode([token for token in text if token != END])
     if found.stats.finish == "stop":
-        assert not oracle.following(text).any()  # and it ended where it had to
+        assert not oracle.following(text).any()  # and it ended at a complete text
     check_text(settings.grammar, whole)
 
 
@@ -106,7 +106,7 @@ def test_other_verifications_stay_in_the_language(grammar: str, verification: st
     rng = np.random.default_rng(2)
 
     def sample(request: DraftRequest) -> SampledChain:
-        """A chain that often leaves the language."""
+        """Drafts a chain that often leaves the language."""
         distributions = torch.from_numpy(rng.dirichlet(np.full(VOCAB, 0.05), 4))
         tokens = [int(rng.choice(VOCAB, p=row.numpy())) for row in distributions]
         return SampledChain(tree(tokens, [-1, 0, 1, 2]), distributions)
@@ -132,7 +132,7 @@ def test_only_allowed_nodes_are_verified() -> None:
 
 
 def test_a_sampled_chain_keeps_the_distribution() -> None:
-    """The first token after a chain of which a third is forbidden, beside the target's own distribution."""
+    """Compare the first token after a chain with one third forbidden tokens to the target's distribution."""
     a, b, other = tokens_of("ab#")
     logits = torch.full((3, VOCAB), -5.0, dtype=torch.float64)
     logits[:, a], logits[:, b], logits[:, other] = 1.0, 0.0, 3.0
@@ -154,7 +154,7 @@ def test_a_sampled_chain_keeps_the_distribution() -> None:
         lengths[len(chain.tree)] += 1
     assert set(found) == {a, b}
     assert abs(found[a] / 800 - expected) < 4 * (expected * (1 - expected) / 800) ** 0.5
-    assert lengths[1] > 150  # cut behind the first forbidden token
+    assert lengths[1] > 150  # cut at the first forbidden token
 
 
 def test_a_text_ends_where_its_grammar_is_complete() -> None:

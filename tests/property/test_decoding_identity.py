@@ -1,4 +1,4 @@
-"""Drafts change the speed, never the text: the same ids with any drafter, proven in fp64."""
+"""Drafts do not change the output: fp64 decoding gives the same ids with any drafter."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ MAX_NEW = 24
 
 
 def alternate(texts: torch.Tensor) -> torch.Tensor:
-    """A strict grammar: behind the prompt odd tokens follow even ones and the other way round. It raises for other texts, as
-    automata do: only drafts can break it.
+    """A strict grammar: after the prompt odd and even tokens alternate.
+
+    It raises for other texts, as automata do. Only drafts can violate it.
     """
     odd = texts[:, len(PROMPT) - 1 :] % 2
     if (odd[:, 1:] == odd[:, :-1]).any():
@@ -101,7 +102,7 @@ def test_the_output_does_not_depend_on_the_drafter(name: str, sampling: Sampling
     assert drafted.stats.finish == plain.stats.finish == "length"
     assert plain.stats.mean_generated_length == 1.0
     if name in ("knowing", "datastore"):
-        assert drafted.stats.mean_generated_length > 2.0  # otherwise the test would test nothing
+        assert drafted.stats.mean_generated_length > 2.0  # otherwise the test would check nothing
     if name == "lying":
         assert drafted.stats.draft_failures["InvalidArgument"] + drafted.stats.draft_failures["Unavailable"] > 0
 

@@ -1,4 +1,4 @@
-"""A datastore with deletions answers as one that was built without the deleted documents."""
+"""A datastore with deletions answers like one that was built without the deleted documents."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WRITTEN = {True: "true", False: "false"}
 
 
 def is_meant(document: Known, deletion: Deletion) -> bool:
-    """The same question as ``suffolk.datastore.query`` answers, asked anew."""
+    """An independent implementation of ``suffolk.datastore.query``."""
     ids, conditions = deletion
     answers = [document.source in ids] if ids else []
     for field, operator, operand in conditions:
@@ -72,7 +72,7 @@ def make(path: Path, segments: Segments) -> Datastore:
 
 
 def answers(store: Datastore, contexts: list[list[int]]) -> list[Any]:
-    """All that a datastore says, in a form that does not depend on how it is cut."""
+    """Return all answers of a datastore, in a form that does not depend on its segments."""
     observed: list[Any] = [(found.source, found.metadata, found.tokens.tolist()) for found in store.documents()]
     observed += [store.info()["tokens"], store.info()["documents"]]
     for context in contexts:

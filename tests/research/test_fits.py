@@ -50,7 +50,7 @@ def test_prompts_from_the_corpus_are_flagged(folder: Path, tmp_path: Path, capsy
     assert drop.read_text().split() == ["a/0", "a/1", "a/2", "b/0", "b/1", "b/2"]
     assert overlap.main(["--prompts", *prompts, "--datastore", str(folder / "other"), "--drop", str(drop)]) == 0
     assert drop.read_text() == ""
-    assert "flagged in all: 0 of 6 texts" in capsys.readouterr().out
+    assert "flagged in total: 0 of 6 texts" in capsys.readouterr().out
 
 
 def test_edits_fit_the_prior_of_predictions(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

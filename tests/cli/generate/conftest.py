@@ -1,4 +1,4 @@
-"""A tiny model whose passes are known to cost what they do, and a datastore for it."""
+"""A tiny model with stored pass costs, and a datastore for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def known_costs(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What passes cost is measured once and kept, so that no command has to."""
+    """Pass costs are measured once and stored, so that commands do not measure them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         target = Target.load(model)

@@ -1,4 +1,4 @@
-"""``suffolk generate`` on a tiny model: text, report, comparison, and what is learned."""
+"""``suffolk generate`` on a tiny model: text, report, comparison, and learned calibration."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_is_learned_is_kept_shown_and_explained(
     words = ["--model", model, "--datastore", store, "--set", f"calibration={kept}", PROMPT]
     assert generate(*words) == 0
     text = capsys.readouterr().out
-    assert generate("--explain", *words) == 0  # begins with what was learned
+    assert generate("--explain", *words) == 0  # starts with the learned calibration
     captured = capsys.readouterr()
     assert captured.out == text
     assert re.search(
@@ -195,7 +195,7 @@ def test_verifications(
 
 
 def test_characters_that_stdout_does_not_know_are_escaped(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They ended the text in its middle, with a traceback."""
+    """They ended the text early, with a traceback."""
     words = ["--model", model, "--temperature", "2", "--max-new-tokens", "200", PROMPT]
     shown = {}
     for encoding in ("ascii", "utf-8"):

@@ -1,4 +1,4 @@
-"""``suffolk generate``: one line for every bad input."""
+"""``suffolk generate`` prints one line for every bad input."""
 
 from __future__ import annotations
 

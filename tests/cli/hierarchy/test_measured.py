@@ -1,4 +1,4 @@
-"""``suffolk hierarchy plan --measure``: what is measured, planned and run, on tiny models."""
+"""``suffolk hierarchy plan --measure`` measures, plans and runs on tiny models."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_it_plans_runs_and_saves_what_it_measured(folders: dict[str, str], capsy
 def test_a_plan_is_printed_where_its_run_is_stopped(
     folders: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the plans ran beside plain decoding lost them, and minutes of measuring."""
+    """Ctrl-C during the runs used to discard the plans, and minutes of measurements."""
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
@@ -84,7 +84,7 @@ def test_given_stacks_are_predicted_and_measured(folders: dict[str, str], capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--stack", "datastore:3"], "level datastore of --stack needs something to draft from; add --datastore STORE"),
+        (["--stack", "datastore:3"], "level datastore of --stack has no source of drafts; add --datastore STORE"),
         (
             ["--stack", "exit-3:3 > draft-model:3"],
             "layers of level exit-3 is 3; it must be 1 or more, and fewer than the 3 of the model",

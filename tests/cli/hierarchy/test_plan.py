@@ -18,7 +18,7 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "plan-a-hierar
 
 
 def blocks(kind: str) -> list[str]:
-    """The guide's blocks of one kind."""
+    """Return the guide's code blocks of one language."""
     return re.findall(rf"^```{kind}\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -67,7 +67,7 @@ def test_the_example_of_the_help_is_planned(tmp_path: Path, capsys: pytest.Captu
 def test_plain_decoding_is_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rates.json").write_text('{"levels": [{"name": "target", "seconds": 0.02}], "acceptance": [[null]]}')
     assert main(["hierarchy", "plan", "--rates", str(tmp_path / "rates.json")]) == 0
-    assert capsys.readouterr().out.startswith("plan: decode with target alone, 20 ms a token; no hierarchy is faster\n")
+    assert capsys.readouterr().out.startswith("plan: decode with target only, 20 ms a token; no hierarchy is faster\n")
 
 
 @pytest.mark.parametrize("levels", [1, 2])

@@ -1,4 +1,4 @@
-"""The file of --config and ``suffolk config show``: what wins, what is refused, and what is listed."""
+"""The file of --config and ``suffolk config show``: precedence, rejected values, and listed options."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_key_that_several_commands_share_has_one_type() -> None:
     for command in COMMANDS:
         for name, each in command_settings(command).items():
             kinds.setdefault(name, set()).add((each.kind, each.many))
-    assert {name for name, found in kinds.items() if len(found) > 1} == {"drafter"}  # one, or several to choose from
+    assert {name for name, found in kinds.items() if len(found) > 1} == {"drafter"}  # one value, or several choices
 
 
 @pytest.mark.parametrize(("command", "most"), [("generate", 22), ("worker", 22), ("train", 22), ("serve", 22)])

@@ -1,4 +1,4 @@
-"""Options of drafters from other packages: known where a command or its file names the drafter."""
+"""Options of drafters from other packages are known if a command or its file names the drafter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption
 def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     option = DrafterOption(flag, "how much to echo", int, "N")
     entry = DrafterEntry(name="echo", source_id=9, loader="x:y", options=(option,), package="echo-drafter 1.0")
-    modules = "suffolk.cli.generate_options", "suffolk.cli.generate"  # their import asks for the names of drafters
+    modules = "suffolk.cli.generate_options", "suffolk.cli.generate"  # importing them reads the names of drafters
     for module in modules:
         importlib.import_module(module)
     for module in modules:

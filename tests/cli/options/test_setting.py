@@ -1,4 +1,4 @@
-"""Settings as dataclasses declare them, and options as parsers read them."""
+"""Settings that dataclasses declare, and the options that parsers read."""
 
 from __future__ import annotations
 
