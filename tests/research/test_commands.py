@@ -37,6 +37,7 @@ MISTAKES = {
     "plot_speed_by_set": (NONE, "x.png"),
     "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
     "replay": (*MODEL, *PROMPTS),
+    "sglang_trie": ("--wheel", NONE, *EVIDENCE),
     "skinny_gemm": (*MODEL, "--rounds", "1"),
     "split_attention": (*MODEL, "--rounds", "1"),
     "tuning_prompts": ("--output", "file/x"),
