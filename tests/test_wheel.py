@@ -159,5 +159,5 @@ def test_the_wheel_alone_builds_and_searches_without_torch(slim: Path, tmp_path:
         done = slim_suffolk(slim, *command)
         assert done.returncode == 0, done.stderr
     (tmp_path / "config.json").write_text("{}")
-    refused = slim_suffolk(slim, "worker", "--model", str(tmp_path))
+    refused = slim_suffolk(slim, "worker", "--model", str(tmp_path), "--listen", "127.0.0.1:0")
     assert refused.stderr == "suffolk: torch is not installed, and models need it; pip install 'suffolk[worker]'\n"

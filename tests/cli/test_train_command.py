@@ -96,7 +96,7 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
             "answer_temperature does nothing without --regenerate; add that",
         ),
         (["--set", "head_option.x"], "linear", "--set 'head_option.x': write it as NAME=VALUE"),
-        (["--set", "head_option.x=1"], "linear", "linear head: 'x' is unknown"),
+        (["--set", "head_option.x=1"], "linear", "head linear has no option x; it has"),
         (["--resume"], "linear", "nothing to go on with; leave --resume out"),
         (["--set", "head_option.breaks_at=2"], "linear", "step 2: the loss is nan; nothing was saved"),
         (["--set", "threads=0"], "linear", "threads is 0"),
