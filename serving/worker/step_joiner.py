@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from suffolk.serving.engine.loop.step import Step
 
@@ -14,16 +15,17 @@ class StepJoiner:
     show the accepted tokens of each step, and thereby what a text is about (arXiv 2411.01076).
     """
 
-    def __init__(self, interval: float) -> None:
-        """``interval``: least seconds between two packets; 0 sends every step."""
+    def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """``interval``: least seconds between two packets; 0 sends every step. ``clock``: seconds."""
         self._interval = interval
+        self._clock = clock
         self._due = 0.0
         self._held: list[Step] = []
 
     def add(self, step: Step) -> Step | None:
         """All steps that were held back and ``step`` as one, or None if it is held back too."""
         self._held.append(step)
-        now = time.monotonic()
+        now = self._clock()
         if not step.finish and now < self._due:
             return None
         held, self._held, self._due = self._held, [], now + self._interval

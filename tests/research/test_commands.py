@@ -40,6 +40,7 @@ MISTAKES = {
     "sglang_trie": ("--wheel", NONE, *EVIDENCE),
     "skinny_gemm": (*MODEL, "--rounds", "1"),
     "split_attention": (*MODEL, "--rounds", "1"),
+    "stream_fingerprint": ("--worker", "127.0.0.1:1", *PROMPTS),
     "tuning_prompts": ("--output", "file/x"),
     "unrelated_corpus": ("--output", "file/x", "--megabytes", "0.001"),
 }
