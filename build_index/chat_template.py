@@ -1,4 +1,4 @@
-"""A model's chat template: writes a conversation as the text that the model sees. Needs no transformers."""
+"""Renders a conversation with a model's chat template, without transformers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ChatTemplate:
     """A chat template. Thread-safe, and can be pickled.
 
     Attributes:
-        sources: Jinja sources by name; most models have ``default`` alone.
+        sources: Jinja sources by name; most models have only ``default``.
         tokens: special tokens by name, such as ``bos_token``, which templates write.
     """
 
@@ -37,19 +37,19 @@ class ChatTemplate:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of what it writes with."""
+        """SHA-256 (hex) of the sources and tokens."""
         content = json.dumps([dict(self.sources), dict(self.tokens)], sort_keys=True)
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
     def render(self, messages: Sequence[Message], tools: Sequence[Any] = (), asking: bool = False) -> str:
-        """The text of a conversation, special tokens included.
+        """Render a conversation as text, with special tokens.
 
         Args:
             tools: JSON schemas of the tools that the model may call.
-            asking: end with the header of the model's next answer.
+            asking: whether to end with the header of the model's next answer.
 
         Raises:
-            InvalidArgument: the template refuses the conversation; the message is the reason alone.
+            InvalidArgument: the template rejects the conversation. The message holds only the reason.
         """
         name = WITH_TOOLS if tools and WITH_TOOLS in self.sources else DEFAULT
         template = _compile(self.sources[name])
@@ -58,12 +58,12 @@ class ChatTemplate:
                 messages=list(messages), tools=list(tools) or None, documents=None, add_generation_prompt=asking,
                 **self.tokens,
             )  # fmt: skip
-        except Exception as error:  # a template is a program of the model's author, and may raise anything
-            raise InvalidArgument(f"the chat template refuses it ({' '.join(str(error).split())[:160]})") from error
+        except Exception as error:  # a template is a program by the model's author, and can raise anything
+            raise InvalidArgument(f"the chat template rejects it ({' '.join(str(error).split())[:160]})") from error
 
 
 def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
-    """The chat template of a model folder, of the folder of a ``tokenizer.json``, or of a hub name; None if it has none.
+    """Load the chat template of a model folder, of the folder of a ``tokenizer.json``, or of a hub name; None if it has none.
 
     Raises:
         Corruption: its files cannot be read.
@@ -85,7 +85,7 @@ def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
 
 
 def _token(key: str, value: Any) -> str | None:
-    """The text of a special token of a tokenizer's configuration: a text, or an object with ``content``."""
+    """The text of a special token in a tokenizer's configuration, which is a string or an object with ``content``."""
     content = value.get("content") if isinstance(value, dict) else value
     return content if key.endswith("_token") and isinstance(content, str) else None
 
@@ -107,7 +107,7 @@ def _check(name: str | Path, source: str) -> None:
     try:
         _compile(source)
     except TemplateSyntaxError as error:
-        raise Corruption(f"tokenizer {name}: its chat template is no Jinja template ({error}); correct it") from error
+        raise Corruption(f"tokenizer {name}: its chat template is not valid Jinja ({error}); correct it") from error
 
 
 @functools.lru_cache(maxsize=8)
@@ -117,12 +117,15 @@ def _compile(source: str) -> Template:
 
 @functools.cache
 def _environment() -> Environment:
-    """The environment that chat templates are written for, as transformers documents it; sandboxed, for they are programs."""
+    """The Jinja environment that transformers documents for chat templates.
+
+    It is sandboxed, because templates are programs.
+    """
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class GenerationBlock(Extension):
-        """``{% generation %}``, which marks answers for training; here its content alone counts."""
+        """``{% generation %}``, which marks answers for training. Here only its content is rendered."""
 
         tags = {"generation"}
 

@@ -10,7 +10,7 @@ from typing import Any
 from suffolk.datastore.errors import InvalidArgument
 
 Message = Mapping[str, Any]
-"""A message: ``role``, ``content`` as a text, and other keys that chat templates read, such as ``tool_calls``."""
+"""A message: ``role``, ``content`` as text, and other keys that chat templates read, for example ``tool_calls``."""
 FIELDS = ("messages", "conversations", "conversation")
 TOOLS = "tools"
 SHAREGPT_ROLES = {
@@ -29,7 +29,7 @@ SHAREGPT_ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages in order, and the tools that the model was offered, each as its JSON schema."""
+    """Messages in order, and the tools offered to the model, each as its JSON schema."""
 
     messages: tuple[Message, ...]
     tools: tuple[Any, ...] = ()
@@ -55,7 +55,7 @@ def read_messages(value: object, place: str) -> tuple[Message, ...]:
     Text parts of a message are joined by line ends; parts of other kinds, such as images, are left out.
 
     Raises:
-        InvalidArgument: ``value`` is no list, or a message has no role or no text.
+        InvalidArgument: ``value`` is not a list, or a message has no role or no text.
     """
     if not isinstance(value, list):
         raise InvalidArgument(f"{place} is of type {type(value).__name__}; it must be a list of objects")
@@ -66,7 +66,7 @@ def read_message(value: object, place: str) -> Message:
     """One message. Raises InvalidArgument: it has no role or no text."""
     role = value.get("role") or value.get("from") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(role, str):
-        raise InvalidArgument(f"{place} is no object with a 'role'; write it as {{'role': ..., 'content': ...}}")
+        raise InvalidArgument(f"{place} is not an object with a 'role'; write it as {{'role': ..., 'content': ...}}")
     message = {key: item for key, item in value.items() if key not in ("from", "value") and item is not None}
     message["role"] = role if "role" in message else SHAREGPT_ROLES.get(role.lower(), role)
     message["content"] = _text(value.get("content", value.get("value")), place)
@@ -87,14 +87,17 @@ def _text(content: object, place: str) -> str:
 
 
 def _tool_call(call: Any) -> Any:
-    """A tool call whose arguments are an object, as chat templates take them; OpenAI writes them as JSON in a string."""
+    """Return a tool call whose arguments are an object, as chat templates expect.
+
+    OpenAI's logs hold JSON in a string.
+    """
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
     try:
         arguments = json.loads(function["arguments"])
     except (ValueError, RecursionError):
-        return call  # a model may write arguments that are no JSON
+        return call  # a model can write arguments that are not JSON
     return call | {"function": function | {"arguments": arguments}}
 
 

@@ -15,7 +15,7 @@ class Counts:
         tokens: tokens, without separators.
         text_bytes: UTF-8 bytes read, or for tokenized corpora the bytes of their ids.
         replaced: invalid UTF-8 sequences, replaced by U+FFFD.
-        left_out: records without a document: requests without an answer, conversations that the chat template refuses.
+        left_out: records without a document: requests without an answer, conversations that the chat template rejects.
         routed, checked, differed: see ``suffolk.build_index.encoder.EncodedTexts``.
     """
 

@@ -46,7 +46,7 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
     None if the record has no request or no response.
 
     Raises:
-        InvalidArgument: its messages are of another form.
+        InvalidArgument: a message is malformed.
     """
     if not isinstance(record, dict):
         return None
@@ -68,7 +68,7 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
 
 
 def _object(value: Any) -> Any:
-    """``value``, or what it holds if it is JSON in a string; ``body`` of a logged HTTP request."""
+    """Return ``value``, or its parsed content if it is a JSON string, or the ``body`` of a logged HTTP request."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             value = json.loads(value)
@@ -95,7 +95,7 @@ def _prompt(request: Mapping[str, Any], place: str) -> Conversation | str:
 
 
 def _answers(response: Any, place: str) -> tuple[Answer, ...]:
-    """The answers of a response object, of the chunks of a stream, of a message, or a text."""
+    """Read the answers of a response object, of stream chunks, of a message, or of a text."""
     if isinstance(response, list) and response and all(isinstance(each, dict) for each in response):
         if any("role" in each for each in response):
             return (Answer(read_message(response[-1], f"{place}: the answer")),)
@@ -122,7 +122,9 @@ def _choice(choice: Mapping[str, Any], place: str) -> Answer | None:
 
 
 def _streamed(chunks: list[dict[str, Any]]) -> tuple[Answer, ...]:
-    """The answers of a stream's chunks. Streamed tool calls are refused, for their pieces have no common form.
+    """Join the answers of a stream's chunks.
+
+    Streamed tool calls are rejected, because their pieces have no common form.
 
     Raises InvalidArgument: a chunk holds a part of a tool call.
     """
@@ -132,7 +134,7 @@ def _streamed(chunks: list[dict[str, Any]]) -> tuple[Answer, ...]:
     for choice in (each for chunk in chunks for each in chunk.get("choices") or () if isinstance(each, dict)):
         index, delta = int(choice.get("index") or 0), choice.get("delta")
         if isinstance(delta, dict) and delta.get("tool_calls"):
-            raise InvalidArgument("a streamed tool call; log whole responses of requests with tools")
+            raise InvalidArgument("a streamed tool call is not supported; log whole responses of requests with tools")
         chat = chat or isinstance(delta, dict)
         piece = delta.get("content") if isinstance(delta, dict) else choice.get("text")
         texts[index] = texts.get(index, "") + (piece if isinstance(piece, str) else "")

@@ -1,4 +1,4 @@
-"""Turns a record, of a JSON line or a Parquet row, into the content of a document."""
+"""Converts a record, from a JSON line or a Parquet row, to the content of a document."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ RECORDING_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """How records with conversations and recorded tokens are read.
+    """Rules for reading records with conversations and recorded tokens.
 
     Attributes:
         template: the model's chat template; None if there is none.
-        fingerprint: of the build's tokenizer; None if there is none.
-        vocab_size: ids are below it.
+        fingerprint: fingerprint of the build's tokenizer; None if there is none. vocab_size: exclusive upper bound of
+            ids.
     """
 
     template: ChatTemplate | None = None
@@ -37,10 +37,10 @@ class LeftOut:
 
 
 def read_chat(record: Any, rules: RecordRules, place: str) -> str | LeftOut | None:
-    """The text of a conversation, or of a request with its first answer; None if the record has neither.
+    """Render a conversation, or a request with its first answer, as text; None if the record has neither.
 
     Raises:
-        InvalidArgument: a message is of another form, or there is no chat template.
+        InvalidArgument: a message is malformed, or there is no chat template.
     """
     found = find_exchange(record, place) or find_conversation(record, place)
     if isinstance(found, Exchange):
@@ -63,7 +63,7 @@ def read_recording(record: Any, rules: RecordRules, place: str) -> list[int]:
     """The tokens of a recorded prompt and its answer.
 
     Raises:
-        InvalidArgument: it is of another tokenizer or another format, or it holds no ids of the vocabulary.
+        InvalidArgument: the tokenizer or format does not match, or an id is outside of the vocabulary.
     """
     if record["recording"] != RECORDING_FORMAT:
         raise InvalidArgument(
@@ -71,7 +71,7 @@ def read_recording(record: Any, rules: RecordRules, place: str) -> list[int]:
         )
     if record.get("tokenizer") != rules.fingerprint:
         raise InvalidArgument(
-            f"{place}: recorded with tokenizer {_short(record.get('tokenizer'))}, and the datastore has "
+            f"{place}: recorded with tokenizer {_short(record.get('tokenizer'))}, but the datastore has "
             f"{_short(rules.fingerprint)}; give the recorded model's tokenizer with --tokenizer"
         )
     ids: list[int] = []
@@ -82,7 +82,7 @@ def read_recording(record: Any, rules: RecordRules, place: str) -> list[int]:
         ids += part
     odd = next((each for each in ids if type(each) is not int or not 0 <= each < rules.vocab_size), None)
     if odd is not None:
-        raise InvalidArgument(f"{place}: {odd!r} is no token id below {rules.vocab_size}; remove the line")
+        raise InvalidArgument(f"{place}: {odd!r} is not a token id below {rules.vocab_size}; remove the line")
     return ids
 
 

@@ -14,7 +14,7 @@ from suffolk.serving.drafters.registry import find, known
 
 @dataclass(frozen=True, init=False)
 class DrafterConfig:
-    """Options of drafters, as the command line takes them: ``DrafterConfig(draft_model="small/", head=["eagle/"])``.
+    """Options of drafters, as on the command line: ``DrafterConfig(draft_model="small/", head=["eagle/"])``.
 
     Attributes:
         names: drafters that are loaded even if none of their options is given.
@@ -39,7 +39,7 @@ class DrafterConfig:
         for name, value in options.items():
             if name not in existing:
                 near = get_close_matches(name, existing, 1, 0)
-                raise InvalidArgument(f"{name} is no option of a drafter that is loaded; the nearest is {near[0]}")
+                raise InvalidArgument(f"{name} is not an option of a loaded drafter; the nearest is {near[0]}")
             if existing[name].repeated and not isinstance(value, list | tuple):
                 raise InvalidArgument(f"{name} is {value!r}; it must be a list")
         given = {
@@ -52,7 +52,7 @@ class DrafterConfig:
         object.__setattr__(self, "options", given)
 
     def parts(self) -> dict[str, Options]:
-        """The drafters to load by name, each with its own options, in the order of the registry.
+        """The drafters to load, by name, each with its options, in the order of the registry.
 
         Raises as ``DrafterEntry.take`` of each drafter.
         """
@@ -68,7 +68,7 @@ class DrafterConfig:
 
 
 def _without(options: Options, taken: Options) -> Options:
-    """``options`` without ``taken``. Of a list, only the taken values are removed."""
+    """``options`` without ``taken``. From a list, only the taken values are removed."""
     left = {name: value for name, value in options.items() if name not in taken}
     for name, values in taken.items():
         if isinstance(values, list):

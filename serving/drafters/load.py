@@ -30,15 +30,15 @@ def load_drafters(
     calibration: Calibration | None = None,
     only: str | None = None,
 ) -> list[Drafter]:
-    """The drafters of ``config`` for an engine. Takes seconds, to measure the passes of their models.
+    """Load the drafters of ``config`` for an engine. This takes seconds, since the passes of their models are timed.
 
     Args:
         target: the model that verifies drafts.
         config: the drafters and their options.
-        only: load this drafter of them alone; None for all.
+        only: load only this drafter; None for all.
         slots, capacity, retrievers, limits, calibration: as in ``LoadContext``.
 
-    Raises as ``DrafterConfig.parts``, and what the drafters' own loaders raise; Unsupported if a plugin's fails.
+    Raises as ``DrafterConfig.parts`` and as the drafters' loaders; Unsupported if the loader of a plugin fails.
     """
     context = LoadContext(target.vocab_size, target, slots, capacity, retrievers, limits, calibration, config.dtype)
     parts = config.parts()
@@ -54,7 +54,7 @@ def make_drafter(
     calibration: Calibration | None = None,
     prefetch: bool | None = None,
 ) -> Drafter | None:
-    """The drafter called ``name``; None for "none".
+    """Create the drafter called ``name``; None for "none".
 
     Args:
         vocab_size: the target's.
@@ -63,7 +63,7 @@ def make_drafter(
         limits, calibration, prefetch: as in ``LoadContext``.
 
     Raises:
-        InvalidArgument: an unknown name, or it needs a datastore or a loaded drafter and none is given.
+        InvalidArgument: the name is unknown, or its datastore or loaded drafter is missing.
         Unsupported: a plugin that cannot be loaded.
     """
     if name == NONE:
@@ -91,7 +91,7 @@ def _load(entry: DrafterEntry, context: LoadContext, options: Options) -> Drafte
     except SuffolkError:
         raise
     except USER_CODE_ERRORS as error:
-        raise Unsupported(f"{where}: {entry.loader} failed: {first_line(error)}; mend or update the package") from error
+        raise Unsupported(f"{where}: {entry.loader} failed: {first_line(error)}; fix or update the package") from error
     if getattr(drafter, "name", None) != entry.name:
         raise Unsupported(
             f"{where}: {entry.loader} gave {drafter!r}; it must be a drafter whose name is {entry.name!r}"

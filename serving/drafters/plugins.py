@@ -19,13 +19,16 @@ GROUP = "suffolk.drafters"
 MOST_SOURCES = 32
 """Bits of ``DraftTree.sources``."""
 FIRST_SOURCE = 8
-"""The source ids below are for drafters of Suffolk's own."""
+"""Smaller source ids are reserved for Suffolk's own drafters."""
 log = logging.getLogger(__name__)
 _loaded: dict[str, DrafterEntry] = {}
 
 
 def names(built_in: Container[str]) -> list[str]:
-    """The names of plugins that are installed, sorted. One with the name of a built-in drafter is left out, with a warning."""
+    """The sorted names of installed plugins.
+
+    A plugin with the name of a built-in drafter is left out with a warning.
+    """
     return sorted(name for name in _installed() if not _is_hidden(name, built_in))
 
 
@@ -38,7 +41,8 @@ def load(name: str, built_in: Mapping[str, DrafterEntry]) -> DrafterEntry | None
     """The entry of the plugin called ``name``; None if no package has it.
 
     Raises:
-        Unsupported: two packages have it, it cannot be imported, or it is no sound entry; the message names the package.
+        Unsupported: two packages have it, it cannot be imported, or its entry is invalid. The message names the
+            package.
     """
     if name in _loaded:
         return _loaded[name]
@@ -76,7 +80,7 @@ def load(name: str, built_in: Mapping[str, DrafterEntry]) -> DrafterEntry | None
 
 
 def _refuse(name: str, package: str, reason: str) -> Unsupported:
-    return Unsupported(f"drafter {name} of package {package}: {reason}; mend, update or uninstall the package")
+    return Unsupported(f"drafter {name} of package {package}: {reason}; fix, update or uninstall the package")
 
 
 @cache

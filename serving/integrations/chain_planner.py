@@ -1,4 +1,4 @@
-"""Decides how long the chains of a step are: as long as their tokens repay their time in the host's pass, or empty."""
+"""Chooses the chain lengths of a step: drafted tokens must repay their time in the host's pass. Chains may be empty."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from suffolk.serving.engine.policy.planner import Planner
 from suffolk.serving.integrations.linear_costs import LinearCosts
 
 _TRIALS = (0, 2, 4, 8)
-"""Drafted tokens of the first passes."""
+"""Numbers of drafted tokens in the trial passes."""
 _TIMES = 3
-"""Passes that are timed of each."""
+"""Timed passes of each size."""
 _DEAR = 2.0
-"""Larger trials are left out if a pass takes this multiple of a pass without drafts."""
+"""Larger trials are skipped if a pass takes this multiple of a pass without drafts."""
 _DRAFTER = "retrieval"
 Ids = npt.NDArray[np.int32]
 
@@ -38,7 +38,7 @@ class _Sent:
 class ChainPlanner:
     """Uses the engine's ``Planner`` with the times between two steps of a host. Not thread-safe.
 
-    A few first passes are trials (``FirstCosts``). Later passes correct the costs.
+    The first passes are trials (``FirstCosts``). Later passes correct the costs.
     """
 
     def __init__(self, row_cost: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -58,7 +58,7 @@ class ChainPlanner:
             self._planner.open(number, _DRAFTER)
 
     def end(self, number: int) -> None:
-        """End a request. Its last draft is not booked."""
+        """End a request. Its last draft does not count."""
         if number in self._open:
             self._open.remove(number)
             self._sent.pop(number, None)
@@ -71,7 +71,7 @@ class ChainPlanner:
         Args:
             generated: new tokens of each request that decoded in it.
             context: mean tokens of these requests.
-            timed: whether it read no prompts.
+            timed: whether the pass read no prompts.
         """
         if not generated:
             return
@@ -95,7 +95,7 @@ class ChainPlanner:
     def cut(
         self, chains: Mapping[int, DraftTree], requests: int, context: float, seconds: float
     ) -> dict[int, DraftTree]:
-        """The chains, each cut to the tokens to verify. ``seconds``: time of drafting."""
+        """Return the chains, each cut to the tokens to verify. ``seconds``: time of drafting."""
         self._sent = {}
         for number, chain in chains.items():
             candidate = DraftCandidate(number, chain.scores, np.zeros(len(chain), np.bool_), seconds / len(chains))
@@ -111,11 +111,11 @@ class ChainPlanner:
         return {number: each.chain.head(each.candidate.verified) for number, each in self._sent.items()}
 
     def leave(self) -> None:
-        """The host's next pass begins."""
+        """Note that the host's next pass begins."""
         self._left = self._clock()
 
     def _adopt(self, costs: CostModel | None) -> None:
-        """Begin to plan with ``costs``, once they are known."""
+        """Start planning with ``costs``."""
         if costs is not None:
             self._first, self._planner = None, Planner(costs)
             for number in self._open:
@@ -123,27 +123,27 @@ class ChainPlanner:
 
 
 class FirstCosts:
-    """Times a host's first passes: without drafts, and with a few more rows. Not thread-safe.
+    """Times a host's first passes, without drafts and with a few more rows. Not thread-safe.
 
-    Sizes take turns, and the fastest pass of each counts: first passes of a new shape and busy moments are slow. Larger sizes are
-    left out while a smaller one takes twice the time of a pass without drafts. Passes of different numbers of requests are not
-    compared.
+    Sizes alternate, and the fastest pass of each counts, since first passes of a new shape and busy moments are slow.
+    Larger sizes are skipped while a smaller one takes twice the time of a pass without drafts. Passes of different
+    numbers of requests are not compared.
     """
 
     def __init__(self) -> None:
         self._seconds: defaultdict[int, dict[int, list[float]]] = defaultdict(lambda: {size: [] for size in _TRIALS})
 
     def trial(self, requests: int) -> int:
-        """The drafted tokens that the next pass of ``requests`` requests should have."""
+        """The number of drafted tokens for the next pass of ``requests`` requests."""
         seconds = self._seconds[requests]
         return min(self._sizes(requests), key=lambda size: len(seconds[size]))
 
     def add(self, requests: int, rows: int, seconds: float) -> None:
-        """Add a pass. One of another size counts for the next smaller."""
+        """Add a pass. A pass of another size counts for the next smaller size."""
         self._seconds[requests][max(size for size in _TRIALS if size <= rows - requests)].append(seconds)
 
     def model(self, requests: int) -> CostModel | None:
-        """The costs by the passes of ``requests`` requests; None while passes are missing."""
+        """The costs from passes of ``requests`` requests; None while passes are missing."""
         sizes = self._sizes(requests)
         if len(sizes) < 2 or any(len(self._seconds[requests][size]) < _TIMES for size in sizes):
             return None
@@ -151,7 +151,7 @@ class FirstCosts:
         return LinearCosts(np.array(sizes, np.float64) + requests, np.array(times))
 
     def _sizes(self, requests: int) -> list[int]:
-        """The sizes to time: up to the first that is dear."""
+        """The sizes to time, up to the first that is too expensive."""
         seconds = self._seconds[requests]
         plain = min(seconds[0], default=np.inf)
         dear = (size for size in _TRIALS if size and min(seconds[size], default=0.0) > _DEAR * plain)
@@ -160,5 +160,5 @@ class FirstCosts:
 
 
 def _linear(row_cost: float) -> CostModel:
-    """Costs of 1 for a pass of one row, and ``row_cost`` for each further row."""
+    """Create costs: 1 for a pass of one row, and ``row_cost`` for each further row."""
     return CostModel([1, 2], [1, 1 + row_cost])

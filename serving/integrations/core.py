@@ -1,4 +1,4 @@
-"""The host-neutral core of all adapters: texts of running requests in, flattened drafts out."""
+"""The host-neutral core of all adapters: takes the texts of running requests, and returns flattened drafts."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from suffolk.serving.transport.url import is_url
 
 Result = TypeVar("Result")
 _NODES = 2
-"""Nodes to look up for each token of the longest chain. More find no better chains, and take longer."""
+"""Nodes to look up for each token of the longest chain. More nodes take longer without better chains."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
-"""Settings of a request that the host samples: its noise is not known."""
+"""Settings of a request that the host samples with unknown noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class FinishedText:
     """The text of a request that has ended.
 
     Attributes:
-        key: the host's id; None if it gives none.
-        tokens: int32[n], prompt and generated tokens. If the host gives only the last tokens of each text: what is known.
+        key: the host's id; None if there is none.
+        tokens: int32[n], prompt and generated tokens. If the host gives only the last tokens of each text, the known
+            tokens.
         prompt_tokens: length of the prompt.
     """
 
@@ -59,12 +60,12 @@ class FinishedText:
 class DraftCore:
     """Drafts for all running requests of a host's step, with one call to each datastore. Not thread-safe.
 
-    After construction no method raises: a failure costs drafts, is counted by reason, and each reason is logged once. After three
-    failures in a row, drafting is tried once a second (``CircuitBreaker``).
+    After construction no method raises. A failure discards drafts and is counted by reason; each reason is logged once.
+    After three failures in a row, drafting is tried once a second (``CircuitBreaker``).
 
-    A step: ``draft_chains`` or ``draft_trees`` with the texts of all decoding requests, always the same one of the two. What was
-    accepted of the last drafts is seen from the new tokens. ``finish`` ends requests that have ids; others end when they are not
-    seen any more.
+    In each step the host calls ``draft_chains`` or ``draft_trees`` (always the same one) with the texts of all decoding
+    requests. The new tokens show which drafted tokens were accepted. ``finish`` ends requests with ids; others end when
+    they are absent.
     """
 
     def __init__(
@@ -79,10 +80,10 @@ class DraftCore:
         """Opens the datastores.
 
         Args:
-            vocab_size: the model's; ``model``: its name in messages.
-            tokenizer: the model's folder, its tokenizer.json or hub name; None: tokenizers are not compared.
-            on_finish: is called with each text that has ended, such as to append it to a datastore.
-            clock: seconds, for the times of passes.
+            vocab_size: the model's vocabulary size. ``model``: its name in messages.
+            tokenizer: the model's folder, its tokenizer.json or hub name; None to skip the comparison of tokenizers.
+            on_finish: called with each ended text, for example to append it to a datastore.
+            clock: returns seconds, for the times of passes.
 
         Raises:
             Unsupported: a datastore was built with another tokenizer, or has more ids than the model.
@@ -105,7 +106,7 @@ class DraftCore:
         self._counts = {"steps": 0, "drafts": 0, "draft_tokens": 0, "draft_seconds": 0.0}
 
     def draft_chains(self, contexts: Sequence[Context], most: int, reads_prompts: bool = False) -> list[list[int]]:
-        """One chain of up to ``most`` tokens per context, in order; empty where drafting should not pay.
+        """Return one chain of up to ``most`` tokens per context, in order; empty if drafting is not expected to pay off.
 
         Args:
             contexts: the decoding requests of the next pass.
@@ -121,7 +122,7 @@ class DraftCore:
     def draft_trees(
         self, contexts: Sequence[Context], width: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-        """One tree of ``width`` nodes per context, as ``masked_tree``: int32[b, width] and bool[b, width, width]."""
+        """Return one tree of ``width`` nodes per context, as ``masked_tree``: int32[b, width] and bool[b, width, width]."""
         begin = self._clock()
         trees = self._guarded(lambda: self._trees(contexts, width)) or [DraftTree.empty()] * len(contexts)
         flat = [masked_tree(tree, int(each.tokens[-1]), width) for tree, each in zip(trees, contexts, strict=True)]
@@ -170,7 +171,7 @@ class DraftCore:
         return [trees.get(each.number, DraftTree.empty()) for each in requests]
 
     def _observe(self, contexts: Sequence[Context]) -> list[RunningRequest]:
-        """The requests of ``contexts``. Drafters learn from their new tokens; what has ended is released."""
+        """Return the requests of ``contexts``. Drafters learn from their new tokens; ended requests are released."""
         requests, ended = self._running.update(contexts)
         for each in ended:
             self._end(each)
@@ -203,7 +204,10 @@ class DraftCore:
                 self._failures.add(type(error).__name__, f"on_finish: {first_line(error)}")
 
     def _guarded(self, work: Callable[[], Result]) -> Result | None:
-        """What ``work`` returns. None after an error or while the breaker is open; an error also forgets all requests."""
+        """Return the result of ``work``; None after an error or while the breaker is open.
+
+        An error also forgets all requests.
+        """
         if not self._breaker.allows_call():
             return None
         try:

@@ -12,7 +12,7 @@ Tokens = npt.NDArray[np.int32]
 
 
 def best_chain(tree: DraftTree, most: int) -> DraftTree:
-    """The path of ``tree`` with the highest expected number of accepted tokens, as a chain of up to ``most`` nodes.
+    """Return the path of ``tree`` with the highest expected number of accepted tokens, as a chain of up to ``most`` nodes.
 
     A node's score is the probability that its path is accepted, so a chain's expected number is the sum of its scores.
     """
@@ -20,7 +20,7 @@ def best_chain(tree: DraftTree, most: int) -> DraftTree:
     depths: list[int] = []
     for parent in parents:
         depths.append(1 if parent < 0 else depths[parent] + 1)
-    values = [0.0] * (len(parents) + 1)  # by node, the last for the root: the best sum below it
+    values = [0.0] * (len(parents) + 1)  # the best sum below each node; the last entry is the root's
     follow = [-1] * (len(parents) + 1)
     for node in range(len(parents) - 1, -1, -1):  # children come after their parents
         value, parent = scores[node] + values[node], parents[node]
@@ -37,11 +37,11 @@ def best_chain(tree: DraftTree, most: int) -> DraftTree:
 
 
 def masked_tree(tree: DraftTree, last: int, width: int) -> tuple[Tokens, Masks]:
-    """The first ``width - 1`` nodes of ``tree`` behind node 0, which is the text's ``last`` token.
+    """Return the first ``width - 1`` nodes of ``tree`` after node 0, which is the text's ``last`` token.
 
     Returns:
-        int32[width], tokens with parents before children, and bool[width, width], whether a node (row) sees another: itself, its
-        ancestors and node 0. Unused places hold token 0 as children of node 0.
+        int32[width], tokens with parents before children, and bool[width, width], whether a node (row) attends to
+        another: itself, its ancestors and node 0. Unused places hold token 0 as children of node 0.
     """
     nodes = tree.head(width - 1)
     tokens = np.zeros(width, np.int32)

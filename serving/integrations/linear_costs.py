@@ -1,4 +1,4 @@
-"""The time of a host's pass as a line over its rows."""
+"""Models the time of a host's pass as a linear function of its rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.serving.engine.costs.cost_model import CostModel, Floats
 _MEMORY = 0.99
 """Share of the evidence that remains after a pass: about the last hundred count."""
 _OUTLIER = 1.5
-"""A pass counts as at most this multiple of the expected time, and as at least its inverse: other programs disturb passes."""
+"""Times are clipped to this multiple of the expected time, and to its inverse, because other programs disturb passes."""
 _TRUST = 4.0
 """Weight of the first slope, in squared rows."""
 _LEAST = 0.05
@@ -19,8 +19,8 @@ _LEAST = 0.05
 class LinearCosts(CostModel):
     """Seconds of a pass: ``base + slope * rows``, fitted to the last passes. Not thread-safe.
 
-    Unlike the curve of ``CostModel``, two numbers are learned, so that noise does not favour single sizes of drafts: a host cannot
-    be measured alone first.
+    ``CostModel`` learns a curve, but a host cannot be measured on an idle machine first. Two parameters keep noise from
+    favouring single draft sizes.
     """
 
     def __init__(self, rows: Floats, seconds: Floats) -> None:
@@ -33,7 +33,7 @@ class LinearCosts(CostModel):
         self._joint = float(((rows - self._rows) * (seconds - self._seconds)).mean())
 
     def times(self, rows: Floats, requests: int, context: float) -> Floats:
-        """See ``CostModel.times``; requests and context do not count."""
+        """See ``CostModel.times``. Requests and context are ignored."""
         base = max(_LEAST * self._seconds, self._seconds - self._slope * self._rows)
         return np.asarray(base + self._slope * rows, np.float64)
 

@@ -1,4 +1,4 @@
-"""Options of an adapter, as the host's configuration gives them."""
+"""Options of an adapter, from the host's configuration."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from suffolk.serving.engine.checked_fields import Within, check_fields, from_jso
 
 @dataclass(frozen=True, slots=True)
 class IntegrationOptions:
-    """What to draft from, and how much.
+    """Sources and limits of drafts.
 
     Attributes:
-        datastores: folders and URLs (``grpc://HOST:PORT/NAME``); all are searched.
+        datastores: folders and URLs (``grpc://HOST:PORT/NAME``). All are searched.
         prompt_lookup: whether to draft from the request's own text too.
-        deadline_ms: of one call to a draft service; None: that of the URL, else 20 ms.
-        max_match: longest ending to look up, in tokens.
+        deadline_ms: deadline of one draft-service call; None for that of the URL, or 20 ms.
+        max_match: longest context suffix to look up, in tokens.
         max_depth: longest draft from a datastore, in tokens. Drafts from the request's own text are up to twice as long.
         row_cost: time of one more verified token, as a share of the time of a pass with one token. None: measured while running.
 
@@ -52,6 +52,6 @@ def read_options(values: object, where: str) -> IntegrationOptions:
     """The options in ``values``, an object from a configuration; ``where`` names it in messages.
 
     Raises:
-        InvalidArgument: it is no object, a key is unknown, or a value is refused.
+        InvalidArgument: ``values`` is not an object, a key is unknown, or a value is invalid.
     """
     return from_json(IntegrationOptions, values, where)

@@ -1,4 +1,4 @@
-"""The host's running requests: recognised by their ids or by their tokens, with the text that is known of each."""
+"""Tracks the host's running requests and their known text. Requests are recognised by ids or by tokens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 Ids = npt.NDArray[np.int32]
 _CHECKED = 16
-"""Tokens before the new ones that must agree with the known text of a request with an id."""
+"""Tokens before the new ones that must match the known text of a request with an id."""
 _UNSEEN = 64
-"""Steps after which a request without id that does not come back has ended."""
+"""Steps after which an absent request without an id counts as ended."""
 _ROOM = 256
 
 
@@ -22,9 +22,10 @@ class Context:
 
     Attributes:
         tokens: int32[n], one or more: prompt and generated tokens so far, or only the last of them.
-        key: the host's id of the request; None: the request is recognised by its tokens, which must be the whole text.
-        length: tokens of the whole text; None for ``len(tokens)``.
-        prompt_tokens: length of the prompt; None: all tokens of the first context.
+        key: the host's id of the request. Without an id (None) the request is recognised by its tokens, which must be
+            the whole text.
+        length: number of tokens of the whole text; None for ``len(tokens)``.
+        prompt_tokens: length of the prompt; None for all tokens of the first context.
         sampled: whether the request's temperature is above 0.
     """
 
@@ -40,7 +41,7 @@ class RunningRequest:
 
     Attributes:
         number: unique in this process.
-        length: tokens of the whole text. ``tokens`` are the last of them.
+        length: number of tokens of the whole text. ``tokens`` are the last of them.
         new: int32[k], the tokens of the last step; empty in the request's first step.
         drafts: whether to draft for it.
     """
@@ -63,7 +64,10 @@ class RunningRequest:
         return text
 
     def agrees(self, context: Context, checked: int) -> bool:
-        """Whether ``context`` continues this text with one token or more: ``checked`` tokens before them are compared."""
+        """Whether ``context`` continues this text with one token or more.
+
+        ``checked``: number of compared tokens before the new ones.
+        """
         more = (context.length or len(context.tokens)) - self.length
         known = context.tokens[: len(context.tokens) - more] if 0 < more <= len(context.tokens) else None
         if known is None:
@@ -95,7 +99,7 @@ class RunningRequests:
         self._next = self._step = 0
 
     def update(self, contexts: Sequence[Context]) -> tuple[list[RunningRequest], list[RunningRequest]]:
-        """The request of each context, continued or begun, and the requests that have ended: replaced, or not seen any more."""
+        """Return the new or continued request of each context, and the ended requests, which were replaced or are absent."""
         self._step += 1
         ended: list[RunningRequest] = []
         found = [self._named(each, ended) if each.key is not None else self._recognised(each) for each in contexts]
@@ -104,7 +108,7 @@ class RunningRequests:
         return found, ended + unseen
 
     def pop(self, key: Hashable) -> RunningRequest | None:
-        """Remove the request of an id, if there is one."""
+        """Remove the request with an id, if there is one."""
         return self._known.pop(key, None)
 
     def clear(self) -> list[RunningRequest]:
@@ -124,7 +128,7 @@ class RunningRequests:
         return begun
 
     def _recognised(self, context: Context) -> RunningRequest:
-        """The longest text that ``context`` continues; two requests of one text are not told apart, and need not be."""
+        """The longest text that ``context`` continues. Requests with equal texts are interchangeable."""
         fitting = [
             each
             for each in self._nameless

@@ -82,7 +82,7 @@ class LogReader:
         )
 
     def _encode(self, exchange: Exchange, answer: Answer, place: str) -> tuple[list[int], list[int]] | str:
-        """The tokens of the prompt and of the answer, up to the answer's end token; a reason if the template refuses them."""
+        """The tokens of the prompt, and of the answer up to its end token; or the reason why the template rejects them."""
         if isinstance(exchange.prompt, str):
             text = answer.content if isinstance(answer.content, str) else str(answer.content["content"])
             return list(self._tokenizer.encode(exchange.prompt).ids), self._ids(text)

@@ -114,7 +114,7 @@ def test_records_without_a_document_are_counted_and_the_first_is_named(tmp_path:
     corpus = write_rows(tmp_path / "a.jsonl", [OPENAI, refused, failed, {"messages": []}])
     done = suffolk("build", "--tokenizer", model(tmp_path), "--output", tmp_path / "store", corpus)
     assert done.returncode == 0, done.stderr
-    assert "a.jsonl:2: the chat template refuses it (unknown role); the summary counts such records" in done.stderr
+    assert "a.jsonl:2: the chat template rejects it (unknown role); the summary counts such records" in done.stderr
     assert "left out   3 records without a document" in done.stdout
     assert texts(tmp_path) == [TEXT]
     write_rows(corpus, [failed])
@@ -128,7 +128,7 @@ def test_records_without_a_document_are_counted_and_the_first_is_named(tmp_path:
     ("row", "message"),
     [
         ({"messages": "hello"}, "a.jsonl:1: 'messages' is of type str; it must be a list of objects"),
-        ({"messages": [{"content": "x"}]}, "a.jsonl:1: 'messages', message 0 is no object with a 'role'"),
+        ({"messages": [{"content": "x"}]}, "a.jsonl:1: 'messages', message 0 is not an object with a 'role'"),
         ({"conversations": [{"from": "human", "value": 5}]}, "'conversations', message 0 has content of type int"),
     ],
 )
@@ -182,10 +182,10 @@ def test_recordings_without_a_tokenizer_need_none(tmp_path: Path) -> None:
     [
         (
             {"tokenizer": "f" * 64},
-            "day.jsonl:1: recorded with tokenizer ffffffffffff, and the datastore has .*--tokenizer",
+            "day.jsonl:1: recorded with tokenizer ffffffffffff, but the datastore has .*--tokenizer",
         ),
-        ({"tokenizer": None}, "recorded with tokenizer none, and the datastore has"),
-        ({"generated": [9999]}, "day.jsonl:1: 9999 is no token id below 600"),
+        ({"tokenizer": None}, "recorded with tokenizer none, but the datastore has"),
+        ({"generated": [9999]}, "day.jsonl:1: 9999 is not a token id below 600"),
         ({"prompt": "text"}, "day.jsonl:1: field 'prompt' is of type str"),
         ({"recording": 2}, "day.jsonl:1: a recording of format 2; this version reads 1"),
     ],

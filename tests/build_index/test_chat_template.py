@@ -80,10 +80,10 @@ def test_the_template_of_older_folders_is_found(tmp_path: Path, form: str) -> No
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("{{ raise_exception('roles must\\nalternate') }}", r"refuses it \(roles must alternate\)"),
-        ("{{ messages.append(1) }}", "refuses it"),
-        ("{{ ''.__class__.__mro__ }}", "refuses it"),
-        ("{{ missing.name.of }}", "refuses it"),
+        ("{{ raise_exception('roles must\\nalternate') }}", r"rejects it \(roles must alternate\)"),
+        ("{{ messages.append(1) }}", "rejects it"),
+        ("{{ ''.__class__.__mro__ }}", "rejects it"),
+        ("{{ missing.name.of }}", "rejects it"),
     ],
 )
 def test_what_a_template_refuses_is_one_error(source: str, reason: str) -> None:
@@ -93,5 +93,5 @@ def test_what_a_template_refuses_is_one_error(source: str, reason: str) -> None:
 
 def test_a_broken_template_is_named(tmp_path: Path) -> None:
     save(tmp_path, "{% for %}")
-    with pytest.raises(Corruption, match="its chat template is no Jinja template"):
+    with pytest.raises(Corruption, match="its chat template is not valid Jinja"):
         find_chat_template(tmp_path)

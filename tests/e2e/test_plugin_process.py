@@ -74,5 +74,5 @@ def test_a_broken_package_is_named_if_its_drafter_is_asked_for(tmp_path: Path) -
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "suffolk: drafter broken of package broken-drafters 1.0: broken:ENTRY cannot be imported: ModuleNotFoundError: "
-        "No module named 'no_such_module'; mend, update or uninstall the package\n"
+        "No module named 'no_such_module'; fix, update or uninstall the package\n"
     )

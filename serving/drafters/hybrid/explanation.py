@@ -27,7 +27,7 @@ class ExplainedStep:
         decisions: neural drafter -> its gate's decision.
         tree: the proposed tree.
         generated: tokens generated in the step.
-        drafted: generated tokens that the tree has, verified or not.
+        drafted: number of generated tokens that the tree contains, verified or not.
     """
 
     position: int

@@ -1,4 +1,4 @@
-"""A neural drafter of a hybrid, run only if it should add enough tokens to the retrieved tree."""
+"""Runs a neural drafter of a hybrid only if it is expected to add enough tokens to the retrieved tree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ANY_TOKEN = 2**31 - 1
 """A vocabulary size that allows every token."""
 _GAIN = 1.0
-"""Tokens expected of a neural drafter alone, unless it has a ``prior_gain``."""
+"""Tokens that a neural drafter is expected to gain without retrieval, unless it has a ``prior_gain``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Draft:
 class GatedDrafter:
     """One neural drafter of a ``HybridDrafter``, behind a ``DraftGate``. Not thread-safe.
 
-    An error of the drafter costs its own draft only. Errors are counted by reason; the first of each is logged.
+    An error of the drafter discards only its own draft. Errors are counted by reason; the first of each is logged.
 
     Attributes:
         drafter: the drafter.
@@ -55,7 +55,8 @@ class GatedDrafter:
         """Owns ``drafter``: ``close`` closes it.
 
         ``confidence`` calibrates its scores beside other sources. ``vocab_size`` is the target's: a tree with other ids is a
-        failed draft."""
+        failed draft.
+        """
         self.drafter = drafter
         self.name = drafter.name
         self.failures = DraftFailures(f"neural drafter {self.name}")
@@ -70,7 +71,8 @@ class GatedDrafter:
     def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[list[DraftTree]]:
         """The drafter's trees for ``requests``; none if the gate decides against a request.
 
-        ``retrieved``: the retrieved tree of each request. Only the nodes that are likely to be verified count."""
+        ``retrieved``: the retrieved tree of each request. Only the nodes that are likely to be verified count.
+        """
         retrieved = [tree.likely(each.budget.least_score) for tree, each in zip(retrieved, requests, strict=True)]
         self.decisions = {each.request_id: self._gate.decide(each.budget) for each in requests if self._may_run(each)}
         decided = [at for at, each in enumerate(requests) if each.request_id in self.decisions]
@@ -120,7 +122,8 @@ class GatedDrafter:
     def _draft(self, requests: Sequence[DraftRequest], running: Sequence[int]) -> list[tuple[int, DraftTree]]:
         """Run the drafter for the requests at the indices ``running``; returns (index, tree) pairs.
 
-        An empty tree is no evidence for the gate. An error counts as a draft without gain."""
+        An empty tree is no evidence for the gate. An error counts as a draft without gain.
+        """
         if not running:
             return []
         queries = [requests[at] for at in running]
@@ -169,7 +172,10 @@ class GatedDrafter:
         self.failures.add(type(error).__name__, first_line(error), drafts)
 
     def _prefill(self) -> float:
-        """Seconds of the drafter's prefill so far. It is not booked to one draft, because later drafts use it too."""
+        """Seconds of the drafter's prefill so far.
+
+        They do not count for one draft, because later drafts use the prefill too.
+        """
         with self._own_fault():
             self._prefill_seconds = float(self.drafter.stats().get("prefill_seconds", 0.0))
         return self._prefill_seconds

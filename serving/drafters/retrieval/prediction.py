@@ -28,9 +28,9 @@ def load(context: LoadContext, options: Options) -> PredictionDrafter:
 
 
 class PredictionDrafter:
-    """Drafts how a request's prediction goes on at the position that the text has reached: a chain of up to ``max_nodes`` tokens.
+    """Drafts the continuation of a request's prediction from the aligned position: a chain of up to ``max_nodes`` tokens.
 
-    Requests without a prediction get no draft, and cost nothing. Not thread-safe.
+    Requests without a prediction get no draft, at no cost. Not thread-safe.
     """
 
     name = "prediction"
@@ -87,7 +87,10 @@ class PredictionDrafter:
 
 
 def _chain(alignment: PredictionAlignment, max_nodes: int) -> DraftTree:
-    """How the prediction goes on. The match has one token more than the text shares, which tells no match from one token."""
+    """The continuation of the prediction.
+
+    The match counts one more token than the text shares with it, so that no match differs from a match of one token.
+    """
     tokens = alignment.prediction[alignment.position : alignment.position + max_nodes]
     size = len(tokens)
     return DraftTree(

@@ -63,7 +63,7 @@ def _apply(tokenizer: Any, messages: Sequence[Message], asking: bool = False) ->
             [dict(message) for message in messages], tokenize=False, add_generation_prompt=asking
         )
     except (TemplateError, TypeError, KeyError) as error:  # errors of the template and of its expressions
-        raise InvalidArgument(f"the chat template refuses it ({' '.join(str(error).split())})") from error
+        raise InvalidArgument(f"the chat template rejects it ({' '.join(str(error).split())})") from error
     return str(written)
 
 

@@ -21,7 +21,7 @@ _MOST_REASONS = 3
 _ADVICE = {
     "no chat template": "use a model that has one, or give texts",
     "no answer of an assistant": "give conversations in which an assistant answers",
-    "the chat template refuses": "write conversations as the model's template takes them",
+    "the chat template rejects": "write conversations as the model's template takes them",
     "no question to answer": "give conversations that end with a question or its answer",
     "empty prompts": "give longer texts",
     "no room in a window": "give a larger window, or shorter prompts",
@@ -134,15 +134,15 @@ def _choose_held_out(keys: list[bytes], options: TrainOptions, skipped: Counter[
         if reasons := _reasons(skipped):
             found += f" (left out: {', '.join(reasons)})"
         raise InvalidArgument(
-            f"corpus {' '.join(options.corpora)}: {found}, so none can be held out to measure with; give more text, or "
-            "held_out 0 to train without a measure"
+            f"corpus {' '.join(options.corpora)}: {found}, so none can be held out for evaluation; give more text, or "
+            f"set held_out to 0 to train without evaluation"
         )
     share = {key for key in keys if is_held_out(key, options.held_out)}
     return (share | {min(keys)}) - {max(keys)}
 
 
 def _reasons(skipped: Counter[str]) -> list[str]:
-    """The most frequent reasons for leaving documents out, each behind its count."""
+    """The most frequent reasons for leaving documents out, each after its count."""
     return [f"{count} {reason}" for reason, count in skipped.most_common(_MOST_REASONS) if count]
 
 

@@ -25,7 +25,7 @@ CHANGEABLE = (
 )
 """Settings that may change when a run is resumed: they affect neither its data nor its number of steps."""
 ANSWERING = ("model", "corpora", "data", "window", "dtype", "seed", "regenerate")
-"""Settings that the target's answers depend on: before the first checkpoint all others may change."""
+"""Settings that the target's answers depend on. Before the first checkpoint all other settings may change."""
 
 Batch = Annotated[int, Within(1, 4096)]
 Clip = Annotated[float, Within(0, 1_000_000)]
@@ -45,9 +45,9 @@ class Regeneration:
 
     Attributes:
         temperature: as in ``SamplingSettings``.
-        max_new_tokens: of an answer, which also ends where the window does.
-        prompt_tokens: of a plain text, how many of its first tokens are the prompt.
-        slots: answers written at once.
+        max_new_tokens: most tokens of an answer. An answer also ends at the end of the window.
+        prompt_tokens: number of first tokens of a plain text that serve as its prompt.
+        slots: batch size of generation.
 
     Raises as ``check_fields``.
     """
@@ -58,7 +58,7 @@ class Regeneration:
     slots: Slots = 8
 
     def __post_init__(self) -> None:
-        SamplingSettings(temperature=self.temperature)  # refuses a bad temperature
+        SamplingSettings(temperature=self.temperature)  # rejects a bad temperature
         check_fields(self)
 
 
@@ -67,29 +67,31 @@ class TrainOptions:
     """Settings of one training run.
 
     Attributes:
-        head: which kind, by its name in ``heads.HEADS``; ``head_options`` are its own settings.
-        model: the target, a folder in the Hugging Face layout or a hub name; it stays as it is.
+        head: name of the head's kind in ``heads.HEADS``. ``head_options``: settings of that kind.
+        model: the target, a folder in the Hugging Face layout or a hub name. It is not modified.
         corpora: files, folders or glob patterns with text (any file that is text), or JSON lines with ``messages`` or ``text``.
-        output: the folder to make; work in progress is in ``OUTPUT.training`` beside it.
+        output: the folder to create. Work in progress is in ``OUTPUT.training`` beside it.
         window: tokens of a document that the target and the head see together.
-        batch: windows in a pass. ``accumulate``: passes in a step.
-        draft_share: the share of a window's possible drafts that each pass trains, chosen at random. With a
-            large vocabulary logits cost most, and a smaller share trains on more text in the same time.
-        learning_rate: its maximum. It rises over the first ``warmup`` (a share) of the steps, then decays to
+        batch: windows per pass. ``accumulate``: passes per step.
+        draft_share: random share of a window's possible drafts that each pass trains. With a large vocabulary logits
+            dominate the cost, so a smaller share covers more text in the same time.
+        learning_rate: the maximum. It rises over the first ``warmup`` (a share) of the steps, then decays to
             0 along a cosine.
-        steps: how many; or ``passes`` over the text, if steps is None. One of them; one pass if both are None.
-        weight_decay: of AdamW. ``clip``: the longest gradient; 0 for any.
-        dtype, device: of the target, as in ``Target.load``. ``threads``: of the CPU, for the record; None: torch's choice.
-        seed: of the head's first weights, the order of windows, noise in training, and regeneration.
-        held_out: share of documents that are never trained on and measure the head. They are chosen by a hash of their
-            content, so copies are all on one side, whatever the seed. Above 0 it is at least one document, and never all.
+        steps: number of steps. ``passes``: number of passes over the text. Set at most one; with neither, one pass.
+        weight_decay: of AdamW. ``clip``: largest gradient norm; 0 for no limit.
+        dtype, device: of the target, as in ``Target.load``. ``threads``: CPU threads, for the record; None for torch's
+            choice.
+        seed: seed of the head's initial weights, the order of windows, training noise, and regeneration.
+        held_out: share of documents that are excluded from training and evaluate the head. They are chosen by a hash of
+            their content, so all copies are on the same side for any seed. A share above 0 selects at least one
+            document, and never all.
         evaluate_every, save_every: steps between two evaluations, and two checkpoints.
-        evaluate_windows: how many held-out windows an evaluation sees at most.
-        cache_bytes: the most bytes of hidden states on disk; 0: they are computed in each pass.
-        regenerate: let the target generate the answers; None: learn from the corpus as it is.
+        evaluate_windows: most held-out windows of an evaluation.
+        cache_bytes: most bytes of hidden states on disk; 0 to compute them in each pass.
+        regenerate: settings for answers that the target generates; None to train on the corpus unchanged.
 
     Raises:
-        InvalidArgument: a value is of another type or out of its range.
+        InvalidArgument: a value has another type or is out of range.
     """
 
     head: str
@@ -126,14 +128,14 @@ class TrainOptions:
             raise InvalidArgument(f"steps {self.steps} and passes {self.passes} are both given; give one of them")
 
     def count_steps(self, windows: int) -> int:
-        """The number of steps on so many windows."""
+        """The number of steps on ``windows`` windows."""
         if self.steps is not None:
             return self.steps
         batches = math.ceil(windows / self.batch)
         return max(1, math.ceil((1.0 if self.passes is None else self.passes) * batches / self.accumulate))
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings, as JSON holds them."""
+        """All settings, as JSON values."""
         return asdict(self) | {
             "corpora": list(self.corpora),
             "output": str(self.output),

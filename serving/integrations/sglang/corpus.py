@@ -1,4 +1,4 @@
-"""A datastore in the place of SGLang's n-gram corpus. It has the same methods, and needs no SGLang to be imported."""
+"""Replaces SGLang's n-gram corpus with a datastore. The class has the same methods, and does not import SGLang."""
 
 from __future__ import annotations
 
@@ -13,20 +13,26 @@ from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.running_requests import Context
 
 Inserted = Callable[[Sequence[Sequence[int]]], None]
-"""Receives the texts that SGLang inserts: the last tokens of each running request, after each step."""
+"""Receives the sequences that SGLang inserts: the last tokens of each running request, after each step."""
 
 
 class DatastoreCorpus:
-    """Gives the trees of ``core`` in the layout of SGLang's ``NgramCorpus`` (0.5.23). Not thread-safe, as the original.
+    """Returns the trees of ``core`` in the layout of SGLang's ``NgramCorpus`` (0.5.23).
 
-    A fault in drafting gives trees without nodes. Trees have a fixed width, so a tree without nodes costs as much as a full one.
+    Not thread-safe, like the original.
+
+    An error in drafting gives trees without nodes. Trees have a fixed width, so an empty tree costs as much as a full
+    one.
 
     Attributes:
-        draft_token_num: nodes of a tree; node 0 is the text's last token.
+        draft_token_num: nodes of a tree; node 0 is the last token of the context.
     """
 
     def __init__(self, core: DraftCore, draft_token_num: int, on_insert: Inserted | None = None) -> None:
-        """Owns ``core``: ``close`` closes it. ``on_insert``: a place for a datastore that takes new texts while it is served."""
+        """Owns ``core``: ``close`` closes it.
+
+        ``on_insert``: for example appends new texts to a datastore while it is served.
+        """
         self.draft_token_num = draft_token_num
         self._core = core
         self._on_insert = on_insert
@@ -35,15 +41,15 @@ class DatastoreCorpus:
     def batch_get(
         self, req_ids: Sequence[str], batch_tokens: Sequence[Sequence[int]], total_lens: Sequence[int]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """One tree for each request.
+        """Return one tree for each request.
 
         Args:
             req_ids: ids of the b requests.
-            batch_tokens: the last tokens of each text.
-            total_lens: the length of each whole text.
+            batch_tokens: the last tokens of each sequence. total_lens: the full length of each sequence.
 
         Returns:
-            int64[b * d], tokens, and int64[b * d * d], 1 where a node (row) sees another, with d = ``draft_token_num``.
+            int64[b * d], tokens, and int64[b * d * d], 1 if a node (row) attends to another, with d =
+            ``draft_token_num``.
         """
         contexts = [
             Context(np.asarray(tokens, np.int32), key, length)
@@ -54,12 +60,12 @@ class DatastoreCorpus:
         return tokens.astype(np.int64).ravel(), masks.astype(np.int64).ravel()
 
     def batch_put(self, batch_tokens: Sequence[Sequence[int]]) -> None:
-        """Take the ends of the running texts. The core has seen them already."""
+        """Pass the last tokens of running requests to ``on_insert``. The core has already seen them."""
         if self._on_insert is not None:
             self._on_insert(batch_tokens)
 
     def synchronize(self) -> None:
-        """Wait for inserts. There is nothing to wait for."""
+        """Does nothing: inserts are synchronous."""
 
     def erase_match_state(self, req_ids: Iterable[str]) -> None:
         """End requests."""
@@ -68,7 +74,7 @@ class DatastoreCorpus:
             self._core.finish(key)
 
     def reset(self) -> None:
-        """End all requests. The datastore stays as it is."""
+        """End all requests. The datastore is unchanged."""
         self.erase_match_state(list(self._known))
 
     def stats(self) -> dict[str, float]:

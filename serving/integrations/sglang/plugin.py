@@ -1,10 +1,10 @@
-"""SGLang's plug-in: with SUFFOLK_SGLANG set, the n-gram worker drafts from datastores.
+"""Plug-in of SGLang: if SUFFOLK_SGLANG is set, the n-gram worker drafts from datastores.
 
     SUFFOLK_SGLANG='{"datastores": ["grpc://127.0.0.1:7700/code"]}' \\
         python -m sglang.launch_server --model-path MODEL --speculative-algorithm NGRAM \\
         --speculative-num-draft-tokens 16 --speculative-ngram-max-trie-depth 64
 
-Written for the interfaces of SGLang 0.5.23, as its sources state them. It has not run inside SGLang yet.
+Written against the sources of SGLang 0.5.23. It has not run inside SGLang yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from suffolk.serving.integrations.options import IntegrationOptions, read_option
 from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
 
 VARIABLE = "SUFFOLK_SGLANG"
-"""The environment variable with the options: SGLang has none for plug-ins."""
+"""The environment variable with the options. SGLang has no options for plug-ins."""
 WORKER = "sglang.srt.speculative.ngram_worker.NGRAMWorker"
 VERSIONS = ("0.5.23",)
 
@@ -29,7 +29,7 @@ def register() -> None:
     """The entry point in the group ``sglang.srt.plugins``. Does nothing without SUFFOLK_SGLANG.
 
     Raises:
-        Unsupported: SGLang has a version that this was not written for.
+        Unsupported: this version of SGLang is not supported.
         InvalidArgument: the options are malformed.
     """
     if VARIABLE not in os.environ:
@@ -56,12 +56,12 @@ def register() -> None:
 
 
 def options_of(text: str) -> IntegrationOptions:
-    """The options in ``text``, a JSON object. Raises InvalidArgument: it is none, or a value is refused."""
+    """The options in ``text``, a JSON object. Raises InvalidArgument if it is not an object, or a value is invalid."""
     try:
         values = json.loads(text)
     except ValueError as error:
         raise InvalidArgument(
-            f'{VARIABLE} is no JSON ({error}); give an object such as {{"datastores": ["store/"]}}'
+            f'{VARIABLE} is not JSON ({error}); give an object such as {{"datastores": ["store/"]}}'
         ) from None
     return read_options(values, VARIABLE)
 

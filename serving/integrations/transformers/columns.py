@@ -1,4 +1,4 @@
-"""The growing batch of a ``generate`` call: rows run ahead of each other, columns are completed in order."""
+"""The growing batch of a ``generate`` call. Rows run ahead of each other, and columns are completed in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from suffolk.serving.integrations.transformers.row_loop import RowStep
 
 
 class Columns:
-    """Completes a column when all running rows have its token; then scores, criteria and streamer act as in ``generate``.
+    """Completes a column when all running rows have its token.
+
+    Then scores, criteria and streamer act as in ``generate``.
 
     Not thread-safe.
 
@@ -39,7 +41,7 @@ class Columns:
         self._config: Any = config
         self._streamer = streamer
         self._pads = any(hasattr(criterion, "eos_token_id") for criterion in stopping_criteria)
-        """Whether finished rows are padded; else they go on until all have finished, as in ``generate``."""
+        """Whether finished rows are padded. Otherwise they continue until all have finished, as in ``generate``."""
         self._rows: list[list[int]] = [[] for _ in input_ids]
         self._logits: list[list[torch.Tensor]] = [[] for _ in input_ids]
         self._running = [True] * len(input_ids)
@@ -51,7 +53,7 @@ class Columns:
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """The ids that end a row: rows need not run beyond them."""
+        """The ids that end a row."""
         found: set[int] = set()
         for criterion in self._criteria:
             ids = getattr(criterion, "eos_token_id", None)
@@ -71,7 +73,7 @@ class Columns:
         return [row for row, was in enumerate(before) if was and not self._running[row]]
 
     def result(self) -> GenerateDecoderOnlyOutput | torch.Tensor:
-        """What ``generate`` returns."""
+        """The return value of ``generate``."""
         if self._streamer is not None:
             self._streamer.end()
         if not self._config.return_dict_in_generate:
@@ -112,7 +114,7 @@ class Columns:
         self.ended = all(self._finished)
 
     def _column(self) -> torch.Tensor:
-        """int64[batch], the tokens of the column; padding for finished rows."""
+        """Return int64[batch], the tokens of the column; padding for finished rows."""
         padding = self._config._pad_token_tensor
         column = [
             tokens[self._done] if running else int(padding)

@@ -27,7 +27,7 @@ _UNSUPPORTED_SETTINGS = {
     "dola_layers": (None,),
     "penalty_alpha": (0, None),
 }
-"""Setting -> the values that leave it off."""
+"""Setting -> the values that disable it."""
 _UNSUPPORTED_INPUTS = ("inputs_embeds", "encoder_outputs", "negative_prompt_ids", "pixel_values", "input_features")
 
 
@@ -97,10 +97,10 @@ def _require_supported(model: Any, config: GenerationConfig, inputs: dict[str, A
         raise Unsupported(f"{type(model).__name__} is an encoder-decoder; suffolk.generate decodes causal LMs only")
     for name, off in _UNSUPPORTED_SETTINGS.items():
         if (value := getattr(config, name, None)) not in off:
-            raise Unsupported(f"{name} is {value!r}; suffolk.generate cannot do that, leave it out")
+            raise Unsupported(f"{name} is {value!r}; suffolk.generate does not support it; leave it out")
     for name in _UNSUPPORTED_INPUTS:
         if inputs.get(name) is not None:
-            raise Unsupported(f"{name} is given; suffolk.generate takes input_ids alone")
+            raise Unsupported(f"{name} is given; suffolk.generate takes only input_ids")
     cache = inputs.get("past_key_values")
     if cache is not None and cache.get_seq_length() > 0:
         raise Unsupported(
@@ -109,10 +109,10 @@ def _require_supported(model: Any, config: GenerationConfig, inputs: dict[str, A
 
 
 def _callers_streamer() -> Any:
-    """The streamer that ``generate`` was called with; None if there is none.
+    """The streamer of the ``generate`` call; None if there is none.
 
-    transformers (5.24 and before) passes a streamer to its own loops only. A streamer that got the prompt and no end would
-    block its reader for ever, so it is read from the frame of ``generate``.
+    transformers (5.24 and before) passes a streamer to its own loops only. A streamer that receives the prompt but no
+    end would block its reader forever. So the streamer is read from the frame of ``generate``.
     """
     frame = inspect.currentframe()
     caller = frame.f_back.f_back if frame is not None and frame.f_back is not None else None

@@ -11,7 +11,7 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 
 MOST_ROWS = 1024
-"""Slots of a step loop."""
+"""Most rows of a batch: the slots of a step loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class PaddedPrompt:
 
     Attributes:
         tokens: int32[n], without padding.
-        padding: int64[p], the ids in front of them.
+        padding: int64[p], the padding ids before them.
     """
 
     tokens: npt.NDArray[np.int32]
@@ -28,10 +28,13 @@ class PaddedPrompt:
 
 
 def read_prompts(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> list[PaddedPrompt]:
-    """The rows of ``input_ids`` int64[batch, n]. ``attention_mask`` [batch, n]: 0 for padding; None for none.
+    """The rows of ``input_ids`` int64[batch, n].
+
+    ``attention_mask`` [batch, n]: 0 for padding; None if nothing is padded.
 
     Raises:
-        InvalidArgument: there are more than ``MOST_ROWS``; a row has padding elsewhere than on the left, or nothing else.
+        InvalidArgument: there are more than ``MOST_ROWS`` rows, or a row has padding that is not on the left, or only
+            padding.
     """
     if len(input_ids) > MOST_ROWS:
         raise InvalidArgument(f"the batch has {len(input_ids)} rows; at most {MOST_ROWS} are decoded at once, split it")

@@ -22,7 +22,7 @@ class RowStep:
         row: number of the row.
         tokens: one or more.
         logits: float[k, vocab], the target's logits of the tokens, if they are kept; else None.
-        last: whether the row goes no further.
+        last: whether the row has ended.
     """
 
     row: int
@@ -35,7 +35,7 @@ class RowLoop:
     """Runs the rows of a call through ``loop``. Not thread-safe."""
 
     def __init__(self, loop: StepLoop, drafter: str, numbers: Iterator[int]) -> None:
-        """``drafter``: its name; empty for none. ``numbers``: unused request numbers."""
+        """``drafter``: name of the drafter; empty for none. ``numbers``: unused request numbers."""
         self._loop = loop
         self._drafter = drafter
         self._numbers = numbers
@@ -49,7 +49,7 @@ class RowLoop:
         self._rows[row] = request
 
     def step(self) -> list[RowStep]:
-        """One pass over all running rows. Raises the error of a row that failed."""
+        """Run one pass over all running rows. Raises the error of a failed row."""
         rows = {request.number: row for row, request in self._rows.items()}
         steps = []
         for request, result in self._loop.step():

@@ -1,4 +1,4 @@
-"""Logits processors of a batch, for the draft tree of one of its rows."""
+"""Applies the logits processors of a batch to the draft tree of one row."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _ROWWISE = frozenset(
         "TypicalLogitsWarper",
     )
 )  # fmt: skip
-"""Processors whose result for a row depends on that row alone. They take any number of rows."""
+"""Processors whose result for a row depends only on that row. They accept any number of rows."""
 
 
 def row_processors(
     processors: LogitsProcessorList, row: int, batch: int, padding: torch.Tensor
 ) -> tuple[Processor, ...]:
-    """The processors of ``row`` of ``batch``, as one function of texts without padding; empty if there are none.
+    """Return the processors of ``row`` of ``batch``, as one function of texts without padding; empty if there are none.
 
-    The processors see the texts with their ``padding`` int64[p] in front, as in ``generate``."""
+    The processors get the texts with ``padding`` (int64[p]) in front, as in ``generate``.
+    """
     if not processors:
         return ()
     own = [_of_row(each, row, batch) for each in processors]
@@ -51,7 +52,7 @@ def _of_row(processor: Processor, row: int, batch: int) -> Processor:
         return RepetitionPenaltyLogitsProcessor(processor.penalty, own)
 
     def one_by_one(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Each text takes the place of ``row`` in a batch, because a processor may depend on the row's number."""
+        """Each text replaces ``row`` in a batch, because a processor can depend on the row number."""
         results = [
             processor(text.expand(batch, -1).clone(), own.expand(batch, -1).clone())[row]
             for text, own in zip(texts, scores, strict=True)

@@ -1,4 +1,4 @@
-"""The state that ``generate`` calls of one model share: its checked target, its measured costs and its drafter."""
+"""Shared state of the ``generate`` calls of one model: checked target, measured costs and drafter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOCK = threading.Lock()
 
 
 class _Sessions(dict[Any, "Session"]):
-    """The sessions of a model, kept as its attribute. Copies and pickles of the model begin without any."""
+    """The sessions of a model, stored as an attribute. Copies and pickles of the model start without sessions."""
 
     def __reduce__(self) -> tuple[type[_Sessions], tuple[()]]:
         return _Sessions, ()
@@ -41,9 +41,10 @@ class _Sessions(dict[Any, "Session"]):
 
 
 def find_session(model: Any, datastore: str | Path | None, drafter: str) -> Session:
-    """The session of ``model`` with this datastore and drafter; opened by the first call. Thread-safe.
+    """Return the session of ``model`` with this datastore and drafter. The first call opens it. Thread-safe.
 
-    Raises as ``generate``."""
+    Raises as ``generate``.
+    """
     key = str(datastore), drafter, str(model.dtype), str(model.device)
     with _LOCK:
         sessions = model.__dict__.setdefault(_ATTRIBUTE, _Sessions())
@@ -56,10 +57,10 @@ def find_session(model: Any, datastore: str | Path | None, drafter: str) -> Sess
 class Session:
     """Decodes ``generate`` calls of one model, one at a time. Thread-safe.
 
-    Between calls the model has its own attention and mode.
+    Between calls the model has its original attention and mode.
 
     Attributes:
-        drafter: the name of its drafter; empty for none.
+        drafter: name of the drafter; empty for none.
     """
 
     def __init__(self, model: Any, datastore: str | Path | None, drafter: str) -> None:
@@ -81,7 +82,7 @@ class Session:
 
     @contextmanager
     def decoding(self, rows: int, capacity: int, eos_ids: frozenset[int]) -> Iterator[RowLoop]:
-        """A loop for one call, with ``rows`` slots of ``capacity`` tokens. ``eos_ids`` end a row."""
+        """Create the loop of one call, with ``rows`` slots of ``capacity`` tokens. ``eos_ids`` end a row."""
         with self._lock, _own_attention(self._model):
             self._model.eval()
             self._model.set_attn_implementation(tree_attention.NAME)
@@ -105,12 +106,12 @@ def _own_attention(model: Any) -> Iterator[None]:
 
 
 def _open(name: str, model: Any) -> Retriever:
-    """The datastore in that folder or behind that URL, checked against the model."""
+    """Open the datastore at a folder or URL, and check it against the model."""
     store = open_store(name)
     try:
         known, built_for = model.get_input_embeddings().num_embeddings, int(store.info()["vocab_size"])
         if built_for > known:
-            raise Unsupported(f"datastore {name} was built for {built_for} token ids, the model has {known}")
+            raise Unsupported(f"datastore {name} was built for {built_for} token ids, but the model has {known}")
         folder = Path(getattr(model, "name_or_path", "") or "")
         if (folder / "tokenizer.json").is_file():
             require_match(store, name, Limits(), str(folder), fingerprint(load_tokenizer(folder)))

@@ -1,4 +1,4 @@
-"""Mends two faults of vLLM 0.32 and 0.33 in sampling with drafts; ``register`` is its ``vllm.general_plugins`` entry."""
+"""Fixes two bugs of vLLM 0.32 and 0.33 in sampling with drafts. ``register`` is the ``vllm.general_plugins`` entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 def register() -> None:
     """Replace a kernel that leaves temperatures of drafted rows uninitialised; vLLM calls this in each of its processes.
 
-    Without it, sampled text is garbage on CPUs wherever any drafter drafts. Greedy text is right.
+    Without the replacement, sampled output on CPUs is garbage with any drafter. Greedy output is correct.
     """
     from vllm.platforms import current_platform
 
@@ -21,11 +21,11 @@ def register() -> None:
 
         if hasattr(cpu_triton_utils, "_expand_kernel_impl"):
             cpu_triton_utils._expand_kernel_impl = expand
-            log.info("Suffolk mends vLLM's sampling of drafted tokens on CPUs (vLLM issue 55005)")
+            log.info("Suffolk fixes vLLM's sampling of drafted tokens on CPUs (vLLM issue 55005)")
 
 
 def allow_no_rows() -> None:
-    """Let top-k sampling without top-p accept steps in which no request has a draft: vLLM ends its engine there."""
+    """Let top-k sampling without top-p accept steps in which no request has a draft. vLLM's engine would crash."""
     from vllm.v1.sample.ops import topk_topp_sampler
 
     original = topk_topp_sampler.apply_top_k_only

@@ -29,8 +29,8 @@ class Proposer:
     whose drafts vLLM uses opens datastores; others propose nothing.
 
     Attributes:
-        on_finish: is called with each finished text, in vLLM's worker process; for subclasses. Tokens that were accepted behind the
-            end of the answer may be in it.
+        on_finish: called with each finished sequence, in vLLM's worker process; for subclasses. The sequence may
+            contain tokens accepted after the end of the answer.
     """
 
     on_finish: ClassVar[Callable[[FinishedText], None] | None] = None
@@ -55,7 +55,7 @@ class Proposer:
         """Does nothing: there is no model. vLLM calls it."""
 
     def begin_step(self, batch: Any, scheduled: Any) -> None:
-        """Receive the batch that ``propose`` is called for, and what the scheduler says of it (``runner_hook``)."""
+        """Receive the batch of the next ``propose``, and the scheduler's output for it (``runner_hook``)."""
         self._batch = batch
         allowed = getattr(scheduled, "num_spec_tokens_to_schedule", None)
         self._allowed = self._most if allowed is None else min(self._most, allowed)
@@ -70,11 +70,11 @@ class Proposer:
         token_ids_cpu: npt.NDArray[np.int32],
         slot_mappings: Any = None,
     ) -> list[list[int]]:
-        """One chain per row; empty for rows that still read their prompt.
+        """Return one chain per row; empty for rows that still read their prompt.
 
         Args:
             sampled_token_ids: the new tokens of each row; none for a row that still reads its prompt.
-            num_tokens_no_spec: tokens of each row, new ones included.
+            num_tokens_no_spec: number of tokens of each row, including new ones.
             token_ids_cpu: int32[rows, max_model_len], the tokens.
         """
         drafts: list[list[int]] = [[] for _ in sampled_token_ids]
@@ -101,7 +101,7 @@ class Proposer:
 
 
 def require_version() -> None:
-    """Raise Unsupported for a version of vLLM that the adapter was not written for."""
+    """Raise Unsupported for an untested version of vLLM."""
     import vllm
 
     if not vllm.__version__.startswith(tuple(f"{version}." for version in TESTED)):

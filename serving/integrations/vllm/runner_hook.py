@@ -1,4 +1,4 @@
-"""Gives the proposer what vLLM does not pass: request ids, prompt lengths and finished requests."""
+"""Passes request ids, prompt lengths and finished requests to the proposer, which vLLM does not do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def install() -> None:
-    """Wrap ``GPUModelRunner.execute_model``, once in this process. The runners of CPUs inherit from it.
+    """Wrap ``GPUModelRunner.execute_model``, once per process. CPU runners inherit it.
 
-    Steps without tokens carry the last finished requests too, so this is not done around ``propose_draft_token_ids``.
+    Steps without tokens also report finished requests, so wrapping ``propose_draft_token_ids`` would not suffice.
     """
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 

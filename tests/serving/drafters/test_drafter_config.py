@@ -51,7 +51,7 @@ def test_models_that_are_levels_are_no_drafters_of_their_own(tmp_path: Path) -> 
         (
             {"draft_modle": "m"},
             InvalidArgument,
-            "draft_modle is no option of a drafter that is loaded; the nearest is draft_model",
+            "draft_modle is not an option of a loaded drafter; the nearest is draft_model",
         ),
         ({"head": "folder"}, InvalidArgument, "head is 'folder'; it must be a list"),
         ({"exit_layers": -1}, InvalidArgument, "exit_layers is -1; it must be 1 or more"),

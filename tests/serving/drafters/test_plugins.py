@@ -66,7 +66,7 @@ def test_a_plugin_is_a_drafter_like_others(tmp_path: Path, monkeypatch: pytest.M
     [
         (
             "1 / 0",
-            "m1 1.0: m1:ENTRY cannot be imported: ZeroDivisionError: division by zero; mend, update or uninstall",
+            "m1 1.0: m1:ENTRY cannot be imported: ZeroDivisionError: division by zero; fix, update or uninstall",
         ),
         ("ENTRY = []", "m1 1.0: m1:ENTRY is of type list; it must be a suffolk.DrafterEntry"),
         (

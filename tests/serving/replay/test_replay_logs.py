@@ -98,7 +98,7 @@ def test_requests_without_an_answer_are_counted(tmp_path: Path, model: Path) -> 
     logs = LogReader(model)
     file = write_rows(tmp_path / "log.jsonl", [FORMS["nested"], failed, refused, failed])
     assert len(read_recordings([file], logs)) == 1
-    assert logs.left_out == {"without an answer": 2, "because the chat template refuses it (unknown role)": 1}
+    assert logs.left_out == {"without an answer": 2, "because the chat template rejects it (unknown role)": 1}
     assert logs.first_left_out.endswith("log.jsonl line 2")
     with pytest.raises(
         InvalidArgument, match=r"log.jsonl: no answer to replay \(1 without an answer\); name a log with"

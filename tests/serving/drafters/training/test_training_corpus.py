@@ -59,7 +59,7 @@ def test_held_out_documents_are_chosen_by_content_alone() -> None:
         (
             [document(30)],
             {"held_out": 0.1},
-            "corpus x: it is one document, so none can be held out .* or held_out 0 to",
+            "corpus x: it is one document, so none can be held out .* or set held_out to 0",
         ),
         ([document(30)] * 2, {"held_out": 0.1}, "its 2 documents are copies of one, so none can be held out"),
         (
@@ -97,7 +97,7 @@ def test_a_window_shorter_than_a_draft_is_refused() -> None:
     [
         ("rows: a conversation, and the model has no chat template", "use a model that has one, or give texts"),
         ("rows: no answer of an assistant behind a question", "give conversations in which an assistant answers"),
-        ("the chat template refuses it (a user must begin)", "write conversations as the model's template takes them"),
+        ("the chat template rejects it (a user must begin)", "write conversations as the model's template takes them"),
         ("prompts that leave no room in a window of 8 tokens", "give a larger window, or shorter prompts"),
         ("empty files", "name files with text or conversations"),
     ],
