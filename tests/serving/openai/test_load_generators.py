@@ -1,6 +1,7 @@
 """Published programs against the worker: GuideLLM's load, eight requests at once, and a task of lm-eval.
 
 They have many requirements, so they are installed in environments of their own, and found on the PATH.
+docs/how-to/openai-api.md shows the commands.
 """
 
 from __future__ import annotations
