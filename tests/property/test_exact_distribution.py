@@ -1,9 +1,10 @@
-"""Proves by enumeration and by long runs that drafts do not change the distribution of the text. Biased rules must fail.
+"""Proves by enumeration and by long runs that drafts do not change the output distribution. Biased rules must fail.
 
-Enumeration: for a random target over few tokens, every vector of draws (coins, residual draws) of a first step is put through
-the production functions and weighted with its probability; plain decoding follows. The joint distribution of three tokens must be
-the target's to 1e-9. Trees of ``match``: of up to 4 nodes, all shapes, equal siblings included; with 2 and 3 tokens all namings of
-the nodes, with 4 and 5 all up to the tokens' names (the targets are random, so names mean nothing).
+Enumeration: for a random target over few tokens, the production functions run on every vector of samples (coins,
+residual samples) of a first step, weighted with its probability. Plain decoding follows. The joint distribution of
+three tokens must be the target's to 1e-9. Trees of ``match`` have up to 4 nodes and all shapes, with equal siblings.
+With 2 and 3 tokens all labellings are tested, with 4 and 5 all up to a renaming of tokens (targets are random, so names
+do not matter).
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ def trees(vocab: int) -> Iterator[DraftTree]:
 
 
 def check_pathwise(draft: DraftTree, steps: FirstSteps) -> None:
-    """With any noise, a first step commits the tokens that plain decoding samples with this noise after the same texts."""
+    """With any noise, a first step commits the tokens that plain decoding samples with the same noise."""
     texts = contexts(draft)
     if len(set(texts)) < len(texts):
-        return  # equal siblings have one text, and would sample the same token
+        return  # equal siblings have the same text, so they would sample the same token
     for vector, committed in zip(steps.drawn.tolist(), steps.committed, strict=True):
         drawn = dict(zip(texts, vector, strict=True))
         plain: Text = ()
@@ -88,9 +89,9 @@ def check_pathwise(draft: DraftTree, steps: FirstSteps) -> None:
 
 
 def rejection_steps(target: ToyTarget, chains: Outcomes, drafter: ToyTarget | None) -> Outcomes:
-    """What ``verify_chain`` commits for each chain, each number of accepted tokens and each token behind them.
+    """Yield the tokens that ``verify_chain`` commits for each chain, number of accepted tokens and next token.
 
-    Every event is put through the production function with coins and draws from its middle.
+    The production function runs on coins and samples from the middle of each event.
     """
     for chain, drafted in chains:
         size = len(chain)
@@ -124,7 +125,10 @@ def rejection_steps(target: ToyTarget, chains: Outcomes, drafter: ToyTarget | No
 
 
 def sampled_chains(drafter: ToyTarget, longest: int, stop: Callable[[Text], float], text: Text = ()) -> Outcomes:
-    """Chains drawn token by token; before each, the drafter stops with a probability that depends on the tokens so far."""
+    """Chains sampled token by token.
+
+    Before each token, the drafter stops with a probability that depends on the tokens so far.
+    """
     stops = 1.0 if len(text) == longest else stop(text)
     if stops > 0:
         yield text, stops
@@ -164,7 +168,7 @@ def test_rejection_of_chains_that_were_not_drawn_leaves_the_distribution_alone(v
 def test_rejection_of_chains_that_end_as_the_drafter_likes_leaves_the_distribution_alone(
     vocab: int, seed: int, cut: int
 ) -> None:
-    """It looks at the tokens so far and at what it knows of the next, but not at the next itself."""
+    """The rule depends on the tokens so far and on the next token's distribution, but not on the next token."""
     target, drafter = ToyTarget(vocab, seed, cut), ToyTarget(vocab, seed + 10, cut)
 
     def unsure(text: Text) -> float:
@@ -185,7 +189,7 @@ VOCAB = 24
 
 
 def check_counts(counts: npt.NDArray[np.int64], distribution: npt.NDArray[np.float64]) -> None:
-    """Assert that counts agree with a distribution: G-test, cells that expect less than 5 taken together."""
+    """Assert that counts agree with a distribution: G-test, with cells of expectation below 5 merged."""
     expected = counts.sum() * distribution
     assert not counts[expected == 0].any()
     rare = expected < 5
@@ -198,7 +202,7 @@ def check_counts(counts: npt.NDArray[np.int64], distribution: npt.NDArray[np.flo
 
 
 def models(settings: SamplingSettings) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Logits of a target behind each token and (last row) behind none, their distributions, and those of a poor copy of it."""
+    """Return logits of a target after each token and (last row) after none, their distributions, and those of a noisy copy."""
     generator = torch.Generator().manual_seed(5)
     logits = 1.5 * torch.randn(VOCAB + 1, VOCAB, generator=generator, dtype=torch.float64)
     poor = logits + torch.randn(VOCAB + 1, VOCAB, generator=generator, dtype=torch.float64)
@@ -208,12 +212,12 @@ def models(settings: SamplingSettings) -> tuple[torch.Tensor, torch.Tensor, torc
 
 
 def at(position: int, draft: DraftTree | None = None) -> RowContexts:
-    """Some text whose next token has that position, 1 or more, and ``draft`` behind it."""
+    """Make a text whose next token has a given position, 1 or more, followed by ``draft``."""
     return RowContexts.of_tree(np.zeros(position, np.int32), 1, draft or DraftTree.empty())
 
 
 def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
-    """int64[TEXTS, 2], a first step on a tree and plain decoding, drawn by the production sampler with its keyed noise."""
+    """Return int64[TEXTS, 2]: a first step on a tree and plain decoding, sampled by the production sampler with seeded noise."""
     logits, distributions, _ = models(settings)
     best = distributions[0].topk(3).indices.tolist()
     draft = tree([*best, *distributions[best[0]].topk(2).indices.tolist(), VOCAB - 1], [-1, -1, -1, 0, 0, 1])
@@ -229,7 +233,10 @@ def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
 
 
 def texts_of_rejection(settings: SamplingSettings, draws: str) -> npt.NDArray[np.int64]:
-    """As ``texts_of_match``, with chains that a poor copy of the target drew; ``draws``: the stream of the residual draws."""
+    """Like ``texts_of_match``, with chains sampled from a noisy copy of the target.
+
+    ``draws``: stream of the residual samples.
+    """
     _, distributions, poor = models(settings)
     drafter = Sampler(SamplingSettings(temperature=1.0), VOCAB, CPU)
     uniforms = SeededUniforms(3, CPU)
@@ -279,7 +286,8 @@ def test_long_runs_find_coins_that_also_choose() -> None:
         check_texts(settings, texts_of_rejection(settings, "coins"))
 
 
-# What must fail: the same checks on rules of published code. The bounds are below what was seen, and far above 1e-9.
+# These must fail: the same checks on rules of published code. The bounds are below the observed errors, and far above
+# 1e-9.
 
 
 class Fixed(ToyTarget):
@@ -292,7 +300,7 @@ class Fixed(ToyTarget):
 
 
 def check_biased(target: ToyTarget, outcomes: Outcomes, bound: float) -> npt.NDArray[np.float64]:
-    """Assert that the check fails, by at least ``bound``; the distribution of the first token."""
+    """Assert that the check fails by at least ``bound``; return the distribution of the first token."""
     steps = list(outcomes)
     assert math.isclose(sum(weight for _, weight in steps), 1.0)  # a distribution, only the wrong one
     with pytest.raises(AssertionError, match="from the target's"):
@@ -319,7 +327,7 @@ def test_a_draw_per_row_with_the_longest_row_winning_is_found() -> None:
 
 
 def test_a_draw_per_row_on_a_single_row_is_exact() -> None:
-    """Not the check but the rule is at fault: a single row has one draw a node."""
+    """The check itself is sound: with a single row, the rule samples once per node."""
     for seed in range(4):
         target = ToyTarget(3, seed)
         check_distribution(target, biased_rules.longest_row(target, [(0, 1)], redraw=False))
@@ -345,7 +353,7 @@ def test_the_ratio_test_on_searched_beams_is_found() -> None:
 
 
 def test_dropping_drawn_tokens_for_their_own_value_is_found() -> None:
-    """What reranking or cutting sampled drafts by score does: unlikely tokens never come before the coin."""
+    """Reranking or cutting sampled drafts by score is biased: unlikely tokens are never tested against the coin."""
     for seed in range(4):
         target, drafter = ToyTarget(3, seed), ToyTarget(3, seed + 10)
         chains = [

@@ -35,11 +35,11 @@ from tests.support.toy_target import Outcomes, Text, ToyTarget, check_distributi
 
 SETTINGS = SamplingSettings(max_new_tokens=10, temperature=1.0, verification="rejection", ignore_eos=True)
 COPIED = (1, 0, 0, 1)
-"""What retrieval finds, whatever the text."""
+"""The draft that retrieval finds for any text."""
 
 
 class ToyLevel(ModelLevel):
-    """A level whose distribution is a toy's."""
+    """A level with the distribution of a toy target."""
 
     def __init__(self, toy: ToyTarget, tokens: int, temperature: float | None = None) -> None:
         self.toy, self.tokens, self.temperature = toy, tokens, temperature
@@ -47,7 +47,7 @@ class ToyLevel(ModelLevel):
 
 
 class Overflowing(ToyTarget):
-    """Has no numbers behind a text that ends with 0."""
+    """A level without finite logits after texts that end with 0."""
 
     def distribution(self, text: Text) -> npt.NDArray[np.float64]:
         distribution = super().distribution(text)
@@ -55,7 +55,7 @@ class Overflowing(ToyTarget):
 
 
 class Script:
-    """Stands in for ``verify_chain``: its calls come out as written, and are then all the ways in which the next one can."""
+    """Replaces ``verify_chain``: replays given outcomes, then enumerates all outcomes of the next call."""
 
     def __init__(self) -> None:
         self.chosen: list[int] = []
@@ -84,7 +84,7 @@ class Script:
 def outcomes_of(
     tokens: npt.NDArray[np.int64], drafter: torch.Tensor | None, target: torch.Tensor
 ) -> Iterator[tuple[VerifiedChain, float]]:
-    """Every verdict of the production function with its probability, with coins and draws from the middle of each event."""
+    """Yield every outcome of the production function with its probability, for coins and samples from the middle of each event."""
     size = len(tokens)
     at = torch.arange(size), torch.from_numpy(tokens)
     kept = (target[at] if drafter is None else acceptance(target[at], drafter[at])).numpy()
@@ -119,7 +119,7 @@ def answer(levels: Sequence[StackedLevel], ask: LevelQuery) -> LevelReply:
 
 
 def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Iterator[tuple[DraftSegment, float]]:
-    """All that the stack can hand to the target, each with its probability, by the production recursion."""
+    """Yield every draft that the stack can pass to the target, with its probability, by the production recursion."""
     recursion = Recursion(levels, vocab, frozenset())
     calibrator = SegmentCalibrator(retrieval=False)
     paths: list[list[int]] = [[]]
@@ -139,7 +139,7 @@ def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Ite
 
 
 def texts(levels: Sequence[StackedLevel], target: ToyTarget, script: Script) -> Outcomes:
-    """What the target commits in a first step behind what the stack hands up."""
+    """Yield the tokens that the target commits in a first step after the stack's draft."""
     for segment, weight in handed_up(levels, target.vocab, script):
         chain = segment.tokens
         wanted = torch.from_numpy(np.stack([target.distribution(chain[:place]) for place in range(len(chain) + 1)]))
@@ -149,7 +149,10 @@ def texts(levels: Sequence[StackedLevel], target: ToyTarget, script: Script) -> 
 
 
 def stack(depth: int, vocab: int, seed: int) -> list[StackedLevel]:
-    """Retrieval at the bottom from depth 3 on; levels of other distributions, one at another temperature."""
+    """Create a stack with retrieval at the bottom from depth 3 on.
+
+    Levels have different distributions, one at another temperature.
+    """
     toys = [ToyTarget(vocab, seed + place) for place in (10, 20, 30)]
     whole: list[StackedLevel] = [
         RetrievalLevel("prompt-lookup", [], 2 if depth == 3 else 1),
@@ -186,7 +189,7 @@ def test_retrieval_below_a_level_leaves_the_distribution_alone(script: Script) -
 def test_a_level_without_numbers_behind_some_tokens_leaves_the_distribution_alone(
     depth: int, place: int, script: Script
 ) -> None:
-    """All that had been drawn was dropped: a token lived on or not by its own value, which the distribution then lacked."""
+    """All samples used to be dropped, so a token survived depending on its own value, which biased the distribution."""
     target, levels = ToyTarget(2, depth), stack(depth, 2, depth)
     level = levels[place]
     assert isinstance(level, ToyLevel)
@@ -211,7 +214,7 @@ def test_a_draft_that_is_dropped_for_what_stands_behind_it_is_found(
 def test_a_level_that_tells_the_distribution_of_the_one_below_is_found(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """min(1, p / q) with a wrong q: what a level hands up is no longer drawn from the distribution that the level below it had."""
+    """min(1, p / q) with a wrong q: a level's output is no longer sampled from the distribution of the level below."""
     target, levels = ToyTarget(2, 2), stack(2, 2, 2)
     below = levels[0]
     assert isinstance(below, ToyLevel)
@@ -227,7 +230,7 @@ def test_a_level_that_tells_the_distribution_of_the_one_below_is_found(
 
 
 def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the test of the level above, its distribution is told of tokens that it never drew."""
+    """Without verification by a level, its distribution is reported for tokens that it never sampled."""
     target, levels = ToyTarget(2, 3), stack(2, 2, 3)
     speculative_sample = level_sampling.speculative_sample
 
@@ -241,13 +244,13 @@ def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, mon
     check_biased(target, texts(levels, target, script), 0.01)
 
 
-# Long runs through the step loop: several drafts a text, real caches, the production streams of coins and draws.
+# Long runs through the step loop: several drafts per text, real caches, the production streams of coins and samples.
 
 FEW, LENGTH, RUNS = 3, 3, 800
 
 
 def distribution_of_texts(few: int) -> npt.NDArray[np.float64]:
-    """float64[few ** LENGTH], of the target's texts at temperature 2."""
+    """Return float64[few ** LENGTH], the distribution of the target's texts at temperature 2."""
     every = np.array(list(itertools.product(range(few), repeat=LENGTH)))
     with torch.no_grad():
         inputs = torch.tensor([[0, 1, 2, *text] for text in every.tolist()])
@@ -258,7 +261,7 @@ def distribution_of_texts(few: int) -> npt.NDArray[np.float64]:
 def counts_of_texts(
     depth: int, temperatures: tuple[float | None, float | None] = (None, None)
 ) -> tuple[npt.NDArray[np.int64], float]:
-    """How often each text came, and accepted tokens a step."""
+    """Return the count of each text, and accepted tokens per step."""
     target = Target.wrap(tiny_model(vocab_size=FEW))
     drafter = hierarchy(depth, target, noisy(0.1, vocab_size=FEW), slots=50, capacity=20, temperatures=temperatures)
     loop = eager_loop(target, {"hierarchy": drafter}, slots=50, capacity=30)

@@ -1,4 +1,4 @@
-"""The search against every subset and length, the exact distribution against the chain of all buffers."""
+"""The planner's search equals brute force, and the exact distribution equals the Markov chain of all buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging gives, byte for byte, the segment that sorting the remaining documents gives."""
+"""Merging gives the same bytes as sorting the remaining documents into a new segment."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_four_byte_tokens_merge_too(corpus):
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_many_slices_of_unlike_segments_equal_sorting(tmp_path, share):
-    """1.5 M tokens: several slices, and segments whose tokens lie in other parts of the vocabulary or repeat each other."""
+    """1.5 M tokens: several slices, and segments with tokens from other parts of the vocabulary or with repeats."""
     generator = np.random.default_rng(12)
     ranges = [(0, 3), (0, 3), (40, 50), (0, 50)]
     parts = [

@@ -1,4 +1,4 @@
-"""One corpus, one answer: in 1 segment and in several, before and after deletion and compaction, for every token width."""
+"""A corpus gives the same answers in 1 and in several segments, before and after deletion and compaction, for every token width."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.stores import make_store
 
 BOUNDS = {"max_match": 8, "min_match": 1, "max_depth": 6, "max_nodes": 40}
 SEGMENTS = {2: 16, 3: 16, 4: 3}
-"""By the width of tokens: of four-byte ones each has a table of 64 MB."""
+"""Number of segments by token width. With 4-byte tokens each segment has a table of 64 MB."""
 
 
 def make_documents(width: int, seed: int) -> Documents:
-    """Some 30,000 tokens like those of a language: few very common, many rare, phrases that come back, a document twice."""
+    """About 30,000 tokens like natural language: few very common ones, many rare ones, repeated phrases, one repeated document."""
     generator = np.random.default_rng(seed)
     phrases = [generator.zipf(1.3, int(size)) % 500 for size in generator.integers(2, 12, 60)]
     documents = []
@@ -32,7 +32,7 @@ def make_documents(width: int, seed: int) -> Documents:
 
 
 def make_contexts(documents: Documents, seed: int) -> list[list[int]]:
-    """The commonest tokens alone, windows of the corpus, and windows with a token changed."""
+    """The most common tokens, windows of the corpus, and windows with one changed token."""
     generator = np.random.default_rng(seed)
     tokens = [token for document in documents for token in document]
     values, counts = np.unique(tokens, return_counts=True)

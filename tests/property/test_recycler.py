@@ -1,4 +1,4 @@
-"""What is remembered by the ends of texts, in C++ against the oracle: the same nodes with the same scores."""
+"""The recycler in C++ equals the oracle: the same nodes with the same scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOGS = st.one_of(st.floats(-9, 0, width=32), st.sampled_from([-0.0, -500.0, -np.
 
 @st.composite
 def distributions(draw: st.DrawFn) -> dict[int, float]:
-    """Log probabilities by token, likeliest first as far as they are any."""
+    """Log probabilities by token, likeliest first."""
     tokens = draw(st.permutations(range(VOCAB)))[: Recycler.WIDTH]
     logs = draw(st.lists(LOGS, min_size=Recycler.WIDTH, max_size=Recycler.WIDTH))
     return dict(zip(tokens, sorted(logs, reverse=True), strict=True))
@@ -26,7 +26,7 @@ def distributions(draw: st.DrawFn) -> dict[int, float]:
 
 @st.composite
 def lessons(draw: st.DrawFn) -> list[tuple[list[int], list[dict[int, float]]]]:
-    """Texts, each with the distributions that its last tokens were drawn from."""
+    """Texts, each with the distributions of its last tokens."""
     known = draw(st.lists(distributions(), min_size=1, max_size=4))
     found = []
     for _ in range(draw(st.integers(0, 6))):
@@ -64,14 +64,14 @@ def test_drafts_are_the_oracles_after_any_lessons(
     assert recycler.size == len(oracle)
 
     learned = [each[:-1] for each, _ in lessons]
-    unlike = [[VOCAB, *each[-order:]] for order, each in enumerate(learned, 1)]  # no more than `order` tokens are known
+    unlike = [[VOCAB, *each[-order:]] for order, each in enumerate(learned, 1)]  # at most `order` tokens are known
     for tokens in (text, *learned, *unlike):
         given = np.array(tokens, np.int32)
         ids, parents, scores = recycler.draft(given, position, max_depth, max_nodes, seed, temperature)
         assert (ids.dtype, parents.dtype, scores.dtype) == (np.int32, np.int32, np.float32)
         assert np.all(parents < np.arange(len(ids)))
         assert np.all(np.diff(scores) <= 0)
-        # Equals may be taken in either order: so the scores are compared, then that each is its path's.
+        # Equal scores may come in any order, so compare the scores, then each score with that of its path.
         best = oracle.draft(tokens, position, max_depth, max_nodes, seed, temperature)
         assert scores.tolist() == pytest.approx(best, abs=1e-5)
         found = paths(DraftTree(ids, parents, scores, np.zeros(len(ids), np.uint32), None, 0, 0))

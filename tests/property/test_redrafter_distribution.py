@@ -1,4 +1,4 @@
-"""Sampled chains of the recurrent head keep the target's distribution under ``rejection``; the best of its beams would not."""
+"""Sampled chains of the recurrent head keep the target's distribution under ``rejection``. Its best beams would not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def head(target: Target) -> RedrafterHead:
 
 
 def decided_head(target: Target, seed: int) -> RedrafterHead:
-    """Random, with clear preferences: its distribution is far from uniform, and from the target's."""
+    """A random head whose distribution is far from uniform, and from the target's."""
     head = random_head(target, seed)
     with torch.no_grad():
         head.get_parameter("output.weight").mul_(6)
@@ -47,7 +47,7 @@ def decided_head(target: Target, seed: int) -> RedrafterHead:
 
 
 def distributions_of_target(settings: SamplingSettings) -> npt.NDArray[np.float64]:
-    """float64[FEW + 1, FEW], of the token behind each first token, and (last row) of the first."""
+    """Return float64[FEW + 1, FEW]: the distribution of the token after each first token, and (last row) of the first."""
     model = tiny_model(vocab_size=FEW)
     with torch.no_grad():
         texts = torch.tensor([[*PROMPT, token] for token in range(FEW)])
@@ -60,7 +60,7 @@ def distributions_of_target(settings: SamplingSettings) -> npt.NDArray[np.float6
 
 
 def differs(counts: npt.NDArray[np.int64], distribution: npt.NDArray[np.float64]) -> bool:
-    """Whether ``counts`` are beyond what ``distribution`` explains (G-test, cells that expect less than 5 taken together)."""
+    """Whether ``counts`` contradict ``distribution`` (G-test, with cells of expectation below 5 merged)."""
     expected = counts.sum() * distribution
     assert not counts[expected == 0].any()
     rare = expected < 5
@@ -80,7 +80,7 @@ def pairs_differ(texts: list[tuple[int, int]], distributions: npt.NDArray[np.flo
 def text_of(
     chain: list[int], drafted: torch.Tensor, distributions: npt.NDArray[np.float64], seed: int
 ) -> tuple[tuple[int, int], int]:
-    """The first two tokens that a step commits, the second drawn alone where the step gives one; and how many were drafted."""
+    """Return the first two tokens (sampling the second if a step commits only one), and the number of drafted ones."""
     uniforms = SeededUniforms(seed, torch.device("cpu"))
     wanted = torch.from_numpy(distributions[[FEW, *chain]])
     positions = torch.arange(len(PROMPT), len(PROMPT) + 3)
@@ -88,7 +88,7 @@ def text_of(
     text = [
         *chain[: verdict.accepted],
         verdict.token,
-    ]  # of a third token the distribution is some other: it is not looked at
+    ]  # a third token has another distribution, so it is ignored
     if len(text) < 2:
         uniform = float(uniforms.draws(positions[1:2]))
         text.append(int(np.searchsorted(distributions[text[0]].cumsum(), uniform).clip(max=FEW - 1)))
@@ -96,7 +96,7 @@ def text_of(
 
 
 def drawn_chains(head: RedrafterHead, target: Target, settings: SamplingSettings) -> list[SampledChain]:
-    """One chain of each of ``RUNS`` requests, by the drafter itself."""
+    """Draft one chain for each of ``RUNS`` requests with the drafter."""
     drafter = drafter_of(head, target, width=3, length=2)
     features = last_states(torch.tensor([PROMPT[:-1]]), vocab_size=FEW)[0]
     tokens = np.asarray(PROMPT, np.int32)
@@ -126,7 +126,7 @@ def test_drawn_chains_leave_the_distribution_alone(
     counts = np.bincount([int(chain.tree.tokens[0]) for chain in chains], minlength=FEW)
     drafted = chains[0].distributions[0].numpy()
     assert np.abs(drafted - distributions[FEW]).sum() > 0.2  # the head is no copy of the target
-    assert np.abs(counts / RUNS - drafted).max() < 0.04  # drawn from the distribution that it tells
+    assert np.abs(counts / RUNS - drafted).max() < 0.04  # sampled from the distribution that it reports
     found = [
         text_of(chain.tree.tokens.tolist(), chain.distributions, distributions, seed)
         for seed, chain in enumerate(chains)
@@ -139,7 +139,7 @@ def test_drawn_chains_leave_the_distribution_alone(
 
 
 def test_texts_of_several_drafts_follow_the_distribution() -> None:
-    """Through the step loop: what is drawn again behind a rejected token must not know what was rejected."""
+    """In the step loop, the sample after a rejected token must not depend on the rejected token."""
     few, length = 3, 4
     target = Target.wrap(tiny_model(vocab_size=few))
     drafter = drafter_of(decided_head(target, 2), target, length=2)
@@ -168,7 +168,7 @@ def test_texts_of_several_drafts_follow_the_distribution() -> None:
 
 
 def test_the_ratio_test_on_the_best_beam_is_found(target: Target, head: RedrafterHead) -> None:
-    """What ReDrafter's own code does at temperatures above 0: the beam was searched, not drawn, but is tested as if."""
+    """ReDrafter's code at temperatures above 0 tests a searched beam as if it had been sampled."""
     settings = SETTINGS[0]
     distributions = distributions_of_target(settings)
     feature = last_states(torch.tensor([PROMPT[:-1]]), vocab_size=FEW)[0, -1]

@@ -1,4 +1,4 @@
-"""Lookup and draft agree with the brute-force oracle, however the corpus is cut, sorted and queried."""
+"""Lookup and draft agree with the brute-force oracle for any segmentation, order and query."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support import oracle
 from tests.support.stores import make_store
 
 VOCAB_SIZES = {2: 65_535, 3: 65_536, 4: (1 << 24) + 1}
-"""Token width in bytes -> a vocabulary that is written with it."""
+"""Token width in bytes -> a vocabulary size with that width."""
 
 Documents = list[list[int]]
 
 
 @st.composite
 def corpora(draw: st.DrawFn) -> Documents:
-    """Small alphabets, many documents, empty ones, and long repeats: what makes suffix sorting hard."""
+    """Hard cases for suffix sorting: small alphabets, many documents, empty documents, and long repeats."""
     alphabet = draw(st.integers(1, 4))
     document = st.lists(st.integers(0, alphabet - 1), max_size=24)
     documents = draw(st.lists(document, min_size=1, max_size=12))
@@ -46,7 +46,7 @@ def queries(draw: st.DrawFn) -> tuple[list[int], dict[str, int]]:
 
 
 def paths(tree: DraftTree) -> list[tuple[tuple[int, ...], int]]:
-    """(path, count) of each node, in order."""
+    """Return (path, count) of each node, in order."""
     assert tree.counts is not None
     found: list[tuple[int, ...]] = []
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
@@ -55,7 +55,7 @@ def paths(tree: DraftTree) -> list[tuple[tuple[int, ...], int]]:
 
 
 def cut(documents: Documents, pieces: int) -> list[Documents]:
-    """The corpus in up to ``pieces`` segments, none without documents."""
+    """Split the corpus into up to ``pieces`` segments, none of them empty."""
     return [part for part in (documents[start::pieces] for start in range(pieces)) if part]
 
 

@@ -1,4 +1,4 @@
-"""Company and drafters change the speed, never the text; ``same_text.py`` runs as long as you like."""
+"""Other requests and drafters do not change the output. Use ``same_text.py`` for longer runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def cases() -> list[Case]:
 def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(cases: list[Case], slots: int) -> None:
     seen = run_together(cases, slots, slots, slots)
     assert seen["finished"] > 0.8 * len(cases)  # the others were cancelled
-    assert seen["failed"] > 0  # the lying drafter was asked
+    assert seen["failed"] > 0  # the invalid drafter was called
     assert seen["accepted draft-model"] > 0
-    assert seen["accepted datastore"] + seen["accepted hybrid"] > 0  # and others were right
+    assert seen["accepted datastore"] + seen["accepted hybrid"] > 0  # and other drafters were correct
 
 
 @pytest.mark.parametrize("slots", BATCHES)
 def test_requests_whose_drafts_are_asked_for_ahead_get_the_tokens_they_get_alone(cases: list[Case], slots: int) -> None:
-    """One request among others had one draft taken or none, by chance."""
+    """A request in a batch had only one or no accepted draft, depending on timing."""
     seen = run_together(cases, slots, slots, 0, ("ahead",))
     assert seen["finished"] > 0.8 * len(cases)
     assert seen["accepted ahead"] > 5

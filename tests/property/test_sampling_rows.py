@@ -1,4 +1,4 @@
-"""Every row of a draft tree is processed as transformers processes its text, and drawn as plain decoding draws behind it."""
+"""Every row of a draft tree is processed as in transformers, and sampled as in plain decoding."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ samplings = st.builds(
 
 @dataclass
 class Step:
-    """Logits of a tree behind a text, and the text of each row."""
+    """Return logits of a tree after a text, and the text of each row."""
 
     contexts: RowContexts
     logits: torch.Tensor
@@ -87,7 +87,7 @@ def test_rows_have_the_texts_of_their_paths(step: Step) -> None:
 def in_transformers(
     sampling: SamplingSettings, prompt_length: int, text: npt.NDArray[np.int64], row: torch.Tensor
 ) -> Any:
-    """One row as transformers' own classes process it, in the order of ``generate``."""
+    """Process one row with transformers' classes, in the order of ``generate``."""
     counts = np.bincount(text[prompt_length:], minlength=VOCAB)
 
     def off(_: Any, scores: torch.Tensor) -> torch.Tensor:  # transformers has no such penalties
@@ -130,7 +130,7 @@ def test_every_row_is_processed_as_by_transformers(step: Step, sampling: Samplin
 @settings(max_examples=150)
 @given(steps(), samplings)
 def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, sampling: SamplingSettings) -> None:
-    """The text cannot depend on drafts: the draw at a node is that of plain decoding, whose counts grew token by token."""
+    """The sample at a node equals that of plain decoding, whose token counts grow token by token."""
     drawn = Sampler(sampling, VOCAB, CPU).sample(step.logits, step.contexts).tolist()
     scores = Sampler(sampling, VOCAB, CPU).scores(step.logits, step.contexts)
     assert scores.argmax(-1).tolist() == drawn
@@ -147,7 +147,7 @@ def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, sampling: 
 def test_one_sampling_is_the_same_at_every_temperature_that_only_scales_it(
     step: Step, sampling: SamplingSettings
 ) -> None:
-    """Penalties and bans also act when greedy: the greedy token is the likeliest that any temperature leaves."""
+    """Penalties and bans also apply to greedy decoding: the greedy token is the likeliest one at any temperature."""
     greedy = Sampler(replace(sampling, temperature=0.0), VOCAB, CPU).sample(step.logits, step.contexts)
     sampled = Sampler(replace(sampling, temperature=1.0), VOCAB, CPU).probabilities(step.logits, step.contexts)
     assert greedy.tolist() == sampled.argmax(-1).tolist()

@@ -1,4 +1,4 @@
-"""Suffix sorting on texts large enough for groups, radix passes and the directory, beside a numpy oracle."""
+"""Suffix sorting equals a numpy oracle, on texts large enough for groups, radix passes and the directory."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,10 @@ from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 
 def _oracle(tokens: np.ndarray, order_depth: int) -> np.ndarray:
-    """Positions sorted by the first ``order_depth`` tokens, ties by position. A suffix that ends sorts after all others."""
+    """Positions sorted by the first ``order_depth`` tokens, ties by position.
+
+    A suffix at the end of its text sorts last.
+    """
     end = separator(tokens.dtype)
     columns = np.full((order_depth, len(tokens)), end, np.uint32)
     alive = np.ones(len(tokens), bool)
@@ -27,7 +30,7 @@ def _random(generator: np.random.Generator, size: int, vocab_size: int) -> np.nd
 
 
 def _repeated(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
-    """One file over and over: every suffix agrees with others in all of order_depth tokens."""
+    """One repeated file: every suffix equals others in the first order_depth tokens."""
     return np.tile(_random(generator, 997, vocab_size), size // 997 + 1)[:size]
 
 
@@ -36,12 +39,12 @@ def _constant(generator: np.random.Generator, size: int, vocab_size: int) -> np.
 
 
 def _descending(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
-    """Every suffix is placed by the next: chains through all groups."""
+    """The place of every suffix depends on the next suffix, in chains through all groups."""
     return (vocab_size - 1 - np.arange(size) % vocab_size).astype(token_dtype(vocab_size))
 
 
 def _nearly_repeated(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
-    """Repeated passages of about order_depth tokens, each followed by another token: many suffixes agree in that many tokens."""
+    """Repeated passages of about order_depth tokens, followed by different tokens: many suffixes have that many equal tokens."""
     passages = [_random(generator, length, vocab_size) for length in (8, 65, 66, 70)]
     parts = [
         part for _ in range(size // 9) for part in (passages[generator.integers(4)], _random(generator, 1, vocab_size))

@@ -1,4 +1,4 @@
-"""A model wrapped by ``Target.wrap`` generates the greedy tokens of its own ``model.generate``, with any drafter."""
+"""A model in ``Target.wrap`` generates the same greedy tokens as its ``model.generate``, with any drafter."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_a_service_that_is_back_is_noticed_within_two_seconds() -> None:
     breaker = CircuitBreaker(clock=lambda: now[0])
     while not breaker.is_open():
         breaker.record_failure()
-    for _ in range(3):  # it is back just after a probe has failed: the next one comes, and a connection for it
+    for _ in range(3):  # the server is back just after a failed probe; the next probe opens a connection
         begin = now[0]
         while not breaker.allows_call():
             now[0] += 0.01

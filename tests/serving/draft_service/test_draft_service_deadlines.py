@@ -39,7 +39,7 @@ def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
             remote.breaker.record_success()
         brute.gate.set()
         until(lambda: server.service.admission.in_flight() == 0)
-        assert set(brute.calls) == {32}  # of 200 queries: what had begun when the deadline passed
+        assert set(brute.calls) == {32}  # of 200 queries, only those that had begun before the deadline
         until(lambda: 'code="DEADLINE_EXCEEDED",method="Lookup"' in server.service.metrics.exposition().decode())
 
 
@@ -110,7 +110,7 @@ def _user_timeout(number: str) -> int | None:
     try:
         with socket.socket(fileno=os.dup(int(number))) as copy:
             return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-    except OSError:  # no TCP socket, or one that was closed meanwhile
+    except OSError:  # not a TCP socket, or already closed
         return None
 
 
@@ -162,7 +162,7 @@ def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetrie
         failures = drafter.failures.by_reason
         assert failures["DeadlineExceeded"] + failures["Unavailable"] == 50
         assert failures["DeadlineExceeded"] >= 3
-        assert len(brute.calls) <= failures["DeadlineExceeded"] < 25  # the breaker kept the others at home
+        assert len(brute.calls) <= failures["DeadlineExceeded"] < 25  # the open breaker made the other calls fail fast
         with pytest.raises(Unavailable, match="circuit breaker open: the last calls failed"):
             remote.draft([1])
         assert remote.info()["generation"] == 7  # not held back

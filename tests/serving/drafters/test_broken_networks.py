@@ -1,4 +1,4 @@
-"""A network that fails beside retrieval costs its own drafts alone, and is told."""
+"""A neural drafter that fails in a hybrid loses only its own drafts, and the error is reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXT = np.array([5, 6, 7, 8, 9, 5, 6], np.int32)
 
 
 class Fewer(MadeUpDrafter):
-    """One tree too few."""
+    """Returns one tree too few."""
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return super().propose(requests)[1:]
@@ -61,7 +61,7 @@ def test_what_is_retrieved_is_proposed_beside_a_broken_network(way: str, caplog:
         for _ in range(3):
             requests = [DraftRequest(number, TEXT, 16) for number in (1, 2)]
             for mine, other in zip(drafter.propose(requests), alone.propose(requests), strict=True):
-                assert {7, 40} <= set(mine.tokens.tolist())  # of prompt lookup, and of the sound network
+                assert {7, 40} <= set(mine.tokens.tolist())  # from prompt lookup, and from the working network
                 assert mine.tokens.tolist() == other.tokens.tolist()
             for number in (1, 2):
                 drafter.observe(number, np.array([7, 8], np.int32))
@@ -113,7 +113,7 @@ def test_a_request_counts_the_failures_of_its_network() -> None:
 
 
 class Reader(MadeUpDrafter):
-    """Keeps what it is given, beside what ``MadeUpDrafter`` keeps."""
+    """Records its hidden states, in addition to the records of ``MadeUpDrafter``."""
 
     layers = (1,)
 
@@ -130,7 +130,7 @@ class Reader(MadeUpDrafter):
 
 
 def faulty(method: str) -> Reader:
-    """A reader whose ``method`` raises."""
+    """A feature drafter whose ``method`` raises."""
 
     def fail(*args: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -142,8 +142,9 @@ def faulty(method: str) -> Reader:
 
 @pytest.mark.parametrize("method", ["follow", "observe", "release", "stats", "close"])
 def test_a_fault_of_one_network_does_not_keep_anything_from_another(method: str) -> None:
-    """Only ``propose`` was guarded: behind a network that raised elsewhere the next one missed hidden states, or was never
-    released.
+    """Only ``propose`` was guarded.
+
+    If a network raised elsewhere, later ones missed hidden states, or were never released.
     """
     second = Reader()
     drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [faulty(method), second], vocab_size=VOCAB)

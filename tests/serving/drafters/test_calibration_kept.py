@@ -1,4 +1,4 @@
-"""Calibrations, their reliability, and their files."""
+"""Calibrations, their reliability diagrams, and their files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> 
     assert chance(again) == chance(calibration)
     errors = [each.text("store", PRIOR).reliability.error() for each in (again, calibration)]
     assert errors[0] == errors[1]
-    write_calibration(path, again)  # the network was not asked for
+    write_calibration(path, again)  # the network was not selected
     own = np.array([0.9])
     chances = [
         each.network("a network").chances(own, np.asarray(1), False)[0]
@@ -123,7 +123,7 @@ def test_reliability_is_the_distance_between_prediction_and_outcome() -> None:
 
 
 def test_more_outcomes_than_predictions_are_refused_however_few() -> None:
-    """A bar of next to no weight with an outcome was a thousand million times true, and drawn as long."""
+    """A bin with almost no weight but one outcome had an observed frequency of 1e9, and a bar of that length."""
     state = Reliability().state()
     state[10:30:10] = 1e-3, 1e-12
     with pytest.raises(InvalidArgument, match="more outcomes than predictions"):

@@ -1,4 +1,4 @@
-"""A smaller model that drafts: trees read level by level, the target's noise, rows that are kept, and what it refuses."""
+"""A draft model: trees expanded level by level, the target's noise, cached rows, and rejected models."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 
 def draft_model(model: Any = None, bounds: TreeBounds = BOUNDS, **options: Any) -> DraftModelDrafter:
-    """A drafter whose passes cost nothing, by default with the target's own weights."""
+    """Create a drafter whose passes cost nothing, by default with the target's weights."""
     target = Target.wrap(model or tiny_model())
     return DraftModelDrafter(target, VOCAB, bounds=bounds, **({"capacity": 300, "costs": Free()} | options))
 
 
 def noisy_copy(noise: float, seed: int = 1) -> Any:
-    """The target with other weights by so much: right often, but not always."""
+    """Return the target with perturbed weights, which is often but not always correct."""
     model = tiny_model()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def noisy_copy(noise: float, seed: int = 1) -> Any:
 def test_a_tree_read_in_two_passes_equals_one_read_at_once(
     family: str, attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Further than a sliding window reaches; the second pass sees of the first only ancestors."""
+    """The text exceeds the sliding window. Of the first pass's rows, the second pass attends only to ancestors."""
     force(attention, monkeypatch)
     target = Target.wrap(tiny_model(family))
     tree = random_tree(np.random.default_rng(2), 12, VOCAB)
@@ -62,7 +62,7 @@ def test_a_tree_read_in_two_passes_equals_one_read_at_once(
     second = TreeLayout(whole.tokens[5:], whole.depths[5:], whole.visible[5:], whole.depths[:5])
     found = [target.forward(cache, [1], [part], [len(part)]).logits for part in (first, second)]
     assert (torch.cat(found) - expected).abs().max() < 1e-4 if family == "gemma2" else 1e-9
-    behind = TreeLayout(whole.tokens[:2], np.array([9, 10]), None, whole.depths)  # a chain sees all that came before
+    behind = TreeLayout(whole.tokens[:2], np.array([9, 10]), None, whole.depths)  # a chain attends to all earlier rows
     seen = np.tri(2, 15, 13, dtype=np.bool_)
     told = TreeLayout(whole.tokens[:2], np.array([9, 10]), seen, whole.depths)
     pair = [target.forward(cache, [1], [layout], [2]).logits for layout in (behind, told)]
@@ -71,7 +71,7 @@ def test_a_tree_read_in_two_passes_equals_one_read_at_once(
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
-    """At a temperature too: the noise is shared, so that both draw the same tokens."""
+    """Also at temperatures above 0: with shared noise both models sample the same tokens."""
     settings = SamplingSettings(45, temperature, top_k=20, repetition_penalty=1.2, seed=3)
     drafter = draft_model(bounds=TreeBounds(max_depth=8, width=1, children=1))
     target = Target.wrap(tiny_model())
@@ -83,7 +83,7 @@ def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
 
 
 def test_a_draft_that_is_sure_goes_sixteen_tokens_ahead() -> None:
-    """It ended after eight, and every other one was right to its end."""
+    """Drafts used to end after eight tokens, although every second draft was correct to its end."""
     sure = tiny_model()
     with torch.no_grad():
         sure.get_output_embeddings().weight *= 100
@@ -95,7 +95,7 @@ def test_a_draft_that_is_sure_goes_sixteen_tokens_ahead() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_each_token_is_read_once(temperature: float) -> None:
-    """Accepted nodes keep their rows: a draft reads what is new and what it drafts itself, nothing twice."""
+    """Accepted nodes keep their rows: a draft reads only new tokens and its own nodes, and nothing twice."""
     drafter, read = draft_model(noisy_copy(0.02), TreeBounds(max_depth=4, width=1, children=1)), []
     model = drafter.model
     forward = Target.forward
@@ -143,7 +143,7 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
         loop.step()
     assert {request.number: request.generated for request in requests} == expected
     assert requests[0].stats.accepted > 10
-    assert requests[1].stats.accepted < 19  # what it got is from behind the first one's end
+    assert requests[1].stats.accepted < 19  # its draft starts after the end of the first
     assert requests[1].stats.draft_failures["ResourceExhausted"] > 1
     loop.join(again := Request(4, target, PROMPT[5:], settings, "draft-model", 8))  # the slot is free again
     while loop.running:
@@ -153,7 +153,7 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
 
 
 def test_words_that_a_draft_model_lacks_do_not_stop_it() -> None:
-    """A bad word of the target's that a draft model has no ids for made all its drafts fail."""
+    """A banned word of the target whose ids the draft model lacks made all drafts fail."""
     found = []
     for words in (((5, 7),), ((VOCAB - 1,), (3, VOCAB - 1), (5, 7))):
         settings = SamplingSettings(45, bad_words=words)
@@ -163,7 +163,7 @@ def test_words_that_a_draft_model_lacks_do_not_stop_it() -> None:
 
 
 def test_a_text_with_a_token_that_it_lacks_goes_without_drafts_and_is_counted() -> None:
-    """Nobody was told why such a text got none."""
+    """The reason for missing drafts was not reported."""
     drafter = draft_model(tiny_model(vocab_size=80))
     [tree] = drafter.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])
     assert len(tree) == 0
@@ -171,7 +171,7 @@ def test_a_text_with_a_token_that_it_lacks_goes_without_drafts_and_is_counted() 
 
 
 def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step of such a request lost a slot, until there was none left for anybody."""
+    """Each step of the request leaked a slot, until no request could get one."""
     drafter = draft_model(slots=2)
     asked = [DraftRequest(number, np.arange(30, dtype=np.int32), 8, 30) for number in (1, 2)]
     with monkeypatch.context() as patched:
@@ -188,8 +188,9 @@ def broken(*_: Any) -> Any:
 
 
 def test_a_pass_that_failed_leaves_no_rows() -> None:
-    """Where other drafters propose the same tokens the target may take nodes of a pass that failed: rows that nobody had written
-    were then kept as theirs.
+    """The target can accept nodes of a failed pass if other drafters propose the same tokens.
+
+    Unwritten rows were then kept as valid.
     """
     drafter, fresh = (draft_model(bounds=TreeBounds(max_depth=4, width=1, children=1)) for _ in range(2))
     request = DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30)
@@ -234,7 +235,7 @@ def test_reading_a_prompt_says_nothing_of_what_trees_cost() -> None:
 
 @pytest.mark.parametrize(("nodes", "written"), [(1, 0), (64, 253)])
 def test_a_tree_grows_no_further_than_it_can_be_verified(nodes: int, written: int) -> None:
-    """For one node, or near a text's end, it once took as many passes as for a whole tree."""
+    """A draft of one node, or near the end of a text, once took as many passes as a whole tree."""
     drafter = draft_model(bounds=TreeBounds(max_depth=12), capacity=400)
     text = np.resize(np.asarray(PROMPT, np.int32), 20 + written)
     [found] = drafter.propose([DraftRequest(1, text, nodes, 20)])
@@ -243,7 +244,10 @@ def test_a_tree_grows_no_further_than_it_can_be_verified(nodes: int, written: in
 
 
 def test_a_dear_draft_model_reads_no_prompt() -> None:
-    """Its passes take ten plain steps: one prompt in sixteen is read to see, and no draft of it goes beyond the first pass."""
+    """Its passes take as long as ten plain steps.
+
+    One prompt in sixteen is read as a trial, and no draft goes beyond the first pass.
+    """
     drafter = draft_model(costs=CostModel([1], [10.0]))
     for number in range(16):
         request = DraftRequest(number, np.asarray(PROMPT, np.int32), 8, budget=DraftBudget(token_seconds=1.0))
@@ -262,25 +266,25 @@ def test_a_bound_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("most", "depth"), [(0.5, 1), (2.5, 2), (3.5, 3), (100.0, 4)])
 def test_a_draft_takes_no_more_than_it_may(most: float, depth: int) -> None:
-    """Each pass takes 1, the first one included; what a token costs makes all of them worth it."""
+    """Each pass takes 1 second, including the first. The cost of a token makes all passes worthwhile."""
     assert chain_length(4, budget=DraftBudget(token_seconds=1e9, model_seconds=most)) == depth
 
 
 @pytest.mark.parametrize(("rate", "depth"), [(1.0, 3), (3.0, 2), (30.0, 1), (100.0, 1)])
 def test_drafts_are_shorter_where_tokens_come_fast(rate: float, depth: int) -> None:
-    """A token saves the time in which it would have come anyway, with drafts as of late."""
+    """A token saves the time of an average token with recent drafts."""
     assert chain_length(3, budget=DraftBudget(token_seconds=40.0, speedup=rate)) == depth
 
 
 def chain_length(most: int, **terms: DraftBudget) -> int:
-    """Tokens of a chain of up to ``most``, drafted on these terms, whose passes take a second each."""
+    """Draft a chain of up to ``most`` tokens with passes of one second; return its length."""
     drafter = draft_model(bounds=TreeBounds(max_depth=most, width=1, children=1), costs=Priced())
     [tree] = drafter.propose([replace(DraftRequest(1, np.asarray(PROMPT, np.int32), 8), **terms)])
     return len(tree)
 
 
 class Priced(CostModel):
-    """Every pass takes a second, whatever the clock says."""
+    """Every pass takes one second of simulated time."""
 
     def __init__(self) -> None:
         super().__init__([1], [1.0])

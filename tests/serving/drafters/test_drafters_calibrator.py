@@ -1,4 +1,4 @@
-"""The calibrator: what counts as evidence, and that it learns what is true."""
+"""The calibrator: its evidence, and convergence to the true probabilities."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_longer_matches_and_larger_shares_promise_more() -> None:
 
 
 def test_what_has_faded_is_forgotten_and_does_not_linger() -> None:
-    """Cells that were not seen again faded to numbers so small that a processor takes many times as long for them, and stayed."""
+    """Cells without new evidence decayed to subnormal numbers, which slow a processor down, and were never removed."""
     calibrator = Calibrator(PRIOR, decay=0.9)
     calibrator.learn(counted([1], [-1], [8], 4, 10), np.array([1], np.int32))  # a hit, and never again
     calibrator.learn(counted([1], [-1], [2], 20, 40), np.array([1], np.int32))  # never seen again
@@ -82,7 +82,7 @@ def test_it_learns_how_often_a_kind_of_node_is_taken(truth: float) -> None:
         calibrator.learn(kind, np.array([1 if rng.random() < truth else 0, 2], np.int32))
     scores = calibrator.score(kind).scores
     assert scores[0] == pytest.approx(truth, abs=0.08)
-    assert scores[1] / scores[0] > 0.85  # the second was taken whenever the first was
+    assert scores[1] / scores[0] > 0.85  # the second was accepted whenever the first was
 
 
 def test_it_follows_a_change() -> None:

@@ -1,4 +1,4 @@
-"""The retrieval drafters against the oracle, and what a bad source costs."""
+"""The retrieval drafters equal the oracle, and a failing source loses only its own drafts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_prompt_lookup_forgets_what_was_rolled_back_and_released() -> None:
 
 
 def test_prompt_lookup_forgets_a_draft_behind_which_it_could_not_look() -> None:
-    """A fault there left the draft in the request's text for good."""
+    """An error there left the draft in the request's text permanently."""
     drafter, fresh = PromptLookupDrafter(VOCAB, LIMITS), PromptLookupDrafter(VOCAB, LIMITS)
     drafter.draft([request([1, 2, 3, 1])])
     with pytest.raises(InvalidArgument, match="max_nodes"):
@@ -100,7 +100,7 @@ def test_datastore_drafts_are_the_oracles_for_the_longest_and_for_shorter_matche
 
 
 def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_other_request() -> None:
-    """A text whose last tokens held an id above the datastore's vocabulary had all requests' drafts refused."""
+    """An id above the datastore's vocabulary in one text's last tokens made the drafts of all requests fail."""
     documents = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 3, 0]]
     drafter, fresh = (DatastoreDrafter(BruteForceRetriever(documents, VOCAB), VOCAB + 4, LIMITS) for _ in range(2))
     strange = VOCAB + 3
@@ -116,7 +116,7 @@ def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_oth
 
 
 class BadStore(BruteForceRetriever):
-    """Fails or lies in ``draft_batch``."""
+    """Raises or returns invalid trees in ``draft_batch``."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__([[1, 2, 3]], VOCAB)
@@ -173,7 +173,7 @@ def test_drafters_by_name() -> None:
         make_drafter("hybrid", VOCAB)
     with pytest.raises(InvalidArgument, match="drafter 'magic' is unknown; use one of none, datastore"):
         make_drafter("magic", VOCAB)
-    single = make_drafter("datastore", VOCAB, store)  # needs no list around it
+    single = make_drafter("datastore", VOCAB, store)  # a single source needs no list
     assert single is not None
     assert single.name == "datastore"
     with pytest.raises(InvalidArgument, match="'store/' is not a datastore; open it first, with suffolk.open"):

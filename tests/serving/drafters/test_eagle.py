@@ -1,4 +1,4 @@
-"""EAGLE heads that draft: trees against chains without a cache, the same text through the engine, slots and capacity."""
+"""EAGLE heads: trees equal chains without a cache, the engine's output is unchanged, slots and capacity are respected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 @torch.no_grad()
 def chances_behind(head: EagleHead, tokens: list[int], path: list[int]) -> torch.Tensor:
-    """float[vocab], the head's law behind ``tokens`` and a drafted ``path``, read as one text without any cache."""
+    """Return float[vocab], the head's distribution after ``tokens`` and a drafted ``path``, computed without a cache."""
     hidden = head.fuse(features_of(tokens, head.layers))[:-1]
     read = tokens[1:]
     for token in [*path, None]:
@@ -81,7 +81,7 @@ def test_a_tree_is_that_of_chains_read_without_a_cache(version: int) -> None:
 
 
 def test_rejected_drafts_leave_no_trace() -> None:
-    """A second step's tree is that of a drafter which was not there in the first."""
+    """The tree of a second step equals that of a fresh drafter."""
     head = random_head()
     text = [*PROMPT, 5, 17, 3]
     features = features_of(text, head.layers)
@@ -100,7 +100,7 @@ def test_rejected_drafts_leave_no_trace() -> None:
 
 @pytest.mark.parametrize("place", [1, 2])
 def test_a_pass_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
-    """Hidden states that a failed pass had taken were gone: the request, and all that drafted with it, had no drafts any more."""
+    """A failed pass lost its hidden states, so the request and all others in the batch got no more drafts."""
     head = random_head(1)
     drafter = drafter_of(head)
     drafter.follow(7, features_of(PROMPT, head.layers)[:-1])
@@ -124,7 +124,7 @@ def test_a_pass_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch, place
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 @pytest.mark.parametrize(("version", "trained"), [(1, False), (1, True), (3, True)])
 def test_the_text_is_the_target_s_own(version: int, trained: bool, temperature: float) -> None:
-    """Five requests on up to three slots: they join and leave, and read their prompts beside others' drafts."""
+    """Five requests share up to three slots. They join and leave, and read their prompts while others draft."""
     target = tiny_target()
     head = trained_head(version) if trained else random_head(version)
     drafter = drafter_of(head, slots=3, bounds=eagle_bounds(4, 4, 20))
@@ -159,7 +159,7 @@ def test_training_raises_acceptance_at_every_depth() -> None:
 
 
 def test_at_a_temperature_the_head_shares_the_target_s_noise() -> None:
-    """With the noise its first tokens hit far more often than its likeliest ones would."""
+    """With the noise its first tokens are accepted far more often than its likeliest tokens."""
     head, target = trained_head(), tiny_target()
     settings = [SamplingSettings(1, 1.5, seed=seed) for seed in range(60)]
     drawn = [alone(target, PROMPT, each)[0] for each in settings]
@@ -170,7 +170,7 @@ def test_at_a_temperature_the_head_shares_the_target_s_noise() -> None:
 
 
 def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
-    """And teach nothing: a text that had outgrown its slot was held against its last tree in every further step."""
+    """A text that outgrew its slot was compared to its last tree in every further step, and so gave wrong evidence."""
     settings, target = SamplingSettings(20), tiny_target()
     drafter = drafter_of(trained_head(), slots=1, capacity=90, bounds=eagle_bounds(2, 4, 8))
     loop = eager_loop(target, {"eagle": drafter}, slots=2)
@@ -186,7 +186,7 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
     assert not first.stats.draft_failures
     assert second.stats.draft_failures["ResourceExhausted"] > 0
     assert second.stats.accepted == 0
-    third = Request(3, target, long, settings, "eagle", 8)  # the slot is free again, and too small
+    third = Request(3, target, long, settings, "eagle", 8)  # the slot is free again, but too small
     loop.join(third)
     while loop.running:
         loop.step()
@@ -227,7 +227,10 @@ def test_a_long_prompt_is_read_in_parts() -> None:
 
 
 def test_reading_a_prompt_says_nothing_of_what_trees_cost() -> None:
-    """Few of its rows give logits: by one long prompt trees were taken to cost a tenth of what they do."""
+    """Few rows of a prompt compute logits.
+
+    After one long prompt, the estimated cost of trees was a tenth of the true cost.
+    """
     costs = CostModel([1, 64], [1.0, 1.0])
     drafter = drafter_of(random_head(), capacity=2000, costs=costs)
     drafter.follow(1, torch.randn(599, 1, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
@@ -250,7 +253,7 @@ def test_without_hidden_states_there_is_no_draft() -> None:
 
 
 def test_a_dear_head_drafts_no_further_than_its_first_pass() -> None:
-    """Its passes take ten plain steps."""
+    """Its passes take as long as ten plain steps."""
     drafter = drafter_of(random_head(), costs=CostModel([1], [10.0]))
     drafter.follow(1, features_of(PROMPT, (2,))[:-1])
     request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, budget=DraftBudget(token_seconds=1.0))

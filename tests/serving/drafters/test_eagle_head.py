@@ -1,4 +1,4 @@
-"""The EAGLE head by itself: its forward pass against plain loops, its loss and acceptance, its form."""
+"""The EAGLE head: its forward pass equals plain loops; its loss, acceptance and shapes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class PlainHead:
-    """The same head in numpy, row by row and head by head, rotary positions as complex numbers."""
+    """The same head in numpy, row by row and head by head, with rotary positions as complex numbers."""
 
     def __init__(self, head: EagleHead) -> None:
         self.form = head.config
@@ -44,7 +44,7 @@ class PlainHead:
         self.output = model.get_output_embeddings().weight.detach().numpy()
 
     def states(self, tokens: list[int], hidden: Floats) -> Floats:
-        """float[n, hidden] of the pairs of a text's beginning."""
+        """Return float[n, hidden] for the pairs of a text's prefix."""
         keys: list[npt.NDArray[np.complex128]] = []
         values: list[Floats] = []
         found = []
@@ -162,7 +162,7 @@ def test_noise_is_for_training_alone() -> None:
     head.train()
     first, second = head.losses(batch), head.losses(batch)
     assert first.loss.item() != second.loss.item()
-    assert len(first.hits) == 1  # the depth for which there are logits; more are measured without noise
+    assert len(first.hits) == 1  # the depth with logits; deeper ones are measured without noise
     head.noise = 0.0
     assert head.losses(batch).loss.item() == quiet
 
@@ -196,7 +196,7 @@ def test_acceptance_by_depth_is_that_of_chains_drafted_one_by_one() -> None:
 
 @torch.no_grad()
 def _drafted_by_truth(head: EagleHead, row: list[int], start: int) -> list[int]:
-    """What the head guesses for tokens start + 2, start + 3 ... if all guesses before were right."""
+    """The head's predictions of tokens start + 2, start + 3 ... if all earlier predictions were correct."""
     hidden = head.fuse(features_of(row, head.layers))[: start + 1]
     guesses = []
     for depth in range(1, min(5, len(row) - start - 2) + 1):

@@ -1,4 +1,4 @@
-"""EAGLE heads from folders: every published layout, what is refused and with which words, and the head check."""
+"""EAGLE heads from folders: every published layout, rejected folders with their messages, and the head check."""
 
 from __future__ import annotations
 
@@ -244,12 +244,12 @@ def test_the_head_check_passes_a_trained_head(version: int, caplog: pytest.LogCa
 
 
 def test_the_head_check_passes_a_head_that_knows_nothing() -> None:
-    """Right about as often in any way: no reason to refuse it."""
+    """A head that is equally accurate in all readings is not rejected."""
     assert check_head(random_head(seed=11), tiny_target(), "new") < 0.3
 
 
 def test_the_head_check_passes_a_head_that_has_hardly_been_trained() -> None:
-    """Nine lucky tokens of 127, read one step off, were taken for a wrong config, and the head of a short training was refused."""
+    """A briefly trained head was rejected, since 9 of 127 tokens matched by chance one step off."""
     target = Target.wrap(tiny_model(num_hidden_layers=3, seed=4))
     text = checked_text(target)
 
@@ -263,7 +263,7 @@ def test_the_head_check_passes_a_head_that_has_hardly_been_trained() -> None:
 
 
 def test_the_head_check_finds_a_layer_that_is_one_off(tmp_path: Path) -> None:
-    """By a head that knows the check's text by heart, from the hidden states of its layer."""
+    """A head that has memorised the check's text, from the hidden states of its layer."""
     target = Target.wrap(tiny_model(num_hidden_layers=4))
     head = train_head(target, checked_text(target)[None], steps=150, layers=(4,))
     folder = write_published(tmp_path / "head", "own", head)
@@ -286,13 +286,13 @@ def test_the_head_check_finds_token_ids_in_place_of_offsets() -> None:
 
 
 def checked_text(target: Target) -> torch.Tensor:
-    """int64[n], the text that a target without a tokenizer generates for the check."""
+    """Return int64[n], the text that a target without a tokenizer generates for the check."""
     start = [(number * 7919 + 17) % VOCAB for number in range(8)]
     return torch.tensor(start + alone(target, start, SamplingSettings(TOKENS)))
 
 
 class Oracle:
-    """Knows the check's text, and tells a token if it is given the hidden states and the token that it is used to."""
+    """Predicts a token of the check's text if it gets the expected hidden states and previous token."""
 
     def __init__(self, target: Target, layer: int, shift: int) -> None:
         self.text = checked_text(target)
@@ -317,7 +317,7 @@ class Oracle:
     ],
 )
 def test_the_head_check_says_what_is_one_off(layer: int, shift: int, words: str) -> None:
-    """Any head that drafts from hidden states: here one that is never wrong, but for how it is read."""
+    """A head that drafts from hidden states and is always correct if its inputs are aligned."""
     target = Target.wrap(tiny_model(num_hidden_layers=3, seed=4))
     with pytest.raises(Unsupported, match=f"^odd: {words}: acceptance .* instead of 100%"):
         check_fit("odd", target, (2,), Oracle(target, layer, shift))

@@ -1,4 +1,4 @@
-"""The target's first layers as its drafter: the same weights, the same cache, nothing left behind."""
+"""The target's first layers as its drafter share weights and cache, and leave the target unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_first_layers_are_the_model_without_the_others(family: str) -> None:
-    """The oracle is an untouched model whose own list of layers was cut; the whole model stays as it was."""
+    """The oracle is another model with a truncated list of layers. The target stays unchanged."""
     target = Target.wrap(tiny_model(family))
     before = target.prefill(PROMPT, target.new_cache(1, 64))
     first = shallow(target, 1)
@@ -64,7 +64,7 @@ def test_what_the_target_has_cached_serves_its_first_layers() -> None:
 
 @pytest.mark.parametrize("family", ["gpt2", "opt"])
 def test_no_node_lies_beyond_the_context(family: str) -> None:
-    """A position without an embedding ended the draft on a CPU, and would end the process on a GPU."""
+    """A position without an embedding made the draft fail on a CPU, and would abort the process on a GPU."""
     size = {"gpt2": "n_positions", "opt": "max_position_embeddings"}[family]
     target = Target.wrap(tiny_model(family, **{size: 48}))
     settings = SamplingSettings(100)
@@ -105,7 +105,7 @@ def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
 
 
 def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_folder(tmp_path: Path) -> None:
-    """Trained for a few steps on what the target says itself; the folder's exit drafts the same trees."""
+    """An exit trained briefly on the target's output drafts the same trees after loading from its folder."""
     target = Target.wrap(tiny_model())
     head = new_head(target, 1, 64)
     assert not {id(each) for each in head.parameters()} & {id(each) for each in target.model.parameters()}
@@ -119,7 +119,7 @@ def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_f
         optimizer.zero_grad()
         head.losses(batch).loss.backward()
         optimizer.step()
-    assert all(each.grad is None for each in target.model.parameters())  # which stay as they are
+    assert all(each.grad is None for each in target.model.parameters())  # which do not change
     last = head.losses(batch)
     assert last.loss < 0.8 * first.loss
     assert last.hits[0] > first.hits[0]

@@ -1,4 +1,4 @@
-"""Levels that draft for each other: what they read, what they leave out, and what they count."""
+"""Levels that draft for each other: their passes, unsupported requests, and counters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 
 class Priced(CostModel):
-    """Every pass takes a second, whatever the clock says."""
+    """Every pass takes one second of simulated time."""
 
     def __init__(self) -> None:
         super().__init__([1], [1.0])
@@ -43,7 +43,7 @@ class Priced(CostModel):
 
 
 class Watched(Priced):
-    """Keeps for what passes it was asked, and of which it was told: (rows, requests, context)."""
+    """Records predicted and observed passes: (rows, requests, context)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Watched(Priced):
 
 
 def test_words_that_a_level_lacks_do_not_stop_it() -> None:
-    """A bad word of the target's that a level has no ids for made all drafts fail."""
+    """A banned word of the target whose ids a level lacks made all drafts fail."""
     drafter = hierarchy(4, Target.wrap(tiny_model()), noisy(0.02, vocab_size=80))
     settings = SamplingSettings(45, bad_words=((VOCAB - 1,), (3, VOCAB - 1)))
     [found] = drafter.propose([DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30, settings)])
@@ -69,7 +69,7 @@ def test_words_that_a_level_lacks_do_not_stop_it() -> None:
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_target_s_own_weights_on_top_are_always_right(depth: int, temperature: float) -> None:
-    """Whatever is below: what a level hands up are its own tokens, four at least."""
+    """For any levels below, a level passes up its own tokens, four or more."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(41, temperature, top_k=20, seed=3)
     run = eager_decoder(target, hierarchy(depth, target, Target.wrap(tiny_model()))).generate(PROMPT, settings)
     list(run)
@@ -79,7 +79,7 @@ def test_the_target_s_own_weights_on_top_are_always_right(depth: int, temperatur
 
 
 def test_what_was_read_is_not_read_again() -> None:
-    """Each token of the text once: accepted tokens stay."""
+    """Each token of the text is read once, since accepted tokens stay in the cache."""
     target = Target.wrap(tiny_model())
     top = level(Target.wrap(tiny_model()), 4)
     run = eager_decoder(target, HierarchyDrafter([top], VOCAB, thrifty=False)).generate(PROMPT, SamplingSettings(41))
@@ -122,7 +122,7 @@ def test_a_source_that_is_gone_costs_its_drafts_alone() -> None:
 
 
 def test_what_it_cannot_draft_for_is_counted_and_what_nobody_asked_for_is_not() -> None:
-    """A text with a token that a level lacks went without drafts unseen; a request for no nodes was a fault."""
+    """A text with a token that a level lacks silently got no drafts, and a request for no nodes counted as a failure."""
     lacking = HierarchyDrafter([level(noisy(0.02, vocab_size=80), 4)], VOCAB)
     assert len(tree_of(lacking.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])[0])) == 0
     assert lacking.stats()["failed Unsupported"] == 1
@@ -140,7 +140,7 @@ def test_tokens_behind_the_end_of_a_text_are_not_refused_ones() -> None:
 
 
 def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was booked as a round of no time, which made rounds look cheap."""
+    """It counted as a round of zero time, which lowered the estimated cost of rounds."""
     drafter = HierarchyDrafter([level(Target.wrap(tiny_model()), 4)], VOCAB, thrifty=False)
     monkeypatch.setattr(LevelBatcher, "draft", lambda *_: None)
     drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 8)])
@@ -148,7 +148,10 @@ def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_levels_that_retrieve_learn_what_is_kept() -> None:
-    """It was the hierarchy's own, and forgotten with it; then that of hybrid's sources, which each text taught twice."""
+    """The calibration was lost with the hierarchy.
+
+    Later it was shared with hybrid's sources, which learned each text twice.
+    """
     known = Calibration()
     [source] = StackLoader(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
     source.draft([DraftRequest(1, np.asarray(PROMPT + PROMPT[:5], np.int32), 8)])
@@ -165,7 +168,7 @@ def test_a_long_prompt_is_read_in_parts() -> None:
 
 
 def test_a_step_reads_as_much_of_many_long_prompts_as_of_one() -> None:
-    """Each text had a whole part of its own in one step, for which all other requests waited."""
+    """One step read a full part of every text, and all other requests waited for it."""
     models = [level(Target.wrap(tiny_model(max_position_embeddings=2048)), 4, capacity=900) for _ in range(2)]
     drafter = HierarchyDrafter(models, VOCAB, thrifty=False)
     prompt = np.resize(np.asarray(PROMPT, np.int32), 800)
@@ -192,7 +195,7 @@ def test_what_a_pass_took_is_learned_for_what_it_was_estimated_for() -> None:
 
 
 class SecondsEach:
-    """Passes that take so long, but for those that read prompts."""
+    """Make passes take a fixed time, except those that read prompts."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -205,7 +208,7 @@ class SecondsEach:
 
 
 def test_passes_of_lower_levels_count_where_the_top_one_may_make_none() -> None:
-    """Their time is that of the draft, which the budget of speculation sees."""
+    """Their time counts for the draft, so the speculation budget includes it."""
     lower = ModelLevel("lower", 3, noisy(0.01), SecondsEach(0.001), 8, 160)
     top = ModelLevel("top", 4, Target.wrap(tiny_model()), SecondsEach(0.01), 8, 160)
     drafter = HierarchyDrafter([lower, top], VOCAB)
@@ -218,7 +221,7 @@ def test_passes_of_lower_levels_count_where_the_top_one_may_make_none() -> None:
 
 @pytest.mark.parametrize(("most", "tokens"), [(0.5, 0), (1.5, 1), (3.5, 3), (100.0, 6)])
 def test_a_draft_takes_no_more_than_it_may(most: float, tokens: int) -> None:
-    """Each pass takes a second; what a token costs makes all of them worth it."""
+    """Each pass takes a second. The cost of a token makes all passes worthwhile."""
     own = ModelLevel("draft", 6, Target.wrap(tiny_model()), Priced(), 8, 160)
     [draft] = HierarchyDrafter([own], VOCAB).propose(
         [request(budget=DraftBudget(token_seconds=1e9, model_seconds=most))]
@@ -232,7 +235,7 @@ def test_a_draft_takes_no_more_than_it_may(most: float, tokens: int) -> None:
 
 
 def test_a_further_round_must_promise_more_where_tokens_come_fast() -> None:
-    """A round takes a second and gives a token; what a token saves falls with the rate at which they come."""
+    """A round takes a second and gives a token. The value of a token falls with the rate of tokens."""
     policy, text = RoundPolicy([]), StackState(0, 1)
     policy.learn_rounds(10, 10, 10.0)
     got = DraftSegment((1,), np.ones(1))
@@ -252,7 +255,7 @@ def test_drawn_chains_tell_their_laws(depth: int) -> None:
     asked = DraftRequest(1, np.asarray(PROMPT, np.int32), 5, len(PROMPT), settings)
     [chain] = hierarchy(depth, target, noisy(0.02)).propose([asked])
     assert isinstance(chain, SampledChain)
-    assert 1 <= len(chain.tree) <= 5  # cut to what was asked for
+    assert 1 <= len(chain.tree) <= 5  # cut to the requested length
     assert np.allclose(chain.distributions.sum(-1).numpy(), 1)
     assert (chain.distributions > 0).sum(-1).max() <= 10
     assert (chain.distributions.numpy()[np.arange(len(chain.tree)), chain.tree.tokens] > 0).all()
@@ -272,7 +275,7 @@ def test_a_level_is_asked_for_what_it_is() -> None:
 
 
 def test_the_least_temperature_of_a_level_drafts() -> None:
-    """What a stack takes its levels can draw at, and what they cannot it refuses, as the target's own settings do."""
+    """A stack accepts the temperatures at which its levels can sample, and rejects others, like the target's settings."""
     warmth = StackLevel("draft-model", 4, MIN_TEMPERATURE).temperature
     drafter = HierarchyDrafter([level(noisy(0.02), 4, temperature=warmth)], VOCAB)
     [draft] = drafter.propose([request(settings=SamplingSettings(20, 1.0))])
@@ -280,10 +283,10 @@ def test_the_least_temperature_of_a_level_drafts() -> None:
 
 
 def test_runs_are_told_from_places_that_agree() -> None:
-    """Bursts: all or nothing for long whiles; the end of the text is no end of a run."""
+    """Long bursts of acceptance or rejection. The end of the text does not end a run."""
     agreeing = np.repeat([1.0, 0.0], [30, 10])
     law = fit_run_distribution("a", "b", [model_starts(agreeing, 6)], 6)
-    starts = [0, 7, 14, 21, 28, *range(31, 40)]  # what rounds of six tokens come to
+    starts = [0, 7, 14, 21, 28, *range(31, 40)]  # the result for rounds of six tokens
     runs = [min(6, max(0, 30 - start)) for start in starts]
     assert law.probabilities == pytest.approx([np.mean([run == count for run in runs]) for count in range(7)])
     fair = fit_run_distribution("a", "b", [model_starts(np.full(50, 0.5), 4)], 4)
@@ -292,7 +295,7 @@ def test_runs_are_told_from_places_that_agree() -> None:
 
 @pytest.mark.parametrize("verification", ["match", "rejection"])
 def test_levels_agree_as_they_accept(verification: str) -> None:
-    """A model agrees with itself everywhere; of another one what is measured is what decoding accepts."""
+    """A model agrees with itself everywhere. For another model, the measured rate equals that of decoding."""
     target, other = Target.wrap(tiny_model()), noisy(0.02)
     settings = SamplingSettings(60, 1.0, seed=4, verification=verification)
     written = TargetAnswer(

@@ -1,4 +1,4 @@
-"""Levels as they are given: what they cost, what is refused, and their way through JSON."""
+"""Given levels: their costs, rejected values, and JSON round trips."""
 
 from __future__ import annotations
 
@@ -169,7 +169,10 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
 
 
 def test_the_measured_rate_of_retrieval_is_that_of_tokens_that_were_found() -> None:
-    """Found at two of five places, and right at one of them: how often nothing is found the law of it says."""
+    """Tokens are found at two of five places, and correct at one.
+
+    The distribution states how often nothing is found.
+    """
     voices = (ModelVariant("target", None),)  # type: ignore[arg-type]  # no pass is made
     chances = np.array([[[1.0], [0.0], [0.0], [0.0], [0.0]]])
     agreement = Agreement(np.ones((1, 1, 5)), [chances], [np.array([1, 1, 0, 0, 0])])
@@ -181,7 +184,7 @@ def test_the_measured_rate_of_retrieval_is_that_of_tokens_that_were_found() -> N
 
 
 def test_a_long_law_of_what_is_found_is_summed_once() -> None:
-    """The longest law that may be given took half a minute while each of its entries added up all of them."""
+    """The longest allowed distribution took half a minute, because each entry summed all entries."""
     whole = tuple([1 / (1 << 16)] * (1 << 16))
     begin = time.process_time()
     handed = Level("store", 1.0, retrieval=True, found=whole).draft_lengths(15)

@@ -1,4 +1,4 @@
-"""The planner on the paper's own example (costs and rates in its appendix B.3), and where there is little to plan."""
+"""The planner on the paper's example (costs and rates in its appendix B.3), and on trivial inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RATES = (
 
 
 def example(models: int) -> Levels:
-    """The largest ``models`` of the example's six."""
+    """Return the ``models`` largest of the example's six models."""
     first = 6 - models
     levels = tuple(Level(str(number + 1), COSTS[number]) for number in range(first, 6))
     return Levels(levels, tuple(row[first:] for row in RATES[first:]))
@@ -117,7 +117,10 @@ def test_bursts_of_retrieval_make_longer_drafts_than_their_mean_rate() -> None:
 
 
 def test_retrieval_with_a_rate_is_planned_by_what_it_finds() -> None:
-    """A rate says how good found tokens are: a store that never finds any is of no use, one that often finds nothing of less."""
+    """The rate applies to found tokens only.
+
+    A store that never finds any is useless; one that often finds nothing is worth less.
+    """
 
     def plans(found: tuple[float, ...] | None) -> list[Plan]:
         store, target = Level("store", 0.00001, retrieval=True, found=found), Level("target", 0.033)

@@ -1,4 +1,4 @@
-"""Expected rounds: the closed recursion and the renewal sums against linear systems, and at the ends of their ranges."""
+"""Expected rounds: the recursion and the renewal sums equal linear systems, also at the limits of their ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks of a hierarchy: how they are written, and what they are made of."""
+"""Stacks of a hierarchy: their notation and their levels."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_is_no_stack_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], message: str) -> None:
-    """However a stack is given, it is refused before a model is loaded, and before anything is said of what it costs."""
+    """An invalid stack is rejected before a model is loaded, and before costs are reported."""
     with pytest.raises(InvalidArgument, match=message):
         StackLoader(Target.wrap(tiny_model())).drafter(levels)
     target = ModelVariant("target", Target.wrap(tiny_model()))
@@ -75,7 +75,7 @@ def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], m
 
 
 def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is looked at only where there is one: what one request costs is not what four do; each drafter has its own."""
+    """Costs are kept per batch size and per drafter, since one request costs less than four."""
     looked: list[int] = []
 
     def look(model: Target, slots: int) -> FoundCosts:
@@ -95,7 +95,7 @@ def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
-    """It takes the place of the target's own output layer behind as many layers, and the text stays that of plain decoding."""
+    """The exit replaces the target's output layer after that many layers, and the output equals plain decoding."""
     monkeypatch.setattr(
         "suffolk.serving.drafters.hierarchy.load.find_costs",
         lambda *given: FoundCosts(CostModel([1], [1e-9]), "measured", 0),
@@ -113,7 +113,7 @@ def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> None:
-    """The last one took the place of the other, and nobody was told."""
+    """The last one silently replaced the other."""
     target = Target.wrap(tiny_model())
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

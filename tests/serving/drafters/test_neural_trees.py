@@ -1,4 +1,4 @@
-"""What neural drafters share: growing trees, confidence, and whether a pass pays."""
+"""Shared parts of neural drafters: tree expansion, confidence, and the decision on a pass."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _up(parents: np.ndarray, node: int) -> itertools.chain:
 
 def test_children_share_what_their_parent_has() -> None:
     tree = GrowingTree()
-    first = tree.expand(np.array([ROOT]), np.array([[5, 6]]), np.array([[0.9, 0.6]]))  # more than 1 in all
+    first = tree.expand(np.array([ROOT]), np.array([[5, 6]]), np.array([[0.9, 0.6]]))  # more than 1 in total
     assert tree.values.tolist() == pytest.approx([0.6, 0.4])
     tree.expand(first[1:], np.array([[7, 8]]), np.array([[0.5, 0.25]]))
     assert tree.values[2:].tolist() == pytest.approx([0.2, 0.1])
@@ -71,7 +71,7 @@ def test_leaves_are_taken_by_value_and_not_beyond_the_depth() -> None:
 
 
 def test_what_has_no_value_is_not_asked_behind() -> None:
-    """One value that was no number, of one text, kept a pass from being made for any."""
+    """One NaN of one text prevented the pass for all texts."""
     tree = GrowingTree()
     tree.expand(np.array([ROOT]), np.array([[1, 2, 3]]), np.array([[0.2, 0.5, 0.3]]))
     tree.expand(np.array([1]), np.array([[4, 5]]), np.array([[np.nan, np.nan]]))
@@ -95,12 +95,12 @@ def test_confidence_goes_from_the_drafter_s_word_to_what_was_seen() -> None:
     assert confidence.chances(own, depths, False)[0] == pytest.approx(0.2, abs=0.02)
     assert confidence.chances(own, depths + 1, False)[0] == pytest.approx(
         0.2, abs=0.02
-    )  # who promises too much does so there too
-    assert confidence.chances(own, depths, True)[0] == pytest.approx(0.6)  # other draws
+    )  # overconfidence applies there too
+    assert confidence.chances(own, depths, True)[0] == pytest.approx(0.6)  # other samples
 
 
 def test_who_is_certain_and_never_right_is_soon_not_heard() -> None:
-    """A chain of certain nodes, always wrong, once took a tenth of all accepted tokens from the other sources for 800 steps."""
+    """A chain of certain but wrong nodes once displaced a tenth of all accepted tokens for 800 steps."""
     confidence, own, depth = Confidence(), np.ones(1), np.ones(1, np.int64)
     for _ in range(20):
         confidence.learn(own, depth, False, np.zeros(1, np.bool_))

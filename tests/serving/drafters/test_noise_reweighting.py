@@ -1,4 +1,4 @@
-"""Retrieved tokens that the target draws with known noise: whose noise counts, what it says, and that it is right more often."""
+"""Reweighting of retrieved tokens by the target's known noise: the noise used, the new scores, and better accuracy."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def drawn(sampler: Sampler, logits: torch.Tensor, step: DraftRequest, path: list
 
 
 def chances(found: DraftTree, step: DraftRequest, above: int = 0) -> npt.NDArray[np.float64]:
-    """Of each node behind its parent, once its noise is known."""
+    """Return the probability of each node given its parent and its noise."""
     return conditional_probs(with_noise(step, found, above))
 
 
 def even(chance: float) -> DraftTree:
-    """Every token behind the text, each as likely as the others."""
+    """Return a tree of all tokens after the text, with equal probabilities."""
     return tree(list(range(VOCAB)), [-1] * VOCAB, [chance] * VOCAB)
 
 
 def by_noise(step: DraftRequest) -> npt.NDArray[np.int64]:
-    """All tokens, that with the least noise behind the text first."""
+    """Return all tokens in order of increasing noise after the text."""
     noise = SeededNoise(step.settings.seed, VOCAB, CPU).rows(len(step.tokens), 1)[0]
     return noise.argsort().numpy()
 
 
 def test_the_noise_is_that_of_the_draw_at_each_node() -> None:
-    """Over a flat law the target draws the token with the most noise: behind the text, and behind drafted tokens."""
+    """From a uniform distribution the target samples the token with the most noise, after the text and after drafted tokens."""
     sampler, flat = Sampler(DRAWN, VOCAB, CPU), torch.zeros(VOCAB)
     every = tree([7, *range(VOCAB)], [-1, *[0] * VOCAB], [0.5, *[0.1] * VOCAB])  # all tokens behind token 7
     for size in range(1, 40):
@@ -85,7 +85,7 @@ def test_more_noise_makes_a_token_likelier_and_matters_most_to_the_unsure_and_th
 
 @pytest.mark.parametrize("temperature", [1.0, 10.0, 100.0])
 def test_what_was_never_seen_is_not_exaggerated(temperature: float) -> None:
-    """At temperature 10 a token of one in ten thousand once became certain, and a certain one impossible."""
+    """At temperature 10 a token with probability 1e-4 once became certain, and a certain token impossible."""
     for size in range(1, 60):
         step = request(size, SamplingSettings(temperature=temperature, seed=3))
         order = by_noise(step)
@@ -139,7 +139,7 @@ def test_sources_look_up_more_than_they_propose_where_noise_counts() -> None:
 
 
 class Asked(BruteForceRetriever):
-    """Remembers the ``budgets`` it was asked for since it was last cleared."""
+    """Records the requested ``budgets`` since the last reset."""
 
     def draft_batch(self, contexts: Any, *limits: Any) -> list[DraftTree]:
         self.budgets = list(limits[-1])
@@ -162,7 +162,7 @@ def test_what_is_no_tree_is_refused_and_what_is_empty_stays_so() -> None:
         (SamplingSettings(), False),
         (SamplingSettings(temperature=1.0, verification="rejection"), False),
         (SamplingSettings(temperature=1.0, verification="typical"), False),
-        (SamplingSettings(temperature=1.0, top_k=1), False),  # one token is left whatever the noise
+        (SamplingSettings(temperature=1.0, top_k=1), False),  # one token remains for any noise
     ],
 )
 def test_noise_counts_where_the_target_draws_by_it(settings: SamplingSettings, counts: bool) -> None:

@@ -1,4 +1,4 @@
-"""Retrieved and neural drafts in one tree: marks, learning, and networks that are left out where they add too little."""
+"""Retrieved and neural drafts in one tree: sources, learning, and networks that are skipped if they add too little."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_without_networks_no_hidden_states_are_wanted() -> None:
 
 
 def test_a_network_whose_certainties_never_come_true_loses_its_places_in_the_tree() -> None:
-    """What others drafted is verified again, however sure of itself a network is."""
+    """Drafts of other sources are verified again, even beside an overconfident network."""
     sure = MadeUpDrafter(lambda request: tree([90, 91, 92, 93], [-1, 0, 1, 2], [1.0, 1.0, 1.0, 1.0]))
     drafter = HybridDrafter([store_of([[1, 2, 3, 4, 5, 6, 7, 8]])], [sure])
     request = DraftRequest(1, np.array([1, 2], np.int32), 4)
@@ -175,7 +175,7 @@ def asked_beside(expected: float, right: int, steps: int, seconds: float, monkey
 def test_a_neural_drafter_runs_while_it_adds_more_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked_beside(0.0, 0, 60, 0.1, monkeypatch) == 60
     assert asked_beside(2.0, 3, 300, 0.5, monkeypatch) < 40  # it adds nothing
-    assert asked_beside(0.0, 0, 300, 5.0, monkeypatch) < 20  # three tokens for five
+    assert asked_beside(0.0, 0, 300, 5.0, monkeypatch) < 20  # three tokens for the time of five
 
 
 def test_a_source_that_is_wrong_in_a_text_gives_way() -> None:

@@ -1,4 +1,4 @@
-"""A text for which a network says no numbers costs its own drafts and those of no other text in the batch."""
+"""A text for which a network returns NaN loses its own drafts, but not those of other texts in the batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.hierarchies import level
 from tests.support.tiny_models import VOCAB, tiny_model
 
 OVERFLOWS = VOCAB - 1
-"""The token that a network has no numbers behind."""
+"""The token after which a network returns NaN."""
 SOUND = [(7 * number) % VOCAB for number in range(30)]
 BROKEN = [*SOUND[:20], OVERFLOWS, *SOUND[21:]]
 
@@ -105,7 +105,7 @@ def is_sound(proposal: DraftTree | SampledChain) -> bool:
 @pytest.mark.parametrize("way", SETTINGS)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_text_without_numbers_takes_no_draft_from_another(kind: str, way: str) -> None:
-    """A half precision network overflowed in one text, and while that ran all others had a first level of drafts or none."""
+    """A half-precision network overflowed on one text. Meanwhile all other texts got at most one level of drafts."""
     make, settings = MAKERS[kind], SETTINGS[way]
     [alone] = drafts(make, [SOUND], settings)
     sound, broken = drafts(make, [SOUND, BROKEN], settings)
@@ -116,7 +116,7 @@ def test_a_text_without_numbers_takes_no_draft_from_another(kind: str, way: str)
 
 
 def test_a_draft_that_laws_without_numbers_take_is_counted() -> None:
-    """A level of a hierarchy makes no draft of such laws, which nobody behind it would see."""
+    """A level of a hierarchy drafts nothing from these distributions, since no later check would detect them."""
     drafter = hierarchy()
     for tokens, missed in ((SOUND, 0), (BROKEN, 1)):
         asked = DraftRequest(missed, np.asarray(tokens, np.int32), 20, len(tokens), SETTINGS["rejection"])

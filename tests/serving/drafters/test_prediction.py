@@ -1,4 +1,4 @@
-"""Drafts from predicted texts: the position in the prediction, the drafts there, and what they cost without a prediction."""
+"""Drafts from predicted texts: the position in the prediction, the drafts there, and no cost without a prediction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def drafted(drafter: PredictionDrafter, each: DraftRequest) -> list[int]:
 
 
 def oracle(prediction: list[int], text: list[int]) -> tuple[int, int]:
-    """(position, matched) after ``text``, by the words of ``PredictionAlignment``, token by token over all places."""
+    """Return (position, matched) after ``text``, by the definition of ``PredictionAlignment``, checking every place token by token."""
     position = matched = anchor = 0
     for end in range(1, len(text) + 1):
         if prediction[position : position + 1] == text[end - 1 : end]:
@@ -96,14 +96,14 @@ def test_a_text_is_aligned_as_by_brute_force(seed: int) -> None:
 def test_drafts_follow_the_prediction_and_return_to_it_after_differences() -> None:
     prediction = list(range(100, 160))
     drafter = PredictionDrafter()
-    assert drafted(drafter, request([], prediction)) == prediction[:8]  # at first its beginning
+    assert drafted(drafter, request([], prediction)) == prediction[:8]  # initially the start of the prediction
     assert drafted(drafter, request(prediction[:20], prediction)) == prediction[20:28]
     inserted = [*prediction[:20], 1, 2]
     assert drafted(drafter, request(inserted, prediction)) == prediction[20:28]
     assert drafted(drafter, request([*inserted, 120, 121], prediction)) == prediction[22:30]
     deleted = [*inserted, 120, 121, 140]
     assert drafted(drafter, request(deleted, prediction)) == prediction[41:49]
-    assert drafted(drafter, request([*deleted, *prediction[41:58]], prediction)) == prediction[58:]  # its end
+    assert drafted(drafter, request([*deleted, *prediction[41:58]], prediction)) == prediction[58:]  # its last position
     assert drafted(drafter, request([*deleted, *prediction[41:]], prediction)) == []
 
 

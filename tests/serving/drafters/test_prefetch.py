@@ -1,4 +1,4 @@
-"""Prefetched drafts: which contexts are requested, when answers are used, and when they are dropped."""
+"""Prefetched drafts: requested contexts, used answers, and dropped answers."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ def test_a_prefetched_draft_needs_no_call() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
     early = prefetcher(store)
     early.prefetch([request([0, 1])], [tree([2], [-1], [0.9])], LENGTHS)
-    assert store.later == [
-        [[0, 1, 2], [2], [0, 1], [1]]
-    ]  # behind 2 and behind nothing, a token shorter than what is needed
+    assert store.later == [[[0, 1, 2], [2], [0, 1], [1]]]  # after 2 and after no token, one token shorter than needed
     ((longest, short),) = early.draft([request([0, 1, 2, 3])], [endings([0, 1, 2, 3])])
     assert_same_tree(longest, store.draft([0, 1, 2, 3], 4, 1, 3))
     assert_same_tree(short, store.draft([2, 3], 4, 1, 3))
@@ -97,7 +95,7 @@ def test_a_prefetched_draft_needs_no_call() -> None:
 
 
 def test_drafts_are_prefetched_behind_an_id_that_only_the_target_knows() -> None:
-    """Such an id in one text had the calls ahead of all requests refused."""
+    """An id like this in one text made the prefetch calls of all requests fail."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
     drafter = DatastoreDrafter(store, VOCAB + 4, LIMITS, prefetch=True)
     texts = [[1, VOCAB, 2], [0, 1, 2]]
@@ -170,7 +168,7 @@ def test_the_datastore_drafter_counts_what_was_ahead() -> None:
 
 
 def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_it_answers() -> None:
-    """Its files were on disk: each try took a third of a token's time, and 96 tokens were decoded without any draft."""
+    """With files on disk each trial took a third of a token's time, and 96 tokens were decoded without drafts."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
     drafter = DatastoreDrafter(store, VOCAB, LIMITS)
     answered, waits = store.draft_batch, 0
@@ -207,7 +205,7 @@ def test_a_service_that_refuses_at_once_is_not_taken_for_a_near_one() -> None:
             call.receive()
     for _ in range(20):
         call.send(context, 4)
-    assert len(call.durations()) == 8  # however long nobody asked
+    assert len(call.durations()) == 8  # after any time without calls
 
 
 def test_a_call_holds_as_many_contexts_as_the_service_takes() -> None:
@@ -220,7 +218,7 @@ def test_a_call_holds_as_many_contexts_as_the_service_takes() -> None:
 
 
 class Fewer(LaterBruteForce):
-    """A tree too few."""
+    """Returns one tree too few."""
 
     def draft_batch(self, *asked: Any, **options: Any) -> list[DraftTree]:
         return super().draft_batch(*asked, **options)[1:]
@@ -245,7 +243,7 @@ def test_drafts_deeper_than_a_service_takes_are_refused_at_the_start() -> None:
 
 
 def test_a_drafter_without_prefetching_waits_for_every_answer() -> None:
-    """In a hierarchy and in a replay a slow service was taken for far, and nothing was drafted from then on."""
+    """In a hierarchy and in a replay a slow service counted as remote, and drafting stopped."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
     [level] = StackLoader(Target.wrap(tiny_model()), retrievers=[store]).sources("datastore")
     answered = store.draft_batch

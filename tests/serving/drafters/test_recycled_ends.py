@@ -1,4 +1,4 @@
-"""What the target said behind the ends of texts: the newest counts, little room is used well, and bad input teaches nothing."""
+"""The recycler: the newest candidates count, small capacity is used well, and bad input is ignored."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def ids(*tokens: int) -> Ids:
 
 
 def law(first: int) -> tuple[Ids, npt.NDArray[np.float32]]:
-    """One row: ``first`` is nearly sure, seven others hardly likely."""
+    """Return one row: ``first`` is almost certain, seven others are unlikely."""
     tokens = np.arange(first, first + Recycler.WIDTH, dtype=np.int32)
     return tokens[None], np.array([[-0.01] + [-7.0] * (Recycler.WIDTH - 1)], np.float32)
 
 
 def best(recycler: Recycler, text: Ids) -> int | None:
-    """The likeliest token behind ``text``."""
+    """Return the likeliest token after ``text``."""
     tokens, _, _ = recycler.draft(text, len(text), 1, 1, 0, 0.0)
     return int(tokens[0]) if len(tokens) else None
 
@@ -35,7 +35,7 @@ def test_the_newest_law_and_the_longest_end_count() -> None:
     recycler.learn(ids(1, 2, 3, 4, 0), *law(10))
     recycler.learn(ids(9, 9, 3, 4, 0), *law(30))
     assert best(recycler, ids(1, 2, 3, 4)) == 10
-    assert best(recycler, ids(7, 7, 3, 4)) == 30  # the newer one of those behind (3, 4)
+    assert best(recycler, ids(7, 7, 3, 4)) == 30  # the newer candidate after (3, 4)
     recycler.learn(ids(1, 2, 3, 4, 0), *law(50))
     assert best(recycler, ids(1, 2, 3, 4)) == best(recycler, ids(4)) == 50
     assert best(recycler, ids(5)) is None

@@ -1,4 +1,4 @@
-"""The recurrent drafter in the step loop: the same text whatever the head, drafts that are accepted, heads that break."""
+"""The recurrent drafter in the step loop: unchanged output with any head, accepted drafts, and failing heads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def trained(target: Target) -> RedrafterHead:
-    """What a few dozen steps on greedy answers teach."""
+    """A head trained for a few dozen steps on greedy answers."""
     batch = texts_of(target, 8, SamplingSettings(50))
     head = train(random_head(target), batch, 60, rate=0.02)
     losses = head.losses(batch)
@@ -77,7 +77,7 @@ def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(
 
 
 def test_what_is_drafted_is_marked_and_accepted_far(target: Target, trained: RedrafterHead) -> None:
-    prompt = [(1 + 5 * number) % VOCAB for number in range(6)]  # one that it has learned
+    prompt = [(1 + 5 * number) % VOCAB for number in range(6)]  # a text that it has learned
     run = eager_decoder(target, drafter_of(trained, target)).generate(prompt, SamplingSettings(50))
     marks = [source for step in run for source in step.sources]
     assert run.tokens == alone(target, prompt, SamplingSettings(50))
@@ -142,7 +142,7 @@ def test_the_tree_is_that_of_a_plain_beam_search(target: Target) -> None:
     texts: list[tuple[int, ...]] = []
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         texts.append((*texts[parent], token) if parent >= 0 else (token,))
-    assert set(texts) == explored  # those that were dropped on the way too, which cost no further step
+    assert set(texts) == explored  # beams that were dropped also count, at no further step
     scores = dict(zip(texts, tree.scores.tolist(), strict=True))
     assert [scores[text] for text, _ in beams] == pytest.approx([total for _, total in beams], rel=1e-4)
 
@@ -168,13 +168,15 @@ def test_a_draft_keeps_to_the_request_s_bounds(target: Target) -> None:
     assert len(tree_behind(drafter, PROMPT, max_nodes=2)) == 2
     assert tree_behind(drafter, PROMPT, max_nodes=2).depths().max() <= 2
     assert len(tree_behind(drafter, PROMPT, max_nodes=0)) == 0
-    assert tree_behind(drafter, PROMPT, max_new_tokens=4).depths().max() == 2  # one is drawn, the last is the target's
+    assert (
+        tree_behind(drafter, PROMPT, max_new_tokens=4).depths().max() == 2
+    )  # one is sampled, the last is the target's
     assert len(tree_behind(drafter, PROMPT, max_new_tokens=2)) == 0
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_nothing_is_drafted_behind_the_end_of_a_text(temperature: float) -> None:
-    """Every token but one ends a text: behind those no beam and no chain goes on."""
+    """Every token but one ends a text. No beam or chain continues after these tokens."""
     model = tiny_model()
     model.generation_config.eos_token_id = [token for token in range(VOCAB) if token != 50]
     target = Target.wrap(model)
@@ -219,7 +221,7 @@ def test_a_head_that_breaks_costs_its_drafts_and_nothing_else(target: Target, ve
 
 
 def test_a_dear_head_drafts_no_further_than_its_first_step(target: Target) -> None:
-    """Its steps take ten plain ones."""
+    """Its steps take as long as ten plain steps."""
     drafter = drafter_of(random_head(target), target, costs=CostModel([1], [10.0]))
     follow(drafter, PROMPT)
     asked = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, len(PROMPT) - 1, budget=DraftBudget(token_seconds=1.0))
@@ -247,7 +249,7 @@ def test_a_draft_takes_no_longer_than_it_may(target: Target, most_seconds: float
 
 @pytest.mark.parametrize("right", [True, False])
 def test_what_it_is_told_becomes_its_confidence(target: Target, right: bool) -> None:
-    """Where the target always takes the best token that score goes up; where it takes none all come down."""
+    """If the target always accepts the best token, its score rises. If it accepts none, all scores fall."""
     drafter = drafter_of(random_head(target), target, width=3, length=1)
     before = tree_behind(drafter, PROMPT)
     other = next(token for token in range(VOCAB) if token not in before.tokens)

@@ -1,4 +1,4 @@
-"""Beams of the recurrent drafter: the search against all texts and a plain one, prefix matching and packing against a trie."""
+"""Beams of the recurrent drafter: the search equals enumeration, and prefix matching and packing equal a trie."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDS = [[1], [PAD], [1], [PAD], [PAD]]
 
 
 def log_law(request: int, text: Text, vocab: int) -> npt.NDArray[np.float64]:
-    """Some law of the next token, another behind every text."""
+    """A random next-token distribution after every text."""
     rng = np.random.default_rng([request, *text])
     return np.asarray(np.log(rng.dirichlet(np.ones(vocab))), np.float64)
 
@@ -76,7 +76,7 @@ def test_a_search_of_full_width_finds_all_texts_in_order() -> None:
     search = run(width=64, vocab=4)
     for request in range(len(LENGTHS)):
         expected = all_texts(request, 4)
-        beams = found(search, request)[: len(expected)]  # behind them the beams for which there were no candidates
+        beams = found(search, request)[: len(expected)]  # followed by the beams without candidates
         assert [text for text, _ in beams] == [text for text, _ in expected]
         assert [total for _, total in beams] == pytest.approx([total for _, total in expected])
         assert sum(math.exp(total) for _, total in beams) == pytest.approx(1)
@@ -95,7 +95,7 @@ def test_a_narrow_search_is_the_plain_one(width: int, vocab: int) -> None:
 
 
 def test_the_papers_example_is_packed_as_in_its_figure() -> None:
-    """Equal tokens behind different beginnings are different nodes."""
+    """Equal tokens after different prefixes are different nodes."""
     beams = torch.tensor([[[91, 92, 93, 95], [91, 92, 94, 95], [91, 92, 93, 97]]])
     chances = torch.tensor([[[0.9, 0.8, 0.5, 0.4], [0.9, 0.8, 0.3, 0.9], [0.9, 0.8, 0.5, 0.2]]], dtype=torch.float64)
     [packed] = pack(beams, chances, source_bits("redrafter"))

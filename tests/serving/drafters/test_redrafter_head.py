@@ -1,4 +1,4 @@
-"""The recurrent head: its forward pass, what it is trained for, which token a feature is for, and bounds of its configurations."""
+"""The recurrent head: forward pass, training targets, alignment of features, and configuration bounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target() -> Target:
 
 
 def reference(head: RedrafterHead, feature: torch.Tensor, read: int, fed: list[int]) -> torch.Tensor:
-    """Logits behind ``fed``, from the stored tensors alone."""
+    """Compute logits after ``fed`` from the stored tensors only."""
     model, weights = tiny_model(), head.state_dict()
     embedding = model.get_input_embeddings().weight
     state = embedding[read] if head.config.initial_state == "embedding" else torch.zeros(32, dtype=torch.float64)

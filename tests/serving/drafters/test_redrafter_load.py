@@ -1,4 +1,4 @@
-"""Recurrent heads on disk: every layout drafts as before, what is refused and with which words, and the head check."""
+"""Recurrent heads on disk: every layout drafts as before, rejected folders with their messages, and the head check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def target() -> Target:
 
 
 def apple_folder(head: RedrafterHead, folder: Path) -> Path:
-    """The head as Apple's code stores it."""
+    """Save the head in the layout of Apple's code."""
     folder.mkdir()
     config, own = head.config, head.state_dict()
     values = {
@@ -186,7 +186,7 @@ def test_a_head_is_not_saved_into_a_folder_that_is_not_there(target: Target, tmp
 def test_the_head_check_finds_hidden_states_of_another_token(
     target: Target, tmp_path: Path, shift: int, words: str
 ) -> None:
-    """By a head that knows the check's text by heart, from the hidden states of the token before or behind."""
+    """A head that has memorised the check's text, from the hidden states of the token before or after."""
     tokens, _ = generated_text(target)
     texts = torch.from_numpy(tokens)[None]
     shifted = last_states(texts).roll(shift, 1)

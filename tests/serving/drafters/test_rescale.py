@@ -1,4 +1,4 @@
-"""Chances of siblings: one of them at most is right."""
+"""Probabilities of siblings sum to at most 1."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tests.support.drafters import tree
 
 
 def test_siblings_that_promise_more_than_one_are_brought_down_to_it_in_proportion() -> None:
-    """Eight certain roots, all wrong, were each believed as one that is certain."""
+    """Eight certain but wrong roots were each treated as certain."""
     found = normalize_siblings(tree([1, 2, 3, 4], [-1, -1, 0, 0], [0.9, 0.9, 0.9, 0.3]))
     assert found.tokens.tolist() == [1, 2, 3, 4]
     assert conditional_probs(found) == pytest.approx([0.5, 0.5, 0.75, 0.25])

@@ -1,4 +1,4 @@
-"""What the target said is given to drafters that learn from it, row by row, and drafted again where the same words come."""
+"""Drafters get the target's logits row by row, and draft its candidates again after the same tokens."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAME = TokenRecyclingDrafter.name
 
 
 class Learner(MadeUpDrafter):
-    """Keeps what it is told: the text, and which token each row of logits is for."""
+    """Records its observations: the text, and the token of each row of logits."""
 
     reads_logits = True
 
@@ -122,7 +122,7 @@ def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
 
 
 def test_one_that_cannot_say_what_it_wants_is_refused_before_anything_runs() -> None:
-    """What it reads was once asked for in each step, where a fault would have ended the step of all requests."""
+    """Its inputs were once queried in each step, where an error would have failed the step of all requests."""
 
     class Broken(MadeUpDrafter):
         @property
@@ -167,7 +167,7 @@ def test_a_replay_teaches_what_an_engine_does() -> None:
 
 
 def test_a_replay_books_what_learning_takes() -> None:
-    """It was free there, and is a part of what drafts cost in service."""
+    """Its time did not count there, although it is part of the cost of drafts in service."""
 
     class Slow(TokenRecyclingDrafter):
         def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
@@ -223,7 +223,7 @@ def test_in_one_tree_it_is_a_source_like_the_others() -> None:
 
 
 def test_what_it_is_worth_is_learned() -> None:
-    """It is sure of a token that the target does not take any more."""
+    """It is certain of a token that the target no longer accepts."""
     drafter = TokenRecyclingDrafter()
     logits = torch.full((1, VOCAB), -20.0)
     logits[0, 7] = 0.0
@@ -277,7 +277,7 @@ def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
-    """It was booked to nobody: drafts that earned a little cost more than that."""
+    """Its time was not counted, so drafts with a small gain cost more than they gained."""
 
     class Slow(MadeUpDrafter):
         def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:

@@ -1,4 +1,4 @@
-"""Whether answers are waited for: by what that brings and takes, not by a bound."""
+"""The loop waits for answers if the expected gain exceeds the cost, not by a fixed bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from suffolk.serving.drafters.retrieval.wait_policy import WaitPolicy
 
 
 def steps(policy: WaitPolicy, count: int, seconds: float, promised: float = 1.0, foreseen: float = 0.5) -> int:
-    """In how many of so many steps of a model whose pass takes a second it waits; a call takes ``seconds``."""
+    """Count the steps in which it waits, with passes of one second and calls of ``seconds``."""
     waited = 0
     for _ in range(count):
         waits = policy.waits(1.0)
@@ -26,11 +26,13 @@ def test_what_takes_less_than_it_adds_is_waited_for(seconds: float, near: bool) 
     steps(policy, 200, seconds)
     assert policy.prefetches is not near
     waited = steps(policy, 4000, seconds)
-    assert waited == 4000 if near else 0 < waited * seconds <= 0.005 * 4000 + seconds  # it may have come nearer
+    assert (
+        waited == 4000 if near else 0 < waited * seconds <= 0.005 * 4000 + seconds
+    )  # the service may have become faster
 
 
 def test_one_slow_call_or_seven_do_not_make_it_far() -> None:
-    """The demonstration drafted now with whole answers and now with foreseen ones, as its first calls took 11 or 13 ms."""
+    """The demonstration alternated between waiting and prefetching, depending on whether its first calls took 11 or 13 ms."""
     policy = WaitPolicy()
     steps(policy, 50, 0.01)
     for _ in range(7):
