@@ -1,4 +1,4 @@
-"""The import graph of the package and of the studies: it has no circles."""
+"""The import graph of the package and of the studies has no cycles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDERS = {
 
 
 def modules() -> dict[str, Path]:
-    """File by module name, packages and the stub of the extension module included."""
+    """Map module names to files, including packages and the stub of the extension module."""
     found = {"suffolk": ROOT / "suffolk/__init__.py", "suffolk.__main__": ROOT / "suffolk/__main__.py"}
     for folder, package in FOLDERS.items():
         for path in (ROOT / folder).rglob("*.py*"):
@@ -30,7 +30,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules of ``known`` that ``path`` imports anywhere: on top, in functions, and for type checking alone."""
+    """Return the modules of ``known`` that ``path`` imports anywhere: at the top, in functions, and only for type checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -44,7 +44,7 @@ def test_no_imports_go_in_a_circle() -> None:
     known = modules()
     assert len(known) > 300
     graph = {name: imports(path, known) - {name} for name, path in known.items()}
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 
 def test_every_module_is_where_its_name_says() -> None:

@@ -50,7 +50,7 @@ def drafted(drafter: PredictionDrafter, each: DraftRequest) -> list[int]:
 
 
 def oracle(prediction: list[int], text: list[int]) -> tuple[int, int]:
-    """Return (position, matched) after ``text``, by the definition of ``PredictionAlignment``, checking every place token by token."""
+    """Return (position, matched) after ``text`` by the definition of ``PredictionAlignment``, trying every place."""
     position = matched = anchor = 0
     for end in range(1, len(text) + 1):
         if prediction[position : position + 1] == text[end - 1 : end]:

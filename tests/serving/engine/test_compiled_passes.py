@@ -1,4 +1,4 @@
-"""Compiled passes beside packed ones: one graph for all sizes, the same logits and the same tokens."""
+"""Compiled passes equal packed ones: one graph for all sizes, the same logits and the same tokens."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def trees(seed: int, *sizes: int) -> list[TreeLayout]:
 
 
 def graphs() -> int:
-    """How many graphs were compiled in this process."""
+    """The number of graphs compiled in this process."""
     return int(counters["stats"]["unique_graphs"])
 
 
 @pytest.mark.parametrize(("family", "layers"), [("llama", 1), ("gemma2", 2)])
 def test_one_graph_serves_all_sizes(family: str, layers: int) -> None:
-    """Other numbers of rows, requests, cached tokens, and another cache; with a sliding window and capped scores (gemma2).
+    """Vary rows, requests, cached tokens and the cache, with a sliding window and capped scores (gemma2).
 
-    Then the text of an engine, on a thread of its own, with and without drafts.
+    Then compare an engine's output, on its own thread, with and without drafts.
     """
     target, before = Target.wrap(tiny_model(family, num_hidden_layers=layers)), graphs()
     for slots, capacity in ((3, 120), (4, 400)):
@@ -52,8 +52,8 @@ def test_one_graph_serves_all_sizes(family: str, layers: int) -> None:
             wanted = [len(layout) for layout in layouts]
             expected, found = (way.forward(taking, layouts, wanted).logits for way in (packed, compiled))
             assert found.shape == expected.shape
-            assert (found - expected).abs().max() < 1e-5  # these models norm in fp32
-            for cache in caches:  # what compiled passes wrote is what the next ones read
+            assert (found - expected).abs().max() < 1e-5  # these models compute norms in fp32
+            for cache in caches:  # later passes read the cache that compiled passes wrote
                 cache.keep(taking, [np.arange(1)] * len(taking))
     assert graphs() == before + 1
     assert _texts(target, "compiled") == _texts(target, "packed")
@@ -98,7 +98,7 @@ def test_the_operator_gives_the_kernels_own_bits() -> None:
             found = torch.ops.suffolk.skinny_gemm(rows, taken.weight, taken.bias, taken.kernel_bits, many)
             with torch.inference_mode():
                 assert torch.equal(found, taken(rows))
-    assert accelerate(layer) == 0  # it is one already
+    assert accelerate(layer) == 0  # it is already compiled
 
 
 def test_a_model_that_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

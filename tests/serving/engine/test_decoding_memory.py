@@ -1,4 +1,4 @@
-"""Whether a model fits, from its file headers alone."""
+"""The memory check of a model, from its file headers only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 def write_safetensors(file: Path, tensors: dict[str, tuple[str, list[int]]]) -> None:
-    """A file with a real header and no data behind it."""
+    """Write a file with a real header and no data."""
     entries = {name: {"dtype": kind, "shape": shape, "data_offsets": [0, 0]} for name, (kind, shape) in tensors.items()}
     header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
     file.write_bytes(struct.pack("<Q", len(header)) + header)

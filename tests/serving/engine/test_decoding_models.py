@@ -1,4 +1,4 @@
-"""Unmodified transformers models of many families: trees in one pass, and the same greedy text as their own generate."""
+"""Unmodified transformers models of many families: trees in one pass, and the same greedy output as ``generate``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.forced_split import force
 from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model
 
 ORACLE = {"gemma2": "eager"}
-"""Attention of the oracle where it is not transformers' choice: capped scores have no other."""
+"""Attention of the oracle if it differs from transformers' default: capped scores need it."""
 
 PROMPT = [(7 * number) % VOCAB for number in range(20)]
 
@@ -46,9 +46,9 @@ def logits_after(model: Any, tokens: list[int]) -> torch.Tensor:
 def test_packed_trees_equal_their_paths_one_by_one(
     family: str, attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two requests of different lengths in one pass, also behind a compacted tree, and further than a sliding window reaches.
+    """Two requests of different lengths in one pass, also after a compacted tree, and longer than a sliding window.
 
-    The oracle is an untouched model of transformers, which reads each path from its beginning.
+    The oracle is an unmodified model of transformers, which reads each path from the start.
     """
     oracle = tiny_model(family, attention=ORACLE.get(family))
     force(attention, monkeypatch)
@@ -60,7 +60,7 @@ def test_packed_trees_equal_their_paths_one_by_one(
     changed = [*PROMPT[:-3], 1, *PROMPT[-2:]]
     assert (
         logits_after(oracle, PROMPT) - logits_after(oracle, changed)
-    ).abs().max() > 1e-2  # or attention would not matter
+    ).abs().max() > 1e-2  # otherwise attention would not matter
     cache = target.new_cache(3, 64)
     slots = [2, 0]
     for slot, context in zip(slots, contexts, strict=True):
@@ -171,7 +171,7 @@ def test_rounding_is_told_from_attention_that_is_ignored(dtype: torch.dtype) -> 
 
 
 def without_rows(forward: Any, *args: Any, suffolk_rows: Any = None, **kwargs: Any) -> Any:
-    """An attention layer that drops what it does not know."""
+    """An attention layer that ignores unknown arguments."""
     return forward(*args, **kwargs)
 
 

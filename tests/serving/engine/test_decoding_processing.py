@@ -1,4 +1,4 @@
-"""Users' functions and bans: how often they are called, what becomes of their faults, and log-probabilities."""
+"""Users' functions and bans: number of calls, handling of their errors, and log-probabilities."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_mask_acts_at_every_temperature(temperature: float, top_k: int) -> Non
 
 
 def fails_behind(token: int, fault: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A processor that answers with ``fault`` where one of the texts ends in ``token``."""
+    """A processor that returns or raises ``fault`` if one of the texts ends in ``token``."""
 
     def processor(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         return fault(scores) if token in texts[:, -1].tolist() else scores
@@ -109,10 +109,10 @@ def test_a_fault_behind_the_committed_text_is_named(fault: Any, message: str, te
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("fault", [fault for fault, _ in FAULTS])
 def test_a_fault_behind_a_drafted_token_only_keeps_that_row_from_being_followed(fault: Any, temperature: float) -> None:
-    """Plain decoding might never ask for the text, so it may not fail for it: the text cannot depend on drafts."""
+    """Plain decoding may never reach this text, so the request must not fail: its output cannot depend on drafts."""
     found = sampler(processors=(fails_behind(4, fault),), temperature=temperature, top_p=0.9, seed=1)
     good = sampler(temperature=temperature, top_p=0.9, seed=1).sample(LOGITS, TREE).tolist()
-    isolated = {_raise}  # scores that are no numbers spoil their own call only; an exception is tried again row by row
+    isolated = {_raise}  # NaN scores affect only their own call; after an exception, rows are tried one by one
     assert found.sample(LOGITS, TREE).tolist()[1] == NO_TOKEN
     if fault in isolated:
         assert found.sample(LOGITS, TREE).tolist() == [good[0], NO_TOKEN, *good[2:]]
@@ -148,7 +148,7 @@ def test_a_row_without_a_token_is_not_followed() -> None:
     drawn = np.array([4, 6, 0, NO_TOKEN, 0])
     assert accept(DRAFT.tokens, DRAFT.parents, drawn).tolist() == [
         0
-    ]  # and 6, drawn behind it, is committed as the draw
+    ]  # and 6, sampled after it, is committed as the sample
     assert accept(DRAFT.tokens, DRAFT.parents, np.array([4, 6, 0, 1, 0])).tolist() == [0, 2]
 
 
@@ -183,4 +183,4 @@ def test_log_probabilities_are_those_of_the_raw_logits() -> None:
     assert [value for _, value in first.alternatives] == pytest.approx([3 - total, 2 - total])
     assert second.value == pytest.approx(-5 - math.log(2 + math.exp(-5)))
     assert log_probabilities(logits, torch.tensor([1, 2]), 0)[0].alternatives == ()
-    assert len(log_probabilities(logits, torch.tensor([1, 2]), 20)[0].alternatives) == 4  # all there are
+    assert len(log_probabilities(logits, torch.tensor([1, 2]), 20)[0].alternatives) == 4  # all tokens

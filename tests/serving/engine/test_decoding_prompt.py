@@ -1,4 +1,4 @@
-"""A prompt is a text, messages or token ids; anything else is refused with the forms to use."""
+"""A prompt is a text, messages or token ids. Anything else is rejected with a message that lists these forms."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FORMS = (
     ("prompt", "message"),
     [
         (torch.tensor([IDS, IDS]), r"of type Tensor, is an array of int64 of shape \[2, 3\]" + FORMS),
-        ([1.7, 2.2], r"of type list, is an array of float64 of shape \[2\]" + FORMS),  # were ids 1 and 2 once
+        ([1.7, 2.2], r"of type list, is an array of float64 of shape \[2\]" + FORMS),  # once treated as ids 1 and 2
         ([True, False], "an array of bool"),
         ([[1], [2, 3]], "cannot be read as token ids .*inhomogeneous.*" + FORMS),
         (None, "of type NoneType" + ".*" + FORMS),

@@ -46,7 +46,7 @@ def test_noise_is_the_documented_hash(seed: int) -> None:
 def test_noise_is_the_same_in_any_window_and_for_any_tokens() -> None:
     noise = SeededNoise(3, 20, CPU)
     rows = noise.rows(5, 3)
-    assert torch.equal(noise.rows(5, 2), rows[:2])  # nothing new to compute, which once was refused
+    assert torch.equal(noise.rows(5, 2), rows[:2])  # nothing new to compute, which once was rejected
     assert torch.equal(noise.rows(6, 4)[:2], rows[1:])
     assert torch.equal(noise.rows(4, 2)[1], rows[0])
     tokens = torch.tensor([[3, 19, 0], [7, 7, 1], [2, 11, 13]])
@@ -64,7 +64,7 @@ def test_noise_is_gumbel() -> None:
     gap = np.abs(distribution - (np.arange(len(values)) + 0.5) / len(values)).max()
     assert gap < 1.63 / math.sqrt(
         len(values)
-    )  # Kolmogorov and Smirnov at 1 %; the noise is fixed, so no chance is left
+    )  # Kolmogorov-Smirnov test at 1 %; the noise is fixed, so the result is deterministic
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_draws_follow_the_softmax_of_the_processed_logits(settings: SamplingSett
     logits = torch.randn(1, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1.5
     draws, rows = 20_000, 50
     sampler = Sampler(settings, 12, CPU)
-    text = np.full(draws + 3, 3, np.int32)  # token 3 again and again: the positions differ, what is penalised does not
+    text = np.full(draws + 3, 3, np.int32)  # token 3 repeatedly: the positions differ, the penalised tokens do not
     contexts = RowContexts.of_tree(text[:3], 1, tree([3] * (rows - 1), list(range(-1, rows - 2))))
     counts = np.zeros(12)
     for length in range(3, draws + 3, rows):
@@ -140,7 +140,7 @@ def test_a_flat_law_needs_the_full_sort() -> None:
 )
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
 def test_the_logits_of_the_caller_stay_as_they_are(changes: dict[str, Any], temperature: float) -> None:
-    """In fp64, where a conversion is no copy, draws once added the noise to the target's own logits."""
+    """In fp64 a conversion makes no copy, so sampling once added noise to the target's own logits."""
     logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     before = logits.clone()
     sampler = Sampler(SamplingSettings(temperature=temperature, **changes), 9, CPU)
@@ -187,7 +187,7 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
         ({"verification": "guess"}, "verification is 'guess'; it must be one of match, rejection, typical"),
         ({"epsilon": 1.5}, "epsilon is 1.5; it must be above 0 and at most 1"),
         ({"delta": math.nan}, "delta is nan"),
-        ({"epsilon": 0}, "epsilon is 0.0; it must be above 0"),  # was refused by the first step that verified a draft
+        ({"epsilon": 0}, "epsilon is 0.0; it must be above 0"),  # failed at the first step that verified a draft
         ({"delta": 0.0}, "delta is 0.0; it must be above 0"),
         ({"temperature": 1e-320}, "temperature is 1e-320; it must be 0 .greedy. or at least 1e-06"),
         ({"temperature": 10**400}, "temperature is beyond all floating-point numbers"),
@@ -201,8 +201,8 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
         ({"seed": 1.5}, "seed is 1.5, of type float; it must be a whole number"),
         ({"seed": None}, "seed is None"),
         ({"top_k": 2.5}, "top_k is 2.5, of type float"),  # ended the engine, for all requests
-        ({"logprobs": 1.5}, "logprobs is 1.5, of type float"),  # so did this
-        ({"stop": (1,)}, r"stop\[0\] is 1; it must be the text"),  # and this
+        ({"logprobs": 1.5}, "logprobs is 1.5, of type float"),  # this also ended the engine
+        ({"stop": (1,)}, r"stop\[0\] is 1; it must be the text"),  # this too
         ({"stop": None}, "stop is None, of type NoneType; it must be a tuple of strings"),
         ({"stop": "END"}, "stop is 'END', of type str; it must be a tuple of strings, also for a single one"),
         ({"bad_words": (5,)}, r"bad_words\[0\] is 5, of type int; it must be a tuple of token ids"),
@@ -232,7 +232,10 @@ def test_numbers_of_numpy_and_lists_are_taken() -> None:
 
 
 def test_the_least_temperature_still_draws_among_equals() -> None:
-    """At 1e-320 the logits were infinite; far below 1e-6 the noise is rounded off, and of equals the first always wins."""
+    """At 1e-320 the logits were infinite.
+
+    Far below 1e-6 the noise is rounded off, and the first of equal tokens always wins.
+    """
     sampler = Sampler(SamplingSettings(temperature=MIN_TEMPERATURE), 4, CPU)
     logits = torch.tensor([[5000.0, 5000.0, -3.0, 4999.0]])
     text = np.zeros(300, np.int32)
@@ -243,7 +246,7 @@ def test_the_least_temperature_still_draws_among_equals() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_the_likeliest_is_the_first_of_the_highest(dtype: torch.dtype) -> None:
-    """Also where only the dtype's own precision tells two of them apart."""
+    """Also if two of them differ only in the precision of the dtype."""
     logits = torch.randn(50, 3000, generator=torch.Generator().manual_seed(0)).to(dtype)
     logits[:, [17, 900]] = 8.0
     logits[25:, 900] = 8.0 + 8.0 * torch.finfo(dtype).eps

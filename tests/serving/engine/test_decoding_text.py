@@ -1,4 +1,4 @@
-"""Text out of tokens: whole characters, stop strings across tokens, and nothing lost."""
+"""Text from tokens: whole characters, stop strings across tokens, and no loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def encode(text: str) -> list[int]:
 
 
 def streamed(tokens: list[int], *stop: str) -> tuple[list[str], int, bool]:
-    """(what each push gave, tokens pushed, whether it stopped), with the end's rest as the last item."""
+    """Return (output of each push, pushed tokens, whether it stopped). The last output is the remaining text."""
     stream = TextStream(TOKENIZER, stop)
     shown: list[str] = []
     for number, token in enumerate(tokens, start=1):

@@ -1,4 +1,4 @@
-"""What a step loop counts, after every step."""
+"""Counters of a step loop, after every step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
 def assert_totals(loop: StepLoop, requests: list[Request]) -> None:
-    """They are the sums over all requests, and only what was earned tells the tokens from the passes."""
+    """Totals are sums over all requests; tokens and passes differ by the gain from drafts."""
     totals = loop.totals()
     for name in ("tokens", "steps", "draft_calls", "nodes_proposed", "nodes_verified", "accepted", "earned"):
         assert totals[name] == sum(getattr(request.stats, name) for request in requests), name
@@ -36,7 +36,7 @@ def assert_totals(loop: StepLoop, requests: list[Request]) -> None:
 
 
 def test_totals_grow_step_by_step() -> None:
-    """They grew at a request's end alone, so that a long one was invisible for as long as it ran."""
+    """They grew only at the end of a request, so a long request was invisible while it ran."""
     rng = np.random.default_rng(0)
     output = eager_decoder(Target.wrap(tiny_model()), None).generate(PROMPT, SamplingSettings(60))
     list(output)
@@ -79,13 +79,13 @@ def test_waiting_for_drafts_is_told_from_choosing_among_them() -> None:
 
     run = eager_decoder(target, MadeUpDrafter(propose_late)).generate(PROMPT, SamplingSettings(5))
     list(run)
-    assert len(waited) == 3  # for four tokens behind the first; behind the last but one there is no room
+    assert len(waited) == 3  # for four tokens after the first; after the last but one there is no room
     assert run.stats.seconds["wait"] >= sum(waited)
     assert set(run.stats.seconds) == {"prefill", "draft", "wait", "forward", "verify", "compact", "other"}
 
 
 def test_what_sizing_takes_is_a_part_of_what_drafts_cost() -> None:
-    """To choose, count and lay out the drafts of many requests took a millisecond a step that no draft paid."""
+    """Choosing, counting and arranging the drafts of many requests took a millisecond per step that was not charged to drafts."""
 
     class Slow(Booked):
         def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:

@@ -27,7 +27,7 @@ PROMPT = "abcabc: "
 
 
 class StoreDrafter(MadeUpDrafter):
-    """Searches nothing, under the names of two datastores; keeps its requests."""
+    """Drafts nothing, under the names of two datastores, and records its requests."""
 
     datastores = ("wiki", "code")
 
@@ -110,7 +110,7 @@ def test_drafters_do_not_learn_what_is_not_to_be_remembered(remember: bool) -> N
 
 
 class Spaced:
-    """Encodes words, with a mark at the start of a text, as SentencePiece does; "l" and "m" join to one token."""
+    """Encodes words, with a start mark like SentencePiece. "l" and "m" merge into one token."""
 
     words = ("<start>", "a", "b", "l", "m", "lm")
 
@@ -125,9 +125,9 @@ class Spaced:
 @pytest.mark.parametrize(
     ("prompt", "text", "tokens"),
     [
-        ([0, 1, 2], "ab", [1, 2]),  # no start inside a text
+        ([0, 1, 2], "ab", [1, 2]),  # no start mark inside a text
         ([0, 1] * 9, "ab", [1, 2]),
-        ([0, 1, 3], "mab", [0, 4, 1, 2]),  # one token for both: the text alone
+        ([0, 1, 3], "mab", [0, 4, 1, 2]),  # one merged token, so only the text counts
         ([0], "ab", [0, 1, 2]),
     ],
 )

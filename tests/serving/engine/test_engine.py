@@ -83,7 +83,7 @@ def test_a_full_queue_refuses_at_once_and_a_cancelled_request_makes_room(engine:
     assert running[0].stats.finish == running[3].stats.finish == "cancelled"
     assert list(running[3]) == []  # never began
     engine.generate(PROMPT, LONG)
-    running[0].cancel()  # again: nothing happens
+    running[0].cancel()  # a second time: nothing happens
 
 
 def test_a_cancelled_request_gets_no_pass_more_and_a_full_queue_refuses_during_one() -> None:
@@ -101,7 +101,7 @@ def test_a_cancelled_request_gets_no_pass_more_and_a_full_queue_refuses_during_o
                 engine.generate(PROMPT, LONG)
             first.cancel()
             gate.let()
-            gate.wait()  # in the next pass the slot is the other's
+            gate.wait()  # in the next pass the other request has the slot
             assert (first.stats.finish, first.stats.tokens) == ("cancelled", 2)
         assert len(list(second)) == 3
 
@@ -110,7 +110,7 @@ def test_a_generation_does_not_wait_for_its_reader(target: Target) -> None:
     settings = SamplingSettings(max_new_tokens=30)
     with Engine(target, slots=1, capacity=500, queue=1) as engine:
         unread, next_one = engine.generate(PROMPT, settings), engine.generate(PROMPT, settings)
-        list(next_one)  # had the only slot after the first
+        list(next_one)  # took the only slot after the first
         assert unread.stats.finish == "length"
         assert len(list(unread)) == 30
         assert unread.tokens == next_one.tokens == alone(target, PROMPT, settings)
@@ -166,7 +166,7 @@ def test_options_that_cannot_be_are_refused(target: Target, options: dict[str, A
 
 
 def test_no_drafter_by_a_name_is_plain_decoding(target: Target) -> None:
-    """``make_drafter("none", ...)`` is None: it was taken for a drafter, which then failed at every step."""
+    """``make_drafter("none", ...)`` is None. It was treated as a drafter, which failed at every step."""
     drafters = {"none": make_drafter("none", VOCAB), "mine": None}
     with Engine(target, drafters, slots=1, capacity=100) as engine:
         assert engine.drafters == ()
@@ -200,8 +200,8 @@ def test_generations_close_like_files(engine: Engine) -> None:
 
 
 def test_engines_that_share_costs_correct_copies_of_them(target: Target) -> None:
-    """An engine changed its caller's costs, which another engine planned by at the same time."""
-    costs = CostModel([1], [1e-9])  # no machine is that fast: the engine that runs must notice
+    """An engine changed its caller's costs, while another engine used them for planning."""
+    costs = CostModel([1], [1e-9])  # impossibly fast, so the running engine must correct it
     with (
         Engine(target, costs=costs, slots=1, capacity=500) as running,
         Engine(target, costs=costs, slots=1, capacity=500) as idle,

@@ -39,7 +39,10 @@ def sampled(target: Target, sampling: SamplingSettings, rng: np.random.Generator
 
 @pytest.mark.parametrize("sampling", [SamplingSettings(24), SamplingSettings(24, 1.0, top_p=0.9, seed=3)])
 def test_rejection_accepts_chains_of_a_known_distribution(target: Target, sampling: SamplingSettings) -> None:
-    """Greedy, the text is the plain one; sampled, it follows the same distribution (tests/property/test_exact_distribution.py)."""
+    """Greedy output equals plain decoding.
+
+    Sampled output has the same distribution (tests/property/test_exact_distribution.py).
+    """
     sampling = replace(sampling, verification="rejection")
     run = eager_decoder(target, sampled(target, sampling, np.random.default_rng(0))).generate(PROMPT, sampling)
     list(run)
@@ -62,8 +65,9 @@ def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
 
 
 def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
-    """It was dropped whole, and so its first token too, if that was one behind which its drafter had no numbers: of such tokens
-    there came too few.
+    """The whole chain was dropped if the drafter returned NaN after its first token.
+
+    So these first tokens were sampled too rarely.
     """
     few, runs = 5, 800
     target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
@@ -96,7 +100,10 @@ def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
 
 
 def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> None:
-    """The whole draft was dropped there, and its drafter blamed: of tokens behind which the target overflows there came too few."""
+    """The whole draft was dropped and counted as a failure.
+
+    So tokens after which the target overflows were sampled too rarely.
+    """
     few, runs, counts = 3, 3000, np.zeros(3, np.int64)
     target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
     for seed in range(runs):
@@ -115,7 +122,7 @@ def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> 
 
 @pytest.mark.parametrize("sampling", [torch.empty(2, 0, dtype=torch.float64), torch.ones(2, 5).to(torch.float8_e4m3fn)])
 def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(sampling: torch.Tensor) -> None:
-    """To look for its sound rows raised once more, and took the engine with it."""
+    """The search for its valid rows raised again, which ended the engine."""
     target = Target.wrap(tiny_model(vocab_size=5))
     settings = SamplingSettings(6, 2.0, seed=1, verification="rejection", ignore_eos=True)
     drafter = MadeUpDrafter(lambda request: SampledChain(tree([1, 2], [-1, 0]), sampling))
@@ -126,7 +133,7 @@ def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(sampling: torch.Ten
 
 
 class Unreadable(torch.Tensor):
-    """May be cut and asked for its shape, and nothing else."""
+    """Supports slicing and ``shape``, and nothing else."""
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -144,7 +151,7 @@ class Unreadable(torch.Tensor):
     ],
 )
 def test_a_law_that_cannot_be_read_costs_the_draft(target: Target, spoil: Any, reason: str) -> None:
-    """Such a sampling ended the engine, and all who waited for it; the text is that of a request without a drafter."""
+    """This sampling ended the engine and all its requests. The output equals that of a request without a drafter."""
     sound = sampled(target, SamplingSettings(10, 1.0), np.random.default_rng(0))
 
     def make(request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Hidden states for drafters: those of every committed token, once and in order, as an untouched model computes them."""
+"""Drafters get the hidden states of every committed token, once and in order, equal to those of an unmodified model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAYERS = (0, 1, 2)
 
 
 class FeatureBuffer(MadeUpDrafter):
-    """Proposes random trees that hold the true next token at a random place, and keeps the features that it is given."""
+    """Drafts random trees with the true next token at a random place, and records its features."""
 
     def __init__(self, layers: tuple[int, ...] = LAYERS, texts: dict[int, list[int]] | None = None) -> None:
         super().__init__(self._draft)
@@ -73,7 +73,7 @@ def test_each_token_s_features_come_once_and_in_order(family: str, passes: str) 
     assert accepted > 20
     assert follower.kept_up
     for number, text in texts.items():
-        found = torch.cat(follower.features[number])[: len(text) - 1]  # of rows behind the text's end too
+        found = torch.cat(follower.features[number])[: len(text) - 1]  # also of rows after the end of the text
         with torch.inference_mode():
             states = oracle(torch.tensor([text]), output_hidden_states=True).hidden_states
         expected = torch.stack([states[layer][0] for layer in LAYERS], 1)[:-1]

@@ -1,4 +1,4 @@
-"""Grammars: their values, what the library refuses, and the matcher against an oracle that parses every path."""
+"""Grammars: their values, rejected grammars, and a matcher that equals an oracle which parses every path."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_grammar_is_compiled_once(target: Target) -> None:
 
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_masks_and_allowed_rows_equal_those_of_parsing_every_path(target: Target, name: str) -> None:
-    """Along random texts of the grammar: trees whose nodes are half of them allowed, and half random."""
+    """Follow random texts of the grammar with trees of half allowed and half random nodes."""
     rng = np.random.default_rng(1)
     oracle = Oracle(target, GRAMMARS[name])
     for _ in range(4):
@@ -127,7 +127,7 @@ def test_masks_and_allowed_rows_equal_those_of_parsing_every_path(target: Target
             masked = matcher.apply(torch.zeros(7, 257), contexts).numpy()
             for row, path in enumerate(paths):
                 tried = oracle.following(path)
-                if expected[row] and tried.any():  # behind a whole text the library allows its end once more
+                if expected[row] and tried.any():  # after a complete text the library allows its end once more
                     assert ((masked[row] == 0) == tried).all(), (text, path)
                 assert expected[row] or (masked[row] == -np.inf).all()
             text.append(int(rng.choice(np.flatnonzero(following))))
@@ -135,7 +135,7 @@ def test_masks_and_allowed_rows_equal_those_of_parsing_every_path(target: Target
 
 
 class Fragile:
-    """A parser that fails for good when it reads ``bad``, or when it masks what follows ``dark``."""
+    """A parser that fails permanently when it reads ``bad``, or when it masks the tokens after ``dark``."""
 
     def __init__(self, parser: Any, bad: int, dark: int) -> None:
         self._parser, self._bad, self._dark = parser, bad, dark
@@ -184,7 +184,7 @@ def fragile(target: Target, bad: str = "", dark: str = "") -> GrammarMatcher:
 
 
 def contexts(text: str, drafted: str) -> RowContexts:
-    """A chain behind ``text``."""
+    """A chain after ``text``."""
     tokens = tokens_of(drafted)
     return RowContexts.of_tree(np.array([7, *tokens_of(text)]), 1, tree(tokens, list(range(-1, len(tokens) - 1))))
 
@@ -195,7 +195,7 @@ def test_a_parser_that_fails_on_a_draft_starts_again(target: Target) -> None:
         matcher.allowed(contexts("a", "cb"))
     assert matcher.allowed(contexts("ac", "ca")).tolist() == [True, True, True]
     masked = matcher.apply(torch.zeros(3, 257), contexts("ac", "cb"))
-    assert [bool((row == 0).any()) for row in masked] == [True, True, False]  # only the draft's row is dead
+    assert [bool((row == 0).any()) for row in masked] == [True, True, False]  # only the draft's row is invalid
     assert not matcher.is_complete(np.array(tokens_of("aca")))
 
 

@@ -1,4 +1,4 @@
-"""Linear layers of drafting networks with weights of one byte: how far off they are, and what never uses them."""
+"""Linear layers of neural drafters with int8 weights: their error, and layers that never use them."""
 
 import copy
 
@@ -19,7 +19,7 @@ DTYPES = [dtype for dtype, element in kernel._ELEMENTS.items() if kernel._native
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Tiny layers are taken for up to 8 rows, whatever the clock says."""
+    """Tiny layers use the kernel for up to 8 rows, independent of timings."""
     monkeypatch.setattr(kernel, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(layers, "_faster_rows", lambda layer: 8)
 
@@ -54,8 +54,8 @@ def test_a_layer_is_the_product_with_its_rounded_weights_for_few_rows(eager, dty
         found = layer(rows[:8])
         assert torch.allclose(found.double(), exact[:8], rtol=2 * torch.finfo(dtype).eps, atol=1e-4)
         assert not torch.equal(found, plain(rows[:8]))
-        assert torch.equal(layer(rows), plain(rows))  # more rows: its own weights
-    assert torch.equal(layer(rows[:8]), plain(rows[:8]))  # and where gradients may be wanted
+        assert torch.equal(layer(rows), plain(rows))  # more rows use the original weights
+    assert torch.equal(layer(rows[:8]), plain(rows[:8]))  # and so do passes that may need gradients
     assert layer.state_dict().keys() == plain.state_dict().keys()
 
 
@@ -79,7 +79,7 @@ def test_an_accelerated_layer_goes_on_as_one_for_more_rows(eager):
 
 
 def test_a_borrowed_layer_stays_as_it_is(eager):
-    """An EAGLE head reads the target's output layer, whose numbers are the text."""
+    """An EAGLE head shares the target's output layer, which determines the output."""
     layer = torch.nn.Linear(70, 50, bias=False)
     accelerate(layer)
     kind, rows = type(layer), some(2, 70)
@@ -107,7 +107,7 @@ def test_what_is_not_plain_finite_or_faster_is_left_alone(eager, monkeypatch):
     slow = torch.nn.Linear(70, 50)
     assert compress(slow) == 0
     assert compressed(slow) is slow
-    assert not isinstance(slow, Int8Linear)  # whose bytes nobody would read
+    assert not isinstance(slow, Int8Linear)  # whose int8 weights would be unused
 
 
 def test_without_memory_for_it_nothing_is_rounded(eager, monkeypatch, caplog):
@@ -129,7 +129,7 @@ def test_the_measurement_decides(monkeypatch, rounded, rows):
 
 
 def test_costs_of_a_compressed_model_are_others(eager):
-    """As a draft model it is faster than as a target."""
+    """The same model is faster as a draft model than as a target."""
     target, draft = Target.wrap(tiny_model("llama").float()), Target.wrap(tiny_model("llama").float())
     assert CostKey.of(target) == CostKey.of(draft)
     assert not is_compressed(draft.model)

@@ -121,7 +121,7 @@ def test_a_forked_child_computes_the_same():
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Tiny layers are taken, whatever the clock says."""
+    """Tiny layers use the kernel, independent of timings."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(layers, "_faster_rows", lambda layers: frozenset(range(1, MOST_ROWS + 1)))
 
@@ -154,7 +154,7 @@ def test_outside_inference_mode_a_layer_is_torchs_own(eager):
 
 
 def test_copies_are_layers_of_their_own(eager):
-    """Once a layer's forward was a closure over it: a copy of the model went on using the original's weights."""
+    """A layer's forward once was a closure over the layer, so a copy of the model still used the original's weights."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 48, bias=False))
     accelerate(model)
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301  # our own bytes
@@ -197,8 +197,11 @@ def test_small_layers_and_wrong_sums_are_left_to_torch(monkeypatch):
 @pytest.mark.parametrize(
     ("kernel", "rows"),
     [
-        ({1: 2.0, 2: 1.0, 8: 0.5, 32: 1.05}, range(2, MOST_ROWS + 1)),  # clearly slower for one row alone
-        ({1: 1.09, 2: 0.5, 8: 0.5, 32: 0.5}, range(1, MOST_ROWS + 1)),  # not clearly: equal bits are worth more
+        ({1: 2.0, 2: 1.0, 8: 0.5, 32: 1.05}, range(2, MOST_ROWS + 1)),  # clearly slower only for one row
+        (
+            {1: 1.09, 2: 0.5, 8: 0.5, 32: 0.5},
+            range(1, MOST_ROWS + 1),
+        ),  # not clearly slower: bitwise equality is worth more
         ({1: 1.09, 2: 1.0, 8: 1.0, 32: 1.0}, range(0)),  # never faster
         ({1: 0.5, 2: 0.5, 8: 0.5, 32: 3.0}, range(1, 13)),
     ],
@@ -219,7 +222,7 @@ def test_one_pause_of_the_machine_decides_nothing(monkeypatch, paused):
 
 
 def test_one_decision_for_all_layers(monkeypatch):
-    """A small layer that torch does faster must not cost the pass its equal bits: all layers together decide."""
+    """A small layer that is faster with torch must not break bitwise equality of the pass, so all layers decide together."""
 
     def seconds(linear, x, w):
         return len(w) * (1.0 if linear is F.linear else 3.0 if len(w) < 100 else 0.5)
@@ -247,7 +250,7 @@ def test_a_target_can_be_wrapped_without(eager):
 
 @pytest.mark.parametrize(("many", "expected"), [(0.9, True), (1.1, False)])
 def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
-    """On a processor without bf16 units torch's product over a prompt took seven times as long: minutes for a large model."""
+    """Without bf16 units torch's product over a prompt took seven times as long, minutes for a large model."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(
         layers, "seconds", lambda linear, x, w: 1.0 if linear is F.linear else many if len(x) > MOST_ROWS else 0.5
@@ -264,7 +267,7 @@ def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
 
 
 def test_a_deep_model_in_bf16_is_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's results do not depend on the number of rows, so that rounding shows in a tree's attention alone."""
+    """The kernel's results do not depend on the number of rows, so rounding differs only in a tree's attention."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(layers, "_faster_rows", lambda groups: frozenset(range(1, MOST_ROWS + 1)))
     model = tiny_model(num_hidden_layers=30, num_key_value_heads=2, hidden_size=256, intermediate_size=256)

@@ -1,4 +1,4 @@
-"""Attention in two parts against attention in one."""
+"""Split attention equals attention in one part."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def test_two_parts_give_what_one_gives(dtype: torch.dtype, cached: int) -> None:
     own = span.own_mask(3, dtype, CPU)
     found = split_attention(rows.to(dtype), keys.to(dtype), values.to(dtype), own, cached, 0.3)
     assert found.dtype == dtype
-    limit = TOLERANCE[dtype] * (
-        4 if dtype.itemsize == 2 else 1
-    )  # scores of some ten, rounded before they are exponents
+    limit = TOLERANCE[dtype] * (4 if dtype.itemsize == 2 else 1)  # scores near ten, rounded before the exponential
     assert (found.double() - expected).abs().max() < limit
 
 

@@ -1,4 +1,4 @@
-"""Passes of static shape beside packed ones: the same logits and the same tokens, whatever else lies in the cache."""
+"""Passes of static shape equal packed ones: the same logits and tokens, for any other cache contents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def trees(seed: int, *sizes: int) -> list[TreeLayout]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_static_passes_equal_packed_ones(family: str) -> None:
-    """Three requests, longer and shorter than a sliding window, one slot idle, and again behind accepted nodes."""
+    """Three requests, longer and shorter than a sliding window, with one idle slot, and again after accepted nodes."""
     target = Target.wrap(tiny_model(family))
     caches = [target.new_cache(5, 60) for _ in range(2)]
     ways = [Passes(target, cache, kind) for cache, kind in zip(caches, ("packed", "captured"), strict=True)]
@@ -52,7 +52,7 @@ def test_static_passes_equal_packed_ones(family: str) -> None:
 
 
 def path(layout: TreeLayout) -> Any:
-    """The rows that the last one sees: its path from the top."""
+    """Return the rows that the last row attends to: its path from the root."""
     return np.ones(len(layout), np.bool_) if layout.visible is None else layout.visible[-1]
 
 
@@ -71,7 +71,10 @@ def test_trees_of_more_rows_than_a_word_has_bits() -> None:
 @pytest.mark.parametrize("family", ["llama", "mistral"])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_text_is_that_of_packed_passes(family: str, temperature: float) -> None:
-    """Five requests in three slots, with prompts of other lengths and random trees; they join and leave at other times."""
+    """Five requests share three slots, with different prompt lengths and random trees.
+
+    They join and leave at different times.
+    """
     target = Target.wrap(tiny_model(family))
     texts = []
     for passes, drafted in (("packed", False), ("captured", False), ("captured", True)):
@@ -94,7 +97,7 @@ def test_the_text_is_that_of_packed_passes(family: str, temperature: float) -> N
 
 
 def test_an_engine_takes_them_and_measures_them() -> None:
-    """The costs are measured over one cache that is cut anew for every point."""
+    """The costs are measured with one cache that is truncated for every point."""
     target = Target.wrap(tiny_model())
     points = [(1, 1, 5), (4, 3, 9), (2, 1, 30)]
     samples = time_points(target, points, rounds=1, passes="captured")
@@ -111,7 +114,7 @@ def test_an_engine_takes_them_and_measures_them() -> None:
 
 
 def test_what_a_request_leaves_behind_does_not_show() -> None:
-    """A token without an embedding poisons its own request alone, not the next in its slot, whose softmax weighs it with 0."""
+    """A token without an embedding affects only its own request. The next request in the slot weighs it with 0."""
     model = tiny_model()
     with torch.no_grad():
         model.model.embed_tokens.weight[5] = torch.nan
@@ -169,7 +172,7 @@ def test_on_a_cpu_passes_are_packed_if_nobody_asks_otherwise() -> None:
 
 
 def test_static_passes_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mask that forgets the tree is found before anything is decoded."""
+    """A mask that ignores the tree is detected before decoding."""
     target = Target.wrap(tiny_model())
     seen = Grid._seen
     monkeypatch.setattr(Grid, "_seen", lambda self, window: seen(self, window) | True)

@@ -1,4 +1,4 @@
-"""The lengths of chains follow the times of a host's passes."""
+"""Chain lengths adapt to the times of a host's passes."""
 
 from __future__ import annotations
 

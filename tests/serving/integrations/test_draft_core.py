@@ -66,7 +66,7 @@ def test_the_own_text_is_a_source(tmp_path: Path) -> None:
 
 
 def test_wrong_drafts_are_given_up(tmp_path: Path) -> None:
-    """The store knows each pair of tokens and continues it wrongly: the core falls silent, and stays within its budget."""
+    """The store continues each pair of tokens wrongly, so the core stops drafting and stays within its budget."""
     wrong = [[each, (each + 1) % VOCAB, (each + 7) % VOCAB] for each in range(VOCAB)] * 2
     make_store(tmp_path / "wrong", [wrong], vocab_size=VOCAB)
     core = core_of(tmp_path / "wrong")

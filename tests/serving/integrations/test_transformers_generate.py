@@ -1,4 +1,4 @@
-"""``suffolk.generate`` inside ``model.generate`` returns what transformers' own loop returns."""
+"""``suffolk.generate`` inside ``model.generate`` returns the same result as transformers' loop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def batch(prompts: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def both(model: Any, prompts: Any = PROMPTS, datastore: Path | None = None, **options: Any) -> tuple[Any, Any]:
-    """The results of transformers' loop and of ours."""
+    """The results of transformers' loop and of Suffolk's."""
     ids, mask = batch(prompts)
     options = {"max_new_tokens": NEW, "do_sample": False, "pad_token_id": 0, "attention_mask": mask} | options
     plain = model.generate(ids, **options)
@@ -70,7 +70,7 @@ class EndsWith(StoppingCriteria):
 
 
 class Collected(BaseStreamer):
-    """Keeps what it receives."""
+    """Records its input."""
 
     def __init__(self) -> None:
         self.values: list[list[int]] = []

@@ -76,7 +76,7 @@ def require_same(texts: list[Recording], found: list[GenerationStats]) -> None:
 
 
 def store(target: Target) -> BruteForceRetriever:
-    """Holds the first halves of some answers, with noise between them."""
+    """A datastore of the first halves of some answers, with noise between them."""
     texts = [[*prompt, *alone(target, prompt, SamplingSettings(20))] for prompt in PROMPTS[:2]]
     return BruteForceRetriever(texts, VOCAB)
 
@@ -91,7 +91,7 @@ RETRIEVAL: dict[str, Make] = {
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("name", RETRIEVAL)
 def test_retrieval_is_replayed_without_a_target(name: str, temperature: float) -> None:
-    """Drafters learn from text to text, so a different order or state changes the counts."""
+    """Drafters learn from recording to recording, so a different order or state changes the counts."""
     target = Target.wrap(tiny_model())
     texts = live(target, RETRIEVAL[name](target), temperature)
     if not temperature:

@@ -1,4 +1,4 @@
-"""Messages of calls that cannot connect: one line of Suffolk's own, never gRPC's."""
+"""Messages of calls that cannot connect: one line from Suffolk, never gRPC's text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CALLS = pytest.mark.parametrize(
 
 
 def message_of(call: Call, url: str, kind: type[SuffolkError] = Unavailable) -> str:
-    """The message behind the URL."""
+    """The message after the URL."""
     with pytest.raises(kind) as caught:
         call(url)
     text = str(caught.value)

@@ -33,14 +33,14 @@ def test_a_slow_client_holds_no_slot_and_loses_no_reply() -> None:
         engine = server.service.engine
         until(lambda: engine.stats()["finished"] == {"length": 1})
         assert engine.stats()["running"] == 0
-        assert server.in_flight() == 1  # the rest of the replies still waits
+        assert server.in_flight() == 1  # the remaining replies still wait
         assert len(list(client.generate("abc", SamplingSettings(max_new_tokens=3)))) == 3  # in the only slot
         assert sum(len(reply.tokens) // 4 for reply in stream) == 600
         until(lambda: server.in_flight() == 0)
 
 
 def test_a_client_that_stops_reading_is_cancelled() -> None:
-    """A few clients that stopped reading blocked an idle worker for ever."""
+    """A few clients that stopped reading blocked an idle worker forever."""
     with working(talking_target(), slots=1, queue=0, slow_client_seconds=0.2) as server, unread(server) as stream:
         until(lambda: server.service.engine.stats()["requests"] == 1 and server.in_flight() == 0)
         with pytest.raises(grpc.RpcError) as caught:

@@ -56,7 +56,7 @@ def relayed(port: int, cut: threading.Event) -> Iterator[int]:
 
 @pytest.mark.usefixtures("often")
 def test_a_lost_worker_is_noticed(target: Target) -> None:
-    """A client waited for ever for a worker whose machine had lost power."""
+    """A client waited forever for a worker whose machine had lost power."""
     cut = threading.Event()
     with (
         working(target) as server,

@@ -35,4 +35,6 @@ def test_cancelling_takes_effect_at_the_next_pass_and_a_full_queue_rejects_durin
         until(lambda: server.in_flight() == 0)
         stats = engine.stats()
         assert stats["finished"] == {"cancelled": 1, "length": 1}
-        assert stats["tokens"] == 2 + 3  # the first got what the pass in which it was cancelled gave, and no other
+        assert (
+            stats["tokens"] == 2 + 3
+        )  # the first request got the tokens of the pass in which it was cancelled, and no more

@@ -1,4 +1,4 @@
-"""The least squares that heads begin with."""
+"""The least-squares initialization of heads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_started_recurrent_head_knows_more_than_a_random_one(output: str, recu
             head.initialize(_counting(batch, taken))
         losses.append(float(head.losses(batch).loss.detach()))
     assert losses[1] < losses[0]
-    assert len(taken) == 1  # there are rows enough in the first
+    assert len(taken) == 1  # the first batch has enough rows
 
 
 def test_blocks_of_another_width_stay_as_they_are() -> None:

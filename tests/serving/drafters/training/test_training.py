@@ -1,4 +1,4 @@
-"""Training runs on a tiny model: features, learning, accumulation, the target's own answers, what is refused."""
+"""Training runs on a tiny model: features, learning, accumulation, regenerated answers, rejected input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3", "opt"])
 def test_features_are_those_of_an_untouched_model(family: str) -> None:
-    """Of windows of different lengths at once, further than a sliding window reaches; filled up with tokens that do not count."""
+    """Windows of different lengths in one batch, longer than a sliding window, padded with tokens that do not count."""
     target, oracle = Target.wrap(tiny_model(family), accelerate=False), tiny_model(family)
     rng = np.random.default_rng(1)
     windows = [
@@ -233,7 +233,7 @@ def test_a_corpus_may_be_the_folder_that_the_head_is_made_in(model: str, corpus:
 
 
 def test_the_target_answers_by_itself(model: str, tmp_path: Path) -> None:
-    """What it would say alone; prompts of a text's first tokens; only answers count; asked once."""
+    """Answers equal those of single requests; prompts are first tokens of texts; only answers count; each is generated once."""
     loaded = load(model)
     rows = [Row(f"x:{number}", text=f"{'abc' * 9}{number}") for number in range(7)] + [Row("x:7", text="")]
     regeneration, skipped, answers = Regeneration(0.0, 12, 9, slots=2), Counter[str](), tmp_path / "answers.jsonl"
@@ -248,10 +248,10 @@ def test_the_target_answers_by_itself(model: str, tmp_path: Path) -> None:
     assert reports == list(range(1, 8))
     for at, document in enumerate(found):
         prompt = tiny_tokenizer()(f"{at}{'abc' * 9}")["input_ids"][:9]
-        assert document.tokens.tolist() == prompt + alone(loaded, prompt, SamplingSettings(7))  # 16 tokens in all
+        assert document.tokens.tolist() == prompt + alone(loaded, prompt, SamplingSettings(7))  # 16 tokens in total
         assert document.counted.tolist() == [False] * 9 + [True] * 7
     lines = answers.read_text().splitlines(keepends=True)
-    answers.write_text("".join(lines[:4]) + lines[4][:20])  # as a kill would leave it
+    answers.write_text("".join(lines[:4]) + lines[4][:20])  # the state after a kill
     again = documents([Row(row.source, text=f"{at}{row.text}") if row.text else row for at, row in enumerate(rows)])
     assert [document.tokens.tolist() for document in again] == [document.tokens.tolist() for document in found]
     assert answers.read_text() == "".join(lines)

@@ -1,4 +1,4 @@
-"""Batches that are thinned, and how they are tallied."""
+"""Batches with a share of the drafts, and their counts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_where_nothing_counts_a_batch_is_not_thinned() -> None:
 
 @pytest.mark.parametrize("kind", ["early-exit", "redrafter", "eagle"])
 def test_however_small_the_share_one_draft_is_trained(kind: str) -> None:
-    """A batch in which none was drawn had a loss without a gradient, or one that was no number, and ended the run."""
+    """A batch without selected drafts had a loss without a gradient, or a NaN loss, which ended the run."""
     head, batch = head_and_batch(kind)
     found = head.losses(batch.thin(1e-9, head.ahead))
     assert found.seen[0] == 1
@@ -58,7 +58,7 @@ def test_however_small_the_share_one_draft_is_trained(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["early-exit", "redrafter", "eagle"])
 def test_the_last_token_of_an_answer_is_trained_by_a_share_of_the_drafts_too(kind: str) -> None:
-    """Exits, which predict the next token, were only begun where the one behind it counts: they never learned to end a text."""
+    """Exits predict the next token, but only started where the token after it counts, so they never learned to end a text."""
     head, batch = head_and_batch(kind)
     counted = torch.zeros_like(batch.counted)
     counted[:, -1] = True

@@ -1,4 +1,4 @@
-"""Documents of conversations and texts: which of their tokens count."""
+"""The counted tokens of conversations and texts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PLAIN = (
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{{ '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
-"""A system prompt of its own, and a line end behind the mark that ends an answer."""
+"""A template with a default system prompt, and a line end after the end-of-answer token."""
 FORGETFUL = (
     "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' and not loop.last %}{{ m.content.split('|')[-1] }}"
     "{% else %}{{ m.content }}{% endif %}<end>{% endfor %}{% if add_generation_prompt %}[assistant]think:{% endif %}"
 )
-"""Drops the reasoning (before "|") of all answers but the last, and begins an answer with more than it keeps."""
+"""A template that drops the reasoning (before "|") of all answers except the last, and adds a prefix that it does not keep."""
 STRICT = "{% if messages[0].role != 'user' %}{{ raise_exception('a user must begin') }}{% endif %}" + PLAIN
 
 
@@ -38,7 +38,7 @@ def target(template: str = PLAIN, eos: bool = True) -> Target:
 
 
 def counted_text(model: Target, document: Document) -> list[str]:
-    """The runs of tokens that count."""
+    """Return the runs of counted tokens."""
     edges = np.flatnonzero(np.diff(document.counted.astype(int), prepend=0, append=0)).reshape(-1, 2)
     return [model.tokenizer.decode(document.tokens[begin:end]) for begin, end in edges]
 

@@ -1,4 +1,4 @@
-"""What a training run does with the world around it: progress, Ctrl-C, its folders, and checkpoints that do not fit."""
+"""Training runs as processes: progress, Ctrl-C, folders, and checkpoints that do not match."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_plain_progress_says_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch
         shown.advance(work, share, "loss 1")
     assert stream.getvalue().splitlines() == [
         "reading:  40%, loss 1, about 62 s left",
-        "training:  60%, loss 1, about 124 s left",  # a tenth took 31 s: a resumed run began at a half
+        "training:  60%, loss 1, about 124 s left",  # the resumed run began at half, and a tenth took 31 s
         "training:  60%, loss 1, about 640 s left",
     ]
 

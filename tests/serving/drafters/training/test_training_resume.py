@@ -1,4 +1,4 @@
-"""Runs that were interrupted and go on, their checkpoints, and the features that they keep."""
+"""Interrupted runs that resume, their checkpoints, and their cached features."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_interrupt_before_the_first_checkpoint_says_that_nothing_was_saved(
 def test_an_interrupt_between_the_batches_of_a_step_drops_that_step(
     model: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The random state in the checkpoint is that of the step's beginning: dropout has drawn from it since."""
+    """The checkpoint holds the random state from the start of the step, since dropout has used it after that."""
     more: dict[str, Any] = {"accumulate": 3, "head_options": {"dropout": 0.3}}
     train(options(model, corpus, tmp_path / "whole", **more))
     losses, calls = LinearHead.losses, []
@@ -122,7 +122,7 @@ def test_kept_features_are_computed_once_and_give_the_same_head(
     assert all(float((online[name] - kept[name]).abs().max()) < 1e-6 for name in online)
     computed.clear()
     train(options(model, corpus, tmp_path / "some", cache_bytes=200_000, **more))
-    assert set(computed.values()) == {1, 2}  # the rest goes on without it
+    assert set(computed.values()) == {1, 2}  # the rest continues without it
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_checkpoint(
@@ -163,7 +163,7 @@ def test_a_run_may_go_on_with_another_rate_but_no_other_data(model: str, corpus:
 
 
 def test_answers_are_kept_for_other_settings(model: str, corpus: str, tmp_path: Path) -> None:
-    """Hours of answering are not to be lost to a wrong setting of what comes after."""
+    """A wrong setting of a later stage must not discard hours of generated answers."""
     more: dict[str, Any] = {"regenerate": Regeneration(0.0, 8, 8), "steps": 2}
     with pytest.raises(InvalidArgument, match="the loss is nan"):
         train(options(model, corpus, tmp_path / "head", head_options={"breaks_at": 1}, **more))

@@ -1,4 +1,4 @@
-"""How far neural drafts are extended, and whether prompts are read for them."""
+"""The depth of neural drafts, and the decision to prefill their prompts."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_a_pass_expands_the_nodes_that_gain_most_above_its_time(seed: int) -> No
     ("accepted", "costs", "idle", "others", "expected"),
     [
         ([1.0], [0.5], 1.0, 0.0, 0.25),  # two tokens in the time of 1.5
-        ([1.0, 1.5], [0.5, 2.0], 1.0, 0.0, 0.25),  # the best of both
+        ([1.0, 1.5], [0.5, 2.0], 1.0, 0.0, 0.25),  # the better of the two
         ([1.0], [2.0], 1.0, 0.0, 0.0),  # none pays
-        ([1.0], [0.5], 0.5, 1.0, 0.1),  # beside others that bring two tokens in every second step
+        ([1.0], [0.5], 0.5, 1.0, 0.1),  # beside sources that add two tokens in every second step
         ([1.0], [0.5], 0.0, 3.0, 0.0),
     ],
 )
@@ -60,9 +60,9 @@ def test_drafts_save_time_in_steps_in_which_others_bring_nothing(
 
 def test_a_prompt_is_read_if_drafts_save_more_in_the_rest_of_the_answer() -> None:
     policy, budget = PrefillPolicy(), DraftBudget(token_seconds=1.0)
-    assert policy.reads(1, 0.1, 5.0, 200, budget)  # 12.8 tokens for 5, with a margin
+    assert policy.reads(1, 0.1, 5.0, 200, budget)  # 12.8 tokens for the time of 5, with a margin
     assert not policy.reads(2, 0.1, 10.0, 200, budget)
-    assert not policy.reads(3, 0.1, 5.0, 20, budget)  # the answer must end
+    assert not policy.reads(3, 0.1, 5.0, 20, budget)  # the answer ends soon
     assert policy.refused == 2
     assert policy.reads(1, 0.0, 50.0, 1, budget)  # once yes, always yes
     for number in range(100):

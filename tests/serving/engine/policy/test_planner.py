@@ -1,4 +1,4 @@
-"""The planner and the accounts: sizes that pay, and drafting that stops when it does not."""
+"""The planner and the budgets: tree sizes that pay off, and drafting that stops otherwise."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_nothing_is_verified_where_nothing_pays() -> None:
 
 
 def test_requests_without_a_draft_count_too() -> None:
-    """Their tokens come whatever is chosen: else a pass that costs 20 % more looks worth half a token."""
+    """Their tokens come with any choice. Otherwise a pass that costs 20 % more seems worth half a token."""
     planner = planner_of(CostModel([1, 8, 9], [100.0, 100.0, 120.0]))
     draft = candidate(0, [0.5])
     planner.size_trees([draft], 8, 8, 0.0)
@@ -129,7 +129,7 @@ def test_a_pass_without_drafts_comes_now_and_then() -> None:
 
 
 def test_a_chain_that_is_in_every_pass_does_not_end_the_trees() -> None:
-    """No pass is plain while one request's sampled chain must be verified."""
+    """A pass cannot be plain while the sampled chain of one request must be verified."""
     planner = Planner(CostModel([1, 8], [1.0, 1.0]))
     planner.open(0, "chain")
     planner.open(1, "tree")
@@ -144,10 +144,10 @@ def test_a_chain_that_is_in_every_pass_does_not_end_the_trees() -> None:
 
 
 class World:
-    """Simulated requests of one drafter, on a machine whose passes cost what ``costs`` says, and are measured with noise.
+    """Simulated requests of one drafter, on a machine whose passes cost ``costs``, measured with noise.
 
-    ``draft``: what a call of the drafter costs, as a share of a plain pass. ``reading``: what reading a request's prompt costs it,
-    in tokens' time.
+    ``draft``: cost of a draft call, as a share of a plain pass. ``reading``: the drafter's cost of reading a prompt, in
+    the time of tokens.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class World:
         self.seconds = self.tokens = 0.0
 
     def run(self, steps: int, scores: Scores, accept: Callable[[], int] = lambda: 0) -> None:
-        """That many steps of requests that begin and end together."""
+        """Run steps of requests that begin and end together."""
         requests, planner = self.requests, self.planner
         numbers = [next(self.numbers) for _ in range(requests)]
         for number in numbers:
@@ -190,7 +190,7 @@ class World:
 
     @property
     def slowdown(self) -> float:
-        """Seconds a token over those of plain decoding."""
+        """Seconds per token, divided by those of plain decoding."""
         return self.seconds / self.tokens * self.requests / self.plain
 
     def _noise(self) -> float:
@@ -205,7 +205,7 @@ class World:
 def test_useless_drafts_cost_less_than_two_percent(
     shape: str, requests: int, draft: float, sure: float, length: int
 ) -> None:
-    """However sure of itself a drafter is, however long it takes, at any batch size, for short requests and long ones."""
+    """This holds for any confidence and duration of the drafter, any batch size, and short and long requests."""
     world = World(shape, requests, draft)
     length = max(20, length // requests)
     while world.tokens < 2000 + 100 * requests:
@@ -215,7 +215,7 @@ def test_useless_drafts_cost_less_than_two_percent(
 
 @pytest.mark.parametrize(("requests", "reading"), [(1, 20.0), (4, 20.0), (16, 5.0), (16, 20.0)])
 def test_reading_prompts_for_useless_drafts_costs_less_than_two_percent(requests: int, reading: float) -> None:
-    """The cost of sixteen prompts read at once is paid in full, if later."""
+    """The cost of sixteen prompts in one batch is charged in full, over later steps."""
     world = World("steep", requests, 0.01, reading=reading)
     for _ in range(80):
         world.run(100, np.full(16, 0.5, np.float32))
@@ -226,7 +226,7 @@ def test_reading_prompts_for_useless_drafts_costs_less_than_two_percent(requests
 @pytest.mark.parametrize("requests", [1, 4, 16])
 @pytest.mark.parametrize("jitter", [0.0, 0.2])
 def test_useful_drafts_gain_what_the_best_fixed_size_would(shape: str, requests: int, jitter: float) -> None:
-    """Mean accepted 2 of 8 nodes at a tenth of a plain pass, after the requests of the first few seconds."""
+    """A mean of 2 of 8 nodes is accepted at a tenth of a plain pass, after the requests of the first few seconds."""
     world = World(shape, requests, 0.1, jitter=jitter)
     scores = (0.7 ** np.arange(1, 9)).astype(np.float32)
 
@@ -334,14 +334,14 @@ def test_the_budget_of_a_draft_follows_costs_and_gains() -> None:
 
 
 class Mixed:
-    """A request whose drafter retrieves and has a model: what each brings and takes in a step."""
+    """A request whose drafter combines retrieval and a model: gain and time of each in a step."""
 
     def __init__(self) -> None:
         self.planner = Planner(CostModel([1, 2], [1.0, 1.0]))
         self.planner.open(0, "hybrid", mixes=True)
 
     def step(self, retrieved: int, of_models: int, seconds: float, model_seconds: float) -> float:
-        """The ``model_seconds`` that a draft might take, -1 if there was none; models draft only if that is not 0."""
+        """The allowed ``model_seconds`` of a draft, -1 without a draft. Models draft only if it is not 0."""
         if not self.planner.may_draft(0):
             return -1.0
         stake = self.planner.draft_budget(0, 1, 0.0).model_seconds

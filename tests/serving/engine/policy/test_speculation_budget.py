@@ -1,4 +1,4 @@
-"""The budget: what drafts may lose in the long run, at once, and after an accident."""
+"""The budget: allowed losses of drafts in the long run, in one pass, and after an outlier."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_prefill_is_paid_little_by_little_and_in_full() -> None:
 
 
 def test_one_unusual_draft_is_deferred_and_slow_drafts_are_not() -> None:
-    """A first lookup in a cold file takes ten tokens; a drafter that always takes three is soon given up."""
+    """A first lookup in a cold file takes the time of ten tokens. A drafter that always takes three is soon stopped."""
     budget = SpeculationBudget()
     budget.spend(10.0)
     assert budget.allows
