@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 
 LEAST_KEY = 8
 """Fewest characters of an API key."""
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ def read_keys(path: Path) -> tuple[str, ...]:
 
     Raises:
         NotFound, PermissionDenied: the file cannot be read.
-        InvalidArgument: it is no UTF-8, or has no key.
+        InvalidArgument: it is no UTF-8, or has no key or a malformed one.
     """
     try:
         lines = [line.strip() for line in path.read_text().splitlines()]
@@ -39,17 +41,30 @@ def read_keys(path: Path) -> tuple[str, ...]:
     except OSError as error:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
         raise kind(f"api_key_file {path}: it cannot be read: {error.strerror}") from None
-    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    keys = tuple(
+        check_key(line, f"api_key_file {path}: line {number}")
+        for number, line in enumerate(lines, 1)
+        if line and not line.startswith("#")
+    )
     if not keys:
         raise InvalidArgument(f"api_key_file {path}: there is no key in it; write one in each line")
     return keys
 
 
-def check_keys(keys: Sequence[str]) -> tuple[str, ...]:
-    """``keys``. Raises InvalidArgument for one that a header cannot hold, or that is too short."""
-    for index, key in enumerate(keys):
-        if len(key) < LEAST_KEY or not (key.isascii() and key.isprintable() and " " not in key):
+def check_key(key: str, label: str) -> str:
+    """``key``. Raises InvalidArgument if a header cannot hold it, or if it is too short."""
+    if len(key) < LEAST_KEY or not (key.isascii() and key.isprintable() and " " not in key):
+        raise InvalidArgument(
+            f"{label}: a key has {LEAST_KEY} or more characters, of ASCII and without spaces; choose another"
+        )
+    return key
+
+
+def check_origins(origins: Sequence[str]) -> tuple[str, ...]:
+    """``origins``. Raises InvalidArgument for one that no browser sends."""
+    for index, origin in enumerate(origins):
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise InvalidArgument(
-                f"api_key[{index}]: a key has {LEAST_KEY} or more characters, of ASCII and without spaces; choose another"
+                f"cors_origin[{index}] is {origin!r}; write SCHEME://HOST or SCHEME://HOST:PORT in lower case, or *"
             )
-    return tuple(keys)
+    return tuple(origins)

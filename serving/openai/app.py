@@ -23,12 +23,12 @@ from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.openai.access import Access
 from suffolk.serving.openai.api_keys import ApiKeys
-from suffolk.serving.openai.calls import chat_calls, completion_calls, require_model
+from suffolk.serving.openai.calls import chat_calls, completion_calls, max_length, require_model
 from suffolk.serving.openai.chat import ChatAnswer
 from suffolk.serving.openai.completions import CompletionAnswer
 from suffolk.serving.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.openai.errors import error_body
-from suffolk.serving.openai.schema import ChatBody, CompletionBody
+from suffolk.serving.openai.schema import ChatBody, CompletionBody, DraftFields
 from suffolk.serving.openai.tokens import detokenize, tokenize
 from suffolk.serving.openai.tool_format import AUTO, find_format
 from suffolk.serving.transport.http_app import build_app
@@ -98,7 +98,7 @@ def _model(service: DecodeService, started: int) -> dict[str, Any]:
         "object": "model",
         "created": started,
         "owned_by": "suffolk",
-        "max_model_len": service.engine.target.context_length or service.engine.capacity,
+        "max_model_len": max_length(service, DraftFields()),
     }
 
 

@@ -25,7 +25,7 @@ from suffolk.serving.openai.schema import (
 from suffolk.serving.openai.tool_choice import ToolChoice, read_tool_choice, template_messages
 from suffolk.serving.openai.tool_format import ToolFormat
 from suffolk.serving.transport.http_body import InvalidField
-from suffolk.serving.transport.limits import check_size
+from suffolk.serving.transport.limits import check_range, check_size
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.service import DecodeService
@@ -160,15 +160,20 @@ def _biases(biases: dict[str, float]) -> dict[int, float]:
 
 def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], field: str) -> int:
     """The most tokens that may be generated. Raises InvalidField if the prompt leaves no room for one."""
-    own = body.suffolk or DraftFields()
-    nodes = 0 if (own.drafter or service.default_drafter) == "none" else (own.max_nodes or service.max_nodes)
-    most = service.engine.capacity - nodes
-    context = service.engine.target.context_length
-    most = most if context is None else min(most, context)
+    most = max_length(service, body.suffolk or DraftFields())
     if len(prompt) >= most:
         text = f": the prompt has {len(prompt)} tokens; this worker takes {most} with the answer; shorten it"
         raise InvalidField(field, text, "context_length_exceeded")
     return most - len(prompt)
+
+
+def max_length(service: DecodeService, own: DraftFields) -> int:
+    """The most tokens of prompt and answer together. Raises InvalidArgument: ``max_nodes`` is out of its range."""
+    if own.max_nodes is not None:
+        check_range("max_nodes", own.max_nodes, 1, service.max_nodes)
+    nodes = 0 if (own.drafter or service.default_drafter) == "none" else (own.max_nodes or service.max_nodes)
+    most, context = service.engine.capacity - nodes, service.engine.target.context_length
+    return most if context is None else min(most, context)
 
 
 def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:

@@ -21,14 +21,21 @@ _CODES = {
     HTTPStatus.UNAUTHORIZED: "invalid_api_key",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
 }
-_NAMES = {"max_new_tokens": "max_tokens", "the prediction": "prediction", "datastore": "suffolk.datastores"}
+_NAMES = {
+    "max_new_tokens": "max_tokens",
+    "the prediction": "prediction",
+    "the prompt": "prompt",
+    "the grammar (json_schema)": "response_format",
+    "datastore": "suffolk.datastores",
+    "drafter": "suffolk.drafter",
+    "max_nodes": "suffolk.max_nodes",
+}
 """Beginning of an engine's message -> the field of the request, where it has another name."""
 _FIELDS = frozenset(
-    ("messages", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar", "drafter", "prediction")
-    + tuple(_NAMES.values())
+    ("messages", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar") + tuple(_NAMES.values())
 )
 """Fields without an underscore, which are words as well."""
-_FIELD = re.compile(r"the prediction|[a-z_]+(?=[\[ :.])")
+_FIELD = re.compile(r"the prediction|the prompt|the grammar \(json_schema\)|[a-z_]+(?=[\[ :.])")
 
 
 def error_body(status: HTTPStatus, error: Exception) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
+MAX_LOGPROBS = 20
+"""Most alternatives of a token."""
 
 
 class _FirstError(FailFast):
@@ -105,7 +107,7 @@ class ChatBody(GenerationBody):
     messages: Annotated[list[Message], FIRST_ERROR]
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None

@@ -6,8 +6,8 @@ from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.prompt import encode_text
-from suffolk.serving.openai.calls import encode_messages, require_model
-from suffolk.serving.openai.schema import DetokenizeBody, TokenizeBody
+from suffolk.serving.openai.calls import encode_messages, max_length, require_model
+from suffolk.serving.openai.schema import DetokenizeBody, DraftFields, TokenizeBody
 from suffolk.serving.transport.http_body import InvalidField, parse_body
 from suffolk.serving.transport.limits import check_size
 from suffolk.serving.worker import limits
@@ -27,7 +27,7 @@ def tokenize(service: DecodeService, data: bytes) -> dict[str, Any]:
         check_size("prompt", len(body.prompt or ""), limits.MAX_TEXT, "characters", "shorten it")
         tokens = encode_text(target, body.prompt or "", body.add_special_tokens is not False)
     texts = target.tokenizer.convert_ids_to_tokens(tokens) if body.return_token_strs else None
-    limit = target.context_length or service.engine.capacity
+    limit = max_length(service, DraftFields())
     return {"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": texts}
 
 

@@ -114,19 +114,21 @@ class Options(
 
     def api_keys(self) -> tuple[str, ...]:
         """The keys of both options. Raises InvalidArgument or NotFound: a key is malformed, or the file cannot be read."""
-        from suffolk.serving.openai.access import check_keys, read_keys
+        from suffolk.serving.openai.access import check_key, read_keys
 
-        return check_keys((*self.api_key, *(read_keys(self.api_key_file) if self.api_key_file else ())))
+        own = [check_key(key, f"api_key[{index}]") for index, key in enumerate(self.api_key)]
+        return (*own, *(read_keys(self.api_key_file) if self.api_key_file else ()))
 
 
 def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
-    from suffolk.serving.openai.access import Access
+    from suffolk.serving.openai.access import Access, check_origins
     from suffolk.serving.transport.config import ServerConfig
     from suffolk.serving.transport.server import run_until_signal
 
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
-    server, access = ServerConfig(**options.server_fields()), Access(options.api_keys(), options.cors_origin)
+    server = ServerConfig(**options.server_fields())
+    access = Access(options.api_keys(), check_origins(options.cors_origin))
     limits, chosen = options.limits(), _drafters(options)
     if chosen == [NONE] and options.costs is not None:
         raise InvalidArgument(f"costs {options.costs}: --drafter none has no use for them; leave one of them out")

@@ -13,7 +13,7 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.openai.access import Access, check_keys, read_keys
+from suffolk.serving.openai.access import Access, check_key, check_origins, read_keys
 from suffolk.serving.transport.tls import TlsFiles
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.server import WorkerServer
@@ -52,8 +52,19 @@ def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
         read_keys(tmp_path / "missing")
     for key in ("short", "with space", "non-ascii-é"):
         with pytest.raises(InvalidArgument, match=r"api_key\[0\]: a key has 8 or more characters") as caught:
-            check_keys([key])
+            check_key(key, "api_key[0]")
         assert key not in str(caught.value)
+        file.write_text(f"# mine\nfirst-key-1\n{key}\n")
+        with pytest.raises(InvalidArgument, match=r"api_key_file .*keys: line 3: a key has 8 or more characters"):
+            read_keys(file)
+
+
+def test_origins_have_the_form_that_browsers_send() -> None:
+    origins = ("*", "https://a.example", "http://localhost:8080", "http://[::1]:80", "chrome-extension://abc")
+    assert check_origins(origins) == origins
+    for wrong in ('["https://a.example"]', "a.example", "https://a.example/", "https://A.example", "null", ""):
+        with pytest.raises(InvalidArgument, match=r"cors_origin\[1\] is .*; write SCHEME://HOST"):
+            check_origins(["*", wrong])
 
 
 def test_web_pages_of_allowed_origins_may_read_answers(target: Target) -> None:
@@ -133,12 +144,19 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(logit_bias={"999": 1}), "logit_bias", "logit_bias has token id 999; the vocabulary has 257 ids"),
         (chat(logprobs=3), "logprobs", "logprobs is 3; input should be a valid boolean"),
         (chat(top_logprobs=3), "top_logprobs", "top_logprobs: it needs logprobs: true"),
-        (chat(logprobs=True, top_logprobs=21), "logprobs", "logprobs is 21; it must be between 0 and 20"),
+        (chat(logprobs=True, top_logprobs=21), "top_logprobs", "top_logprobs is 21; input should be less than"),
         (chat(response_format={"type": "xml"}), "response_format.type", "it must be text, json_object or json_schema"),
+        (
+            chat(response_format={"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}),
+            "response_format",
+            "the grammar (json_schema) is refused: Invalid type: objekt",
+        ),
         (chat(response_format={"type": "json_schema"}), "response_format.json_schema.schema", "give the schema"),
         (chat(prediction={"type": "content"}), "prediction.content", "prediction.content: field required"),
-        (chat(suffolk={"drafter": "eagle"}), "drafter", "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
-        (chat(suffolk={"max_nodes": 65}), "max_nodes", "max_nodes is 65; it must be in 1..64"),
+        (chat(suffolk={"drafter": "eagle"}), "suffolk.drafter", "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
+        (chat(suffolk={"max_nodes": 65}), "suffolk.max_nodes", "max_nodes is 65; it must be in 1..64"),
+        ({"messages": USER, "suffolk": {"max_nodes": 1 << 20}}, "suffolk.max_nodes", "max_nodes is 1048576"),
+        ({"messages": USER, "suffolk": {"max_nodes": 0}}, "suffolk.max_nodes", "max_nodes is 0; it must be in 1..64"),
         (chat(suffolk={"datastores": ["wiki"]}), "suffolk.datastores", "datastore 'wiki' is not loaded"),
         (chat(suffolk={"remember": "no"}), "suffolk.remember", "suffolk.remember is 'no'"),
         (chat(stream_options={"include_usage": 1}), "stream_options.include_usage", "should be a valid boolean"),
@@ -157,9 +175,9 @@ def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, serv
     ("body", "param"),
     [
         ({}, "prompt"),
-        ({"prompt": []}, None),
+        ({"prompt": []}, "prompt"),
         ({"prompt": [["a"]]}, None),
-        ({"prompt": [257]}, None),
+        ({"prompt": [257]}, "prompt"),
         ({"prompt": "x", "suffix": "y"}, "suffix"),
         ({"prompt": "x", "best_of": 2}, "best_of"),
         ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
@@ -180,6 +198,13 @@ def test_another_model_is_not_found(server: WorkerServer) -> None:
 def test_a_prompt_that_fills_the_slot_has_a_code_of_its_own(server: WorkerServer) -> None:
     for body in (chat(max_tokens=4090), chat(messages=[{"role": "user", "content": "x" * 5000}])):
         assert ask(server, "POST", CHAT, body)[2]["error"]["code"] == "context_length_exceeded"
+
+
+def test_prompt_and_answer_may_have_as_many_tokens_as_the_model_states(server: WorkerServer) -> None:
+    most = ask(server, "GET", "/v1/models/tiny")[2]["max_model_len"]
+    prompt = ask(server, "POST", "/tokenize", {"messages": USER})[2]["count"]
+    reply = ask(server, "POST", CHAT, chat(max_tokens=most - prompt + 1))[2]
+    assert f"there is room for {most - prompt};" in reply["error"]["message"]
 
 
 def test_large_bodies_are_rejected_unread(server: WorkerServer) -> None:

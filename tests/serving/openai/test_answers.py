@@ -244,7 +244,7 @@ def test_speculation_is_reported_in_vllms_form(target: Target) -> None:
 
 def test_models_versions_and_tokens(target: Target, server: WorkerServer, client: openai.OpenAI) -> None:
     [model] = client.models.list().data
-    assert (model.id, model.owned_by, model.model_extra) == ("tiny", "suffolk", {"max_model_len": 4096})
+    assert (model.id, model.owned_by, model.model_extra) == ("tiny", "suffolk", {"max_model_len": 4032})
     assert client.models.retrieve("tiny") == model
     with pytest.raises(openai.NotFoundError, match="model 'gpt' does not exist here; this worker serves 'tiny'"):
         client.models.retrieve("gpt")
@@ -253,7 +253,7 @@ def test_models_versions_and_tokens(target: Target, server: WorkerServer, client
     ids = target.tokenizer("héllo")["input_ids"]
     assert ask(server, "POST", "/tokenize", {"prompt": "héllo"})[2] == {
         "count": len(ids),
-        "max_model_len": 4096,
+        "max_model_len": 4032,
         "tokens": ids,
         "token_strs": None,
     }
