@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from suffolk.datastore.errors import SuffolkError, Unavailable
+from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.version import __version__
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
@@ -70,6 +70,8 @@ class DecodeService:
         self._warned = False
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
+            with suppress(Unsupported):  # requests with a grammar are refused then
+                engine.target.grammars.load()  # stops all threads: do it before there are requests
 
     @contextmanager
     def admit(self, transport: str, method: str, texts: int = 1) -> Iterator[CallOutcome]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from suffolk.serving.engine.model import probe, tree_attention
@@ -33,7 +34,7 @@ class Target(LanguageModel):
 
     def match(self, grammar: Grammar | None) -> GrammarMatcher | None:
         """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
-        return None if grammar is None else GrammarMatcher(self.grammars.compile(grammar), self.vocab_size)
+        return None if grammar is None else GrammarMatcher(partial(self.grammars.compile, grammar), self.vocab_size)
 
     @staticmethod
     def load(

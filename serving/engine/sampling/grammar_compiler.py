@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
 """At most 64 white characters between two parts of JSON: without a bound, small models generate them without end."""
-_KEPT = 32
-"""Compiled grammars that are kept: requests often repeat a schema, and the parser remembers its states."""
+MAX_STATES = 50_000
+"""States of a parser's lexer, of one to two kilobytes each. A parser that has more fails for good."""
 
 
 class GrammarCompiler:
@@ -28,15 +27,19 @@ class GrammarCompiler:
         self._tokenizer, self._vocab_size, self._eos_ids = tokenizer, vocab_size, eos_ids
         self._lock = threading.Lock()
         self._vocabulary: LLTokenizer | None = None
-        self.compile = functools.lru_cache(_KEPT)(self._compile)
-        """A matcher of the grammar at its start, for ``GrammarMatcher``, which copies it."""
 
-    def _compile(self, grammar: Grammar) -> LLMatcher:
-        """Raises as ``load``, and InvalidArgument for what the library refuses."""
+    def compile(self, grammar: Grammar) -> LLMatcher:
+        """A parser at the start of a text. Each call makes a new one: copies share the states of their lexer, and their limit.
+
+        Raises:
+            InvalidArgument: the library refuses the grammar, or as ``load``.
+            Unsupported: as ``load``.
+        """
         vocabulary = self.load()
-        from llguidance import LLMatcher
+        from llguidance import LLMatcher, LLParserLimits
 
-        matcher = LLMatcher(vocabulary, _source(grammar), log_level=0)
+        limits = LLParserLimits(max_lexer_states=MAX_STATES)
+        matcher = LLMatcher(vocabulary, _source(grammar), log_level=0, limits=limits)
         if not matcher.is_error():
             matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
         if matcher.is_error():
@@ -44,7 +47,7 @@ class GrammarCompiler:
         return matcher
 
     def load(self) -> LLTokenizer:
-        """The vocabulary in the library's form, which takes about a second to make.
+        """The vocabulary in the library's form. The first call takes about a second, in which no other thread runs.
 
         Raises:
             InvalidArgument: the target has no tokenizer.

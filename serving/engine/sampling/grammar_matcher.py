@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_SECONDS = 0.05
+"""Time for the masks of one step. Drafted rows beyond it become all -inf, so that a hard grammar does not delay other requests."""
+
 
 class GrammarMatcher:
     """The state of one request's text in its grammar. Not thread-safe.
@@ -27,11 +31,11 @@ class GrammarMatcher:
         vocab_size: columns of the logits.
     """
 
-    def __init__(self, compiled: LLMatcher, vocab_size: int) -> None:
-        """``compiled``: of ``GrammarCompiler.compile``, for the same vocabulary; it stays unchanged."""
+    def __init__(self, new_parser: Callable[[], LLMatcher], vocab_size: int) -> None:
+        """``new_parser``: makes a parser of the grammar, as ``GrammarCompiler.compile`` for the same vocabulary. Raises as it."""
         self.vocab_size = vocab_size
-        self._compiled = compiled
-        self._parser = compiled.deep_copy()
+        self._new_parser = new_parser
+        self._parser = new_parser()
         self._text: list[int] = []
         self._warned = False
 
@@ -55,29 +59,40 @@ class GrammarMatcher:
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """``logits`` float[rows, vocab], changed in place: -inf for tokens that may not follow the row's text.
 
-        A row after drafted tokens that the grammar forbids, or fails on, becomes all -inf.
+        A row after drafted tokens that the grammar forbids, fails on or has no time for becomes all -inf.
 
         Raises:
             InvalidArgument: the grammar fails on the committed text.
         """
+        masks, error = self._masks(contexts)
+        if error is not None and not masks[0].any():
+            masks, error = self._masks(contexts)  # with a new parser
+        if error is not None and not masks[0].any():
+            raise error
+        if error is not None and not self._warned:
+            log.warning("%s; going on without that draft", error)
+            self._warned = True
+        forbidden = np.unpackbits((~masks).view(np.uint8), axis=1, bitorder="little")[:, : self.vocab_size].view(
+            np.bool_
+        )
+        return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
+
+    def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], InvalidArgument | None]:
+        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the error that ended the walk."""
         masks = np.zeros((len(contexts), (self.vocab_size + 31) // 32), np.int32)
         self._follow(contexts.tokens[contexts.prompt_length :])
+        end = time.monotonic() + MOST_SECONDS
         try:
             for row in self._walk(contexts):
                 self._parser.unsafe_compute_mask_ptr(masks[row].ctypes.data, masks[row].nbytes)
                 if self._parser.is_error():
                     masks[row] = 0
                 self._require_sound()
+                if time.monotonic() > end:
+                    break
         except InvalidArgument as error:
-            if not masks[0].any():
-                raise
-            if not self._warned:
-                log.warning("%s; going on without that draft", error)
-            self._warned = True
-        forbidden = np.unpackbits((~masks).view(np.uint8), axis=1, bitorder="little")[:, : self.vocab_size].view(
-            np.bool_
-        )
-        return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
+            return masks, error
+        return masks, None
 
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
         """The rows whose drafted tokens are allowed, row 0 first. At each one the parser has read the row's text.
@@ -103,9 +118,13 @@ class GrammarMatcher:
                 self._parser.rollback(len(held))
 
     def _follow(self, generated: npt.NDArray[np.int32]) -> None:
-        """Parse the tokens after those parsed before, and replace a parser that failed."""
+        """Parse the tokens after those parsed before. A failed parser is replaced: a new one has room for further states."""
+        self._read(generated)
         if self._parser.is_error():
-            self._parser, self._text = self._compiled.deep_copy(), []
+            self._parser, self._text = self._new_parser(), []
+            self._read(generated)
+
+    def _read(self, generated: npt.NDArray[np.int32]) -> None:
         fresh = generated[len(self._text) :].tolist()
         if fresh and not self._parser.is_stopped():
             self._parser.consume_tokens(fresh)  # a forbidden token is an error of the parser

@@ -13,6 +13,7 @@ import torch
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling import grammar_compiler, grammar_matcher
 from suffolk.serving.engine.sampling.grammar import MAX_GRAMMAR, Grammar
 from suffolk.serving.engine.sampling.grammar_compiler import GrammarCompiler
 from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
@@ -99,8 +100,34 @@ def test_a_grammar_needs_a_tokenizer_that_the_library_reads(
         GrammarCompiler(tokenizer, 257, frozenset()).compile(Grammar("json_object"))
 
 
-def test_a_grammar_is_compiled_once(target: Target) -> None:
-    assert target.grammars.compile(Grammar("json_object")) is target.grammars.compile(Grammar("json_object"))
+def test_a_parser_whose_lexer_is_full_is_replaced(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drafts that fill the lexer must not end their text, or the next text of the same grammar."""
+    monkeypatch.setattr(grammar_compiler, "MAX_STATES", 1000)
+    grammar = Grammar("regex", r"(.|\n)*a(.|\n){50}b(.|\n){50}c(.|\n)*")
+    rng = np.random.default_rng(2)
+    parser, read = target.grammars.compile(grammar), 0
+    while parser.consume_tokens(tokens_of("abc"[int(rng.integers(3))])):
+        read += 1
+        parser.compute_bitmask()
+    assert "too many states" in parser.get_error()
+    for _ in range(2):
+        matcher, text = target.match(grammar), ""
+        assert matcher is not None
+        for _ in range(2 * read):
+            text += "abc"[int(rng.integers(3))]
+            masked = matcher.apply(torch.zeros(2, 257), contexts(text, "a"))
+            assert (masked[0, tokens_of("abc")] == 0).all()
+            assert not matcher.is_complete(np.array(tokens_of(text)))
+
+
+def test_masks_that_take_too_long_end_the_draft(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher = target.match(Grammar("regex", "[abc]+"))
+    assert matcher is not None
+    monkeypatch.setattr(grammar_matcher, "MOST_SECONDS", 0.0)
+    for text in ("a", "ab"):
+        masked = matcher.apply(torch.zeros(3, 257), contexts(text, "ab"))
+        assert [bool((row == 0).any()) for row in masked] == [True, False, False]
+        assert matcher.allowed(contexts(text, "ab")).all()
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -141,9 +168,6 @@ class Fragile:
         self._parser, self._bad, self._dark = parser, bad, dark
         self._failed, self._read = "", [0]
 
-    def deep_copy(self) -> Fragile:
-        return Fragile(self._parser.deep_copy(), self._bad, self._dark)
-
     def try_consume_tokens(self, tokens: list[int]) -> int:
         if self._bad in tokens:
             self._failed = "the parser is too complex"
@@ -176,11 +200,12 @@ class Fragile:
 
 def fragile(target: Target, bad: str = "", dark: str = "") -> GrammarMatcher:
     """A matcher of ``(a|b|c)+``."""
-    parser: Any = Fragile(
-        target.grammars.compile(Grammar("regex", "(a|b|c)+")),
-        *(tokens_of(each)[0] if each else -1 for each in (bad, dark)),
-    )
-    return GrammarMatcher(parser, target.vocab_size)
+
+    def new_parser() -> Any:
+        tokens = [tokens_of(each)[0] if each else -1 for each in (bad, dark)]
+        return Fragile(target.grammars.compile(Grammar("regex", "(a|b|c)+")), *tokens)
+
+    return GrammarMatcher(new_parser, target.vocab_size)
 
 
 def contexts(text: str, drafted: str) -> RowContexts:

@@ -10,11 +10,20 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.prompt import encode_text
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.engine.sampling.grammar_compiler import GrammarCompiler
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.worker.client import WorkerClient
 from suffolk.serving.worker.settings import unpack_settings
 from tests.support.drafters import eager_decoder
+
+
+def test_the_vocabulary_is_read_before_there_are_requests(
+    client: WorkerClient, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading it stops all threads of the worker for a second."""
+    monkeypatch.setattr(GrammarCompiler, "_read_vocabulary", None)
+    list(client.generate("ab", SamplingSettings(3, grammar=Grammar("regex", "[ab]+"))))
 
 
 def test_a_grammar_is_served(client: WorkerClient, target: Target) -> None:
