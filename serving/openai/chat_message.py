@@ -18,6 +18,7 @@ class ChatMessage:
         """``tools``: None if nothing may be called: all text is content then."""
         self._parser = None if tools is None else tools.parser(form)
         self._form = form
+        self._is_named = tools is not None and tools.is_named
         self._calls = 0
 
     def add(self, text: str, is_last: bool) -> tuple[str, list[dict[str, Any]]]:
@@ -29,9 +30,9 @@ class ChatMessage:
         return content, [self._entry(event) for event in events if isinstance(event, ToolCall)]
 
     def finish(self, reason: str) -> str:
-        """OpenAI's finish reason for the engine's."""
+        """OpenAI's finish reason for the engine's: a call of the function that the request names ends with ``stop``."""
         found = FINISH[reason]
-        return "tool_calls" if self._calls and found == "stop" else found
+        return "tool_calls" if self._calls and found == "stop" and not self._is_named else found
 
     def _entry(self, call: ToolCall) -> dict[str, Any]:
         number = uuid.uuid4().hex

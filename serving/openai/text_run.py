@@ -72,6 +72,7 @@ class TextRuns(Sequence[TextRun]):
                     cancelled = self._cancelled
                 if cancelled:  # while this thread was in ``start``
                     generation.cancel()
+                    return
         except SuffolkError:
             self.cancel()
             raise

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 
 from suffolk.serving.openai.tool_format import ToolFormat
 
+MAX_OPEN = 16
+"""Calls without an end in one text; behind them no call is searched. Each is read to the end of the text."""
 _WHITE = " \t\r\n"
 _KEYS = ("name", "type", "function", "id", "arguments", "parameters")
 _OPENINGS = tuple(f'{bracket}{{"{key}"' for key in _KEYS for bracket in ("", "["))
@@ -39,6 +41,7 @@ class ToolCallParser:
         self._json: _JsonScan | None = None  # of the call at the beginning of ``_text``
         self._may_be_bare = True  # whether a call without a mark may begin here
         self._follows_call = self._has_calls = False
+        self._open = 0
 
     def push(self, text: str) -> list[str | ToolCall]:
         """Content and calls that are final after ``text``."""
@@ -70,7 +73,10 @@ class ToolCallParser:
         if self._json is None or self._json.begin != body:
             self._json = _JsonScan(body)
         end = self._json.find_end(self._text)
-        if end == _NOT_JSON or (end is None and final):
+        if end is None and final:
+            self._open += 1
+            return self._move(len(self._text) if self._open == MAX_OPEN else max(body, begin + 1), found)
+        if end == _NOT_JSON:
             return self._move(max(body, begin + 1), found)
         after = None if end is None else self._after_mark(end, final)
         if end is None or after is None:

@@ -26,11 +26,13 @@ class ToolChoice:
         functions: as in the request, by name.
         is_required: whether the answer must be a call.
         is_single: whether it must be one call at most.
+        is_named: whether the request names the function.
     """
 
     functions: Mapping[str, Mapping[str, Any]]
     is_required: bool
     is_single: bool
+    is_named: bool = False
 
     def parser(self, form: ToolFormat) -> ToolCallParser:
         """A parser of one answer."""
@@ -67,7 +69,7 @@ def read_tool_choice(
         if choice.get("type") != "function" or not isinstance(name, str) or name not in functions:
             known = ", ".join(functions) or "none"
             raise InvalidArgument(f"tool_choice names the function {name!r}; the functions of tools are {known}")
-        return ToolChoice({name: functions[name]}, is_required=True, is_single=True)
+        return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
     if choice not in (None, "none", "auto", "required"):
         raise InvalidArgument(f"tool_choice is {choice!r}; it must be none, auto, required or a function")
     if choice == "required" and not functions:

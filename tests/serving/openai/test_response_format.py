@@ -41,6 +41,10 @@ def test_response_formats_become_grammars(target: Target) -> None:
             {"type": "json_schema", "json_schema": {"schema": [1]}},
             "response_format.json_schema.schema: give the schema",
         ),
+        (
+            {"type": "json_schema", "json_schema": {"schema": {"x-guidance": 5}}},
+            "x-guidance of a schema is of type int; it must be an object",
+        ),
     ],
 )
 def test_wrong_response_formats_are_refused(response_format: Any, message: str) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.openai.tool_calls import ToolCall, ToolCallParser
+from suffolk.serving.openai import tool_calls
+from suffolk.serving.openai.tool_calls import MAX_OPEN, ToolCall, ToolCallParser, _JsonScan
 from suffolk.serving.openai.tool_format import FORMATS, find_format
 
 NAMES = ("f", "get_weather")
@@ -119,6 +120,22 @@ def test_a_long_text_is_read_once() -> None:
     text = json.dumps({"name": "f", "arguments": {"code": "{\\" * 30_000}})
     content, calls = parse("json", list(text))
     assert (content, len(calls)) == ("", 1)
+
+
+def test_calls_without_an_end_are_not_read_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the rest of the text for each of them would read 10^9 characters."""
+    starts: list[int] = []
+
+    def scan(begin: int) -> _JsonScan:
+        starts.append(begin)
+        return _JsonScan(begin)
+
+    monkeypatch.setattr(tool_calls, "_JsonScan", scan)
+    text = "<tool_call>{" * 10_000
+    assert parse("hermes", [text]) == (text, [])
+    assert len(starts) <= MAX_OPEN
+    few = "<tool_call>{ " * (MAX_OPEN - 1)
+    assert parse("hermes", [few + "<tool_call>" + F_TEXT + "</tool_call>"]) == (few.rstrip(), [F])
 
 
 @pytest.mark.parametrize(
