@@ -50,9 +50,11 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
     """
     if not isinstance(record, dict):
         return None
-    answer_field = next((name for name in RESPONSES if record.get(name) is not None), None)
     nested = next((_object(record.get(name)) for name in REQUESTS if _is_request(_object(record.get(name)))), None)
     request = record if nested is None else nested
+    answer_field = next((name for name in RESPONSES if record.get(name) is not None), None)
+    if answer_field is None and nested is not None:  # null: the request failed
+        answer_field = next((name for name in RESPONSES if name in record), None)
     if answer_field is None or not _is_request(request):
         return None
     response = _object(record[answer_field])

@@ -94,9 +94,10 @@ def test_choices_turns_and_completions_are_texts_of_their_own(tmp_path: Path, mo
 
 def test_requests_without_an_answer_are_counted(tmp_path: Path, model: Path) -> None:
     failed = {"request": REQUEST, "response": {"error": {"message": "overloaded"}}}
+    unanswered = {"request": REQUEST, "response": None}
     refused = {"request": {"messages": [{"role": "human", "content": "x"}]}, "response": RESPONSE}
     logs = LogReader(model)
-    file = write_rows(tmp_path / "log.jsonl", [FORMS["nested"], failed, refused, failed])
+    file = write_rows(tmp_path / "log.jsonl", [FORMS["nested"], failed, refused, unanswered])
     assert len(read_recordings([file], logs)) == 1
     assert logs.left_out == {"without an answer": 2, "because the chat template rejects it (unknown role)": 1}
     assert logs.first_left_out.endswith("log.jsonl line 2")
