@@ -19,7 +19,7 @@ from suffolk.serving.openai.errors import error_body
 from suffolk.serving.openai.streaming import send_events, until_disconnect
 from suffolk.serving.openai.text_run import TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
-from suffolk.serving.transport.http_body import parse_body, read_body
+from suffolk.serving.transport.http_body import InvalidField, parse_body, read_body
 from suffolk.serving.transport.request_metrics import CallOutcome
 from suffolk.serving.transport.status import grpc_code, http_status
 from suffolk.serving.worker import limits
@@ -69,7 +69,12 @@ class GenerateEndpoint(Generic[BodyT]):
     def _parse(self, data: bytes) -> tuple[BodyT, list[GenerateCall]]:
         body = parse_body(self._body, data)
         require_model(self._service, body.model)
-        return body, self._read(self._service, body)
+        calls, most = self._read(self._service, body), self._service.admission.max_in_flight
+        if len(calls) > most:  # also an idle worker has no room
+            raise InvalidField(
+                "n", f": the request asks for {len(calls)} texts; this worker takes {most} at once; lower n"
+            )
+        return body, calls
 
     async def _events(self, answer: Answer[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
         """The chunks of a stream. An error is its last event: the status has been sent."""

@@ -47,6 +47,26 @@ def test_a_stream_that_is_closed_frees_its_slot(target: Target) -> None:
         assert client.chat.completions.create(**SHORT).usage.completion_tokens == 3  # type: ignore[union-attr]
 
 
+def test_more_texts_than_the_worker_ever_takes_are_a_wrong_value(target: Target) -> None:
+    with answering(target, slots=1, queue=1) as server:
+        for path, body in (
+            ("chat/completions", {"messages": [{"role": "user", "content": "abc"}], "n": 3}),
+            ("completions", {"prompt": ["a"] * 3}),
+        ):
+            status, _, reply = ask(server, "POST", f"/v1/{path}", body | {"max_tokens": 1})
+            assert (status, reply["error"]["param"]) == (400, "n")
+            assert "asks for 3 texts; this worker takes 2 at once" in reply["error"]["message"]
+        assert (
+            ask(
+                server,
+                "POST",
+                "/v1/chat/completions",
+                {"messages": [{"role": "user", "content": "abc"}], "n": 2, "max_tokens": 1},
+            )[0]
+            == 200
+        )
+
+
 @pytest.mark.parametrize("texts", [1, 2])
 def test_a_client_that_hangs_up_frees_its_slots(texts: int, target: Target) -> None:
     """Whether it streams or not, and whether the text runs or waits."""
