@@ -12,7 +12,6 @@ from suffolk.datastore.errors import InvalidArgument
 
 REQUESTS = ("request", "request_body", "body", "input", "kwargs")
 RESPONSES = ("response", "response_body", "output", "completion")
-NO_ANSWER = "no answer in the response"
 
 
 @dataclass(frozen=True, slots=True)

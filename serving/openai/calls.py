@@ -32,6 +32,8 @@ from suffolk.serving.worker.service import DecodeService
 
 COMPLETION_TOKENS = 16
 """Default length of a text completion, as in OpenAI's API. Chats go on to the end of their slot."""
+_ID_DIGITS = 20
+"""Most digits of a token id that is a key."""
 _SETTINGS = ("top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos")
 
 
@@ -153,7 +155,7 @@ def _settings(body: GenerationBody, length: int, logprobs: int | None) -> dict[s
 
 def _biases(biases: dict[str, float]) -> dict[int, float]:
     for token in biases:
-        if not (token.isascii() and token.isdigit()):
+        if not (token.isascii() and token.isdigit() and len(token) <= _ID_DIGITS):
             raise InvalidField("logit_bias", f" has the key {token[:20]!r}; its keys must be token ids")
     return {int(token): value for token, value in biases.items()}
 
