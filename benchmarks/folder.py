@@ -23,7 +23,7 @@ def make_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(within: Path) -> Iterator[Path]:
-    """A new folder in ``within``, which is created if it is missing. It is removed at the end, also after an error.
+    """A new folder in ``within``, removed at the end, also after an error. ``within`` is created if it is missing.
 
     Raises:
         ResourceExhausted: the folder cannot be created.

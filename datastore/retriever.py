@@ -46,12 +46,12 @@ class Retriever(Protocol):
 
     @property
     def name(self) -> str:
-        """The datastore's name: its folder's, or the one on its server."""
+        """The datastore's name: that of its folder, or the name under which a server offers it."""
         ...
 
     @property
     def vocab_size(self) -> int:
-        """All token ids are below it. It is known without a call of the server."""
+        """The vocabulary size: all token ids are below it. Reading it makes no call to a server."""
         ...
 
     def lookup(
@@ -124,7 +124,7 @@ class Retriever(Protocol):
         return str(tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
 
     def info(self) -> dict[str, Any]:
-        """Facts: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""
+        """Facts of the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""
         ...
 
     def close(self) -> None:

@@ -28,12 +28,20 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target
 
 _WARM_UP = 64
-"""The number of tokens of a prompt."""
+"""Tokens of the first prompt that a warm-up run reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A stack, predicted and measured: seconds a token, speed-up over plain decoding, and tokens per target pass."""
+    """Prediction and measurement of one stack.
+
+    Attributes:
+        predicted_seconds, seconds: time per token.
+        predicted_speedup, speedup: over plain decoding.
+        predicted_tokens, tokens: tokens per target pass.
+        reading_seconds: time that the drafting levels take to read a prompt.
+        identical: number of answers that equal those of plain decoding.
+    """
 
     stack: str
     predicted_seconds: float
@@ -52,7 +60,8 @@ class HierarchyResult:
 
     Attributes:
         plans: the best plan of each size; empty if stacks were given.
-        outcomes: of the stacks that ran. ``plain``: the speed of plain decoding, None if nothing ran.
+        outcomes: one for each stack that ran.
+        plain: the speed of plain decoding; None if nothing ran.
         prompts: number of prompts.
         is_stopped: whether Ctrl-C ended the runs.
     """
@@ -76,7 +85,7 @@ class HierarchyResult:
 def measure_hierarchy(
     options: HierarchyOptions, model: str, target: Target, stores: Sequence[Retriever], limits: Limits
 ) -> HierarchyResult:
-    """Measure the levels, plan with the results, and compare the plans to plain decoding.
+    """Measure the levels, plan from the results, and compare the plans to plain decoding.
 
     Args:
         model: the target's folder or hub name, which holds its tokenizer.
@@ -137,7 +146,7 @@ def _run(
     prompts: Sequence[Ids],
     settings: SamplingSettings,
 ) -> tuple[list[Outcome], TrialSummary | None]:
-    """Run each of ``chosen`` and plain decoding, in turn."""
+    """Compare each stack of ``chosen`` to plain decoding, in turn."""
     from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial, TrialSummary
 
     if not chosen:

@@ -36,7 +36,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Report = Callable[[str], None]
 _LONGEST = 3
-"""Runs are followed for this multiple of the plans' depth, since drafts may exceed the requested length."""
+"""Accepted runs are measured up to this multiple of the plans' depth, since a draft may exceed the requested length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,13 @@ class Measurements:
     """Costs and agreement of a target and its levels, on the target's own answers.
 
     Attributes:
-        variants: the models, each at a temperature, the target last.
-        sources: names of retrieval levels. ``lookups``: seconds of one call of each.
-        costs: of each variant; entry d is the seconds of a pass that verifies d tokens. The target's costs include the
-            rest of a decoding step.
-        agreements: one for each answer. ``depth``: the largest draft length of the plans.
+        variants: the models, each at one temperature. The target is the last.
+        sources: names of retrieval levels.
+        costs: one array for each variant; entry d is the seconds of a pass that verifies d tokens. The target's costs
+            include the rest of a decoding step.
+        lookups: for each source, the seconds of one call.
+        agreements: one for each answer.
+        depth: the largest draft length of the plans.
     """
 
     variants: tuple[ModelVariant, ...]
@@ -81,7 +83,7 @@ class Measurements:
         return predict(levels, range(len(names) + 1), [level.tokens for level in stack])
 
     def _by_cost(self) -> list[int]:
-        """The variants except the target, by number."""
+        """The indices of the variants except the target, by rising cost."""
         models = [variant.name.partition("@")[0] for variant in self.variants[:-1]]
         seconds: dict[str, float] = {}
         for model, cost in zip(models, self.costs, strict=False):
@@ -93,7 +95,7 @@ class Measurements:
         return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
 
     def _levels(self, sources: list[str], order: list[int]) -> Levels:
-        """The levels of ``sources`` and of the variants numbered by ``order``."""
+        """The levels of ``sources``, then those of the variants whose indices are in ``order``."""
         searched = [self.sources.index(name) for name in sources]
         levels = [
             Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_distribution(each))
@@ -113,14 +115,14 @@ class Measurements:
                     known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
             for row, starts in known.items():
                 runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
-                if row < len(searched):  # the rate counts found tokens only
+                if row < len(searched):  # the mean acceptance counts only places where a token was found
                     there = [each.found[searched[row]] > 0 for each in self.agreements]
                     starts = [each[places] for each, places in zip(starts, there, strict=True)]
                 acceptance[row][column] = mean_acceptance(starts)
         return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
     def _found_distribution(self, source: int) -> tuple[float, ...]:
-        """The distribution of the number of tokens found at the start of a round of the target."""
+        """The distribution of the number of tokens that ``source`` finds at the start of each round of the target."""
         counts = np.zeros(self.depth + 1)
         for each in self.agreements:
             weights = round_weights(each.retrieved[source][-1], self.depth)

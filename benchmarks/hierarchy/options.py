@@ -87,8 +87,8 @@ def check_measuring(options: HierarchyOptions, stacks: Sequence[Stack]) -> None:
 def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tuple[str, float | None]]:
     """The levels to measure, by name and temperature.
 
-    These are the levels of ``stacks``. Without stacks, all levels that the options allow, each model at several
-    temperatures. Raises InvalidArgument if there are no levels, or more than a stack takes.
+    These are the levels of ``stacks``. Without stacks they are all levels that the options allow, with each model at
+    several temperatures. Raises InvalidArgument if there are no levels, or more than a stack takes.
     """
     if stacks:
         return list(dict.fromkeys((level.name, level.temperature) for stack in stacks for level in stack))
@@ -97,7 +97,7 @@ def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tu
     models = sorted(named.keys() - set(RETRIEVAL), key=lambda name: StackLevel(name, 1).exit_layers or _LAST)
     if len(models) >= MOST_LEVELS:
         raise InvalidArgument(
-            f"{len(models)} models would draft; a stack takes at most {MOST_LEVELS - 1} and retrieval; leave some out"
+            f"{len(models)} models would draft; a stack takes at most {MOST_LEVELS - 1} besides retrieval; leave some out"
         )
     temperatures: list[float | None] = [None]
     if options.temperature > 0:
@@ -106,7 +106,7 @@ def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tu
 
 
 def _named(options: HierarchyOptions) -> list[tuple[str, str]]:
-    """The levels that options name, each with the option."""
+    """The levels that options name, each with its option."""
     found = [] if options.draft_model is None else [(DRAFT_MODEL, f"--draft-model {options.draft_model}")]
     found += [("datastore", f"--datastore {name}") for name in options.datastore]
     found += [(f"exit-{layers}", f"--exit {layers}") for layers in options.exit]

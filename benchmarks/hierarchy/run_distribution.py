@@ -13,16 +13,16 @@ Floats = npt.NDArray[np.float64]
 Starts = Floats
 """The drafts that one drafter could start at each place of a text: float64[n, depth].
 
-Entry (s, k) is the probability that token k of a draft from place s is accepted, given that those before it are. It is
-0 after the end of a draft, and NaN where it is unknown: after the end of the text, or where the text differs from the
-draft.
+Entry (s, k) belongs to token k of a draft from place s. It is the probability that this token is accepted if all tokens
+before it are. It is 0 after the end of a draft. It is NaN if unknown: after the end of the text, or where the text
+differs from the draft.
 """
 
 
 def model_starts(chances: Floats, depth: int) -> Starts:
-    """Create the starts of a model.
+    """Return the ``Starts`` of a model whose acceptance at each place is ``chances``.
 
-    Its acceptance at each place, float64[n], does not depend on where a draft began.
+    ``chances``: float64[n]; a model's acceptance does not depend on where a draft began.
     """
     padded = np.append(chances, np.full(depth - 1, np.nan))
     return np.lib.stride_tricks.sliding_window_view(padded, depth)
@@ -31,7 +31,7 @@ def model_starts(chances: Floats, depth: int) -> Starts:
 def round_weights(starts: Starts, longest: int) -> Floats:
     """Return float64[n]: the expected number of rounds that begin at each place.
 
-    Drafts have up to ``longest`` tokens. A round begins one token after those that the previous round accepted.
+    Drafts have up to ``longest`` tokens. A round begins one token after the last one that the previous round accepted.
     """
     size = len(starts)
     weights = np.zeros(size + longest + 2)
@@ -47,9 +47,9 @@ def round_weights(starts: Starts, longest: int) -> Floats:
 def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], longest: int) -> RunDistribution:
     """The distribution of the run that ``verifier`` accepts from ``drafter``, with rounds of up to ``longest`` tokens.
 
-    It is a product of hazards (Kaplan and Meier 1958): of the rounds that reached a length, weighted, the share that
-    continues. So the end of a text does not count as the end of a run. Beyond the longest observed run the last hazard
-    applies.
+    It is a product of continuation rates (the estimator of Kaplan and Meier 1958). The rate of a length is the weighted
+    share of rounds that continue, of those that reach it. So the end of a text does not count as the end of a run.
+    Beyond the longest observed run the last rate applies.
     """
     depth = texts[0].shape[1]
     gone, came = np.zeros(depth), np.zeros(depth)
@@ -71,7 +71,7 @@ def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], l
 
 
 def mean_acceptance(texts: Sequence[Starts]) -> float:
-    """The accepted share of first tokens, over drafts from all places."""
+    """The share of drafts whose first token is accepted, over all places."""
     first = np.concatenate([text[:, 0] for text in texts])
     first = first[~np.isnan(first)]
     return float(first.mean()) if len(first) else 0.0

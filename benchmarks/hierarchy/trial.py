@@ -25,8 +25,10 @@ class TrialRun:
     """One timed answer.
 
     Attributes:
-        tokens: int32[n], the answer. ``steps``: passes of the target after the prompt pass.
-        seconds: of decoding, without prompt passes. ``reading``: seconds of the drafting levels' prompt passes.
+        tokens: int32[n], the answer.
+        steps: passes of the target after the prompt pass.
+        seconds: time of decoding, without prompt passes.
+        reading: seconds of the drafting levels' prompt passes.
         besides: the part of ``seconds`` outside passes, sampling and drafters.
     """
 
@@ -101,9 +103,9 @@ class Trial:
         rounds: int,
         report: Callable[[int, int], None],
     ) -> dict[str, list[list[TrialRun]]]:
-        """Return the rounds of each of ``ways``, each with a run of each prompt.
+        """Run all prompts with each method of ``ways``; the methods alternate prompt by prompt.
 
-        The methods alternate prompt by prompt.
+        Returns for each method its rounds; a round is a list with one run for each prompt.
         """
         found: dict[str, list[list[TrialRun]]] = {way: [] for way in ways}
         for turn in range(rounds):

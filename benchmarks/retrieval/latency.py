@@ -32,7 +32,7 @@ def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int
 def time_alternating(
     calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int
 ) -> dict[str, list[float]]:
-    """Like ``time_rounds``, but each query goes to all calls before the next query.
+    """Like ``time_rounds``, but each query goes to all calls before the next query starts.
 
     So each call finds the processor's caches as the other calls left them.
     """

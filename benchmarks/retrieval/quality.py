@@ -39,7 +39,7 @@ def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: 
 def compare_trees(
     store: Datastore, rival: DraftRetriever | None, each: ContextSet, options: RetrievalOptions
 ) -> dict[str, Any]:
-    """Return mean match length, tree size and accepted length over all contexts, also for draftretriever."""
+    """Return mean match length, tree size and accepted length over all contexts, and the same for draftretriever."""
     trees = [
         store.draft(context, options.max_match, options.min_match, options.max_depth, options.max_nodes)
         for context in each.contexts
@@ -58,9 +58,10 @@ def compare_trees(
 
 
 def _judge_rival(store: Datastore, rival: DraftRetriever, each: ContextSet) -> dict[str, Any]:
-    """Return statistics of draftretriever's trees, and three errors.
+    """Return statistics of draftretriever's trees, and how far its answers are from exact.
 
-    The errors are different answers to the same query, older tokens without effect, and paths that never occur.
+    Three values show this: the share of repeated queries with another answer, the number of context tokens that it uses,
+    and the share of nodes that never occur in the corpus.
     """
     trees = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     again = [prefixes(rival.search_suffixes(context)) for context in each.contexts]

@@ -12,11 +12,11 @@ HEADERS = ("microseconds", "p50", "p90", "p99", "mean")
 PACKAGES = ("numpy", "grpcio", "draftretriever", "matplotlib")
 NOTES = (
     "all times are warm: a first round over all contexts is not counted. In the C++ core, a draft starts from the "
-    "result of its lookup. From Python, a draft call includes the lookup, and also returns its length and count; "
-    "lookup+draft makes both calls",
+    "result of its lookup. From Python, a draft call includes the lookup, and returns its match length and count. "
+    "lookup+draft calls both",
     "in the C++ core, the time of a context is the median of its rounds",
-    "draftretriever is the published package of that name: it searches at random by a context's last two tokens, "
-    "returns no counts, and is not the suffix array of the REST repository",
+    "draftretriever is the published package of that name, not the suffix array of the REST repository. It uses only "
+    "a context's last two tokens, searches at random and returns no counts",
 )
 
 
@@ -69,14 +69,14 @@ def _latency_lines(found: dict[str, Any]) -> list[str]:
     lines = [format_table(HEADERS, [[name, *_row(times)] for name, times in found["latency"].items()])]
     if "alternating" in found:
         rows = [[name, *_row(times)] for name, times in found["alternating"].items()]
-        lines += ["each query goes to all in turn, so that none finds its data in the processor's caches:"]
+        lines += ["each query goes to all methods in turn, so that no method finds its data in the processor's caches:"]
         lines += [format_table(HEADERS, rows)]
         for name, ratios in found["times_faster"].items():
             ways = "; ".join(
                 f"{way.replace('_', ' ')} {each['p50']:.1f} at p50, {each['p99']:.1f} at p99"
                 for way, each in ratios.items()
             )
-            lines.append(f"times as fast, {name}: {ways}")
+            lines.append(f"speed-up, {name}: {ways}")
     return lines
 
 
@@ -84,14 +84,14 @@ def _quality_lines(found: dict[str, Any]) -> list[str]:
     drafts, checked = found["drafts"], found["checked_by_scan"]
     lines = [
         f"match length {drafts['mean_match_length']:.2f}, {_trees(drafts)}",
-        f"exact: {checked['contexts']} contexts with {checked['nodes']:,} node counts equal a scan of the whole corpus",
+        f"exact: the answers for {checked['contexts']} contexts, {checked['nodes']:,} nodes, equal a scan of the whole corpus",
     ]
     if rival := drafts.get("draftretriever"):
         differing = rival["answers_differing_when_asked_again"]
         absent = rival["nodes_never_in_corpus_after_those_tokens"]
         lines.append(
             f"draftretriever: {_trees(rival)}; {differing:.0%} of its answers differ when a query is repeated; "
-            f"{absent:.0%} of its nodes never follow its two tokens in the corpus; it returns no counts"
+            f"{absent:.0%} of its nodes never follow the context's last two tokens in the corpus; it returns no counts"
         )
     return lines
 

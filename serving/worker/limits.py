@@ -1,4 +1,4 @@
-"""Limits of the worker's fields, besides those of the sampling settings themselves. gRPC and HTTP check the same ones.
+"""Limits of the worker's fields. ``SamplingSettings`` has further limits. gRPC and HTTP check the same limits.
 
 Checks raise InvalidArgument with the field, its value, the limit and what to do.
 """
@@ -24,7 +24,7 @@ MAX_STOP = 256
 MAX_BAD_WORDS = 1024
 """Token sequences that are never completed."""
 MAX_BAD_WORD = 64
-"""Tokens of one of them."""
+"""Tokens of one of these sequences."""
 MAX_DATASTORES = 1024
 """Names of datastores to search."""
 MAX_BIASES = 1024

@@ -20,7 +20,7 @@ from suffolk.serving.worker.grpc_server import DecodeServicer
 from suffolk.serving.worker.service import DecodeService
 
 _POLL_SECONDS = 0.1
-"""Between two checks of the engine's thread."""
+"""Seconds between two checks of the engine's thread."""
 
 
 class WorkerServer(Server):

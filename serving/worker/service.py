@@ -34,11 +34,11 @@ class DecodeService:
     Attributes:
         model: name of the model, without its folder.
         default_drafter: for requests that name none.
-        max_nodes: largest draft tree, as limit and default of requests.
+        max_nodes: largest draft tree that a request may ask for; also the default.
         admission: admits as many streams as the engine has slots and places in its queue. A stream counts until its last reply
             is read.
         slow_clients: cancels streams that are not read.
-        stream_interval: least seconds between two replies of a stream; 0 sends every step.
+        stream_interval: least seconds between two replies of a stream; 0 sends a reply after every step.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class DecodeService:
         self._warned = False
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
-            with suppress(Unsupported):  # requests with a grammar are refused then
-                engine.target.grammars.load()  # stops all threads: do it before there are requests
+            with suppress(Unsupported):  # without it, requests with a grammar are refused
+                engine.target.grammars.load()  # blocks all threads for a second, so load before requests come
 
     @contextmanager
     def admit(self, transport: str, method: str, texts: int = 1) -> Iterator[CallOutcome]:
-        """Admit and measure a call that generates so many ``texts``. All transports use it.
+        """Admit and measure a call that generates ``texts`` texts. All transports use it.
 
         Raises:
             ResourceExhausted: the queue is full.
@@ -113,7 +113,7 @@ class DecodeService:
 
     @staticmethod
     def require_end(generation: Generation, outcome: CallOutcome) -> None:
-        """Raises Unavailable if ``generation``, of which all steps are read, was cancelled."""
+        """Raises Unavailable if ``generation`` was cancelled. All of its steps must have been read."""
         if generation.stats.finish == "cancelled":
             outcome.code = "CANCELLED"
             raise Unavailable("the generation was cancelled: the client is gone, or the worker is stopping")

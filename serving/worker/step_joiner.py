@@ -9,7 +9,7 @@ from suffolk.serving.engine.loop.step import Step
 
 
 class StepJoiner:
-    """Joins the steps of one stream that come within an interval. Not thread-safe.
+    """Joins the steps of one stream that come within one interval. Not thread-safe.
 
     The first step, which always has one token, and the last one are sent at once. Packet sizes and times of an encrypted stream
     show the accepted tokens of each step, and thereby what a text is about (arXiv 2411.01076).
@@ -23,7 +23,7 @@ class StepJoiner:
         self._held: list[Step] = []
 
     def add(self, step: Step) -> Step | None:
-        """All steps that were held back and ``step`` as one, or None if it is held back too."""
+        """Join ``step`` to the steps held back, and return them as one step. Returns None if ``step`` is held back too."""
         self._held.append(step)
         now = self._clock()
         if not step.finish and now < self._due:

@@ -63,7 +63,7 @@ def unpack_options(message: decode_pb2.DraftOptions) -> DraftOptions:
 
 
 def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateReply:
-    """``stats``: for the last step, else None."""
+    """A reply for ``step``. The last step also has ``stats``; for the others it is None."""
     return decode_pb2.GenerateReply(
         tokens=pack_tokens(np.array(step.tokens, np.int32)),
         sources=np.array(step.sources, SOURCE).tobytes(),
@@ -86,7 +86,7 @@ def unpack_step(message: decode_pb2.GenerateReply) -> tuple[Step, GenerationStat
             f"log_probabilities has {len(message.log_probabilities)} entries for {len(tokens)} tokens"
         )
     if bool(message.finish) != message.HasField("stats"):
-        raise InvalidArgument("stats: they must come with the last reply and no other")
+        raise InvalidArgument("the last reply must have stats, and no other reply may have them")
     step = Step(
         tokens=tokens,
         sources=tuple(np.frombuffer(message.sources, SOURCE).tolist()),

@@ -119,7 +119,7 @@ def _generate(
 
 def _read_stdin() -> str:
     if sys.stdin is None:
-        raise InvalidArgument("there is no PROMPT, and stdin is closed; give one of them")
+        raise InvalidArgument("PROMPT is missing, and stdin is closed; give a PROMPT, or send it to stdin")
     if sys.stdin.isatty():
         print("suffolk: reading the prompt from stdin; Ctrl-D ends it", file=sys.stderr)
     try:

@@ -165,17 +165,17 @@ def _check(options: Options, chosen: Sequence[str]) -> None:
     """Raises InvalidArgument if an option does nothing or lacks another. Loads nothing."""
     if options.calibration is not None and len(chosen) * len(options.nodes) > 1:
         raise InvalidArgument(
-            f"--calibration {options.calibration} is of one drafter; name one --drafter and one size of --nodes"
+            f"--calibration {options.calibration} belongs to one drafter; name one --drafter and one size of --nodes"
         )
     networks = [name for name in options.drafter_config().parts() if find(name).needs_target]
     if networks and options.model is None:
         raise InvalidArgument(f"drafter {networks[0]} reads the model that was recorded; add --model MODEL")
     if networks and not {HYBRID, *networks} & set(chosen):
         raise InvalidArgument(
-            f"{networks[0]} drafts for no --drafter that is named; leave it out, or name it or hybrid"
+            f"no --drafter uses {networks[0]}; leave its option out, or add --drafter {networks[0]} or --drafter hybrid"
         )
     if options.model is None and (options.dtype, options.device, options.threads) != ("auto", "auto", None):
-        raise InvalidArgument("--dtype, --device and --threads are of --model; leave them out, or add it")
+        raise InvalidArgument("--dtype, --device and --threads need --model; leave them out, or add --model MODEL")
     if options.model is not None and not networks and options.costs != STORED:
         raise InvalidArgument(
             f"--model {options.model} is of no use without a network or --costs {STORED}; leave it out, or add --head, "

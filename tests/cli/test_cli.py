@@ -120,7 +120,7 @@ def test_a_full_disk_behind_stdout_is_one_line_and_2(store_path):
 @pytest.mark.parametrize(
     ("redirection", "message"),
     [
-        ("<&-", "there is no PROMPT, and stdin is closed; give one of them"),
+        ("<&-", "PROMPT is missing, and stdin is closed; give a PROMPT, or send it to stdin"),
         (">&-", "stdout is closed; send it to a file or to /dev/null"),
         ("< {bad}", "the prompt cannot be read: 'utf-8' codec can't decode byte 0xff in position 2"),
     ],
@@ -135,7 +135,7 @@ def test_streams_that_cannot_be_used_are_one_line_and_2(tmp_path, redirection, m
     assert done.stderr.count("\n") == 1
 
 
-def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
+def test_errors_do_not_go_to_stdout_if_stderr_is_closed(tmp_path):
     command = f"{sys.executable} -m suffolk info {tmp_path} 2>&-"
     done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True)
     assert (done.returncode, done.stdout) == (2, "")
@@ -185,7 +185,7 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
         (["hierarchy", "plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
     ],
 )
-def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(words, message):
+def test_options_that_fit_no_model_are_refused_before_torch_is_loaded(words, message):
     code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
     words = [sys.executable, "-c", code, *words, "--model", "/nowhere"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -198,11 +198,11 @@ def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(word
     ("words", "message"),
     [
         (["/nowhere/day.jsonl"], "recording /nowhere/day.jsonl"),
-        (["x", "--set", "threads=2"], "--dtype, --device and --threads are of --model; leave them out, or add it"),
-        (["x", "--nodes", "4", "8", "--calibration", "c"], "--calibration c is of one drafter"),
+        (["x", "--set", "threads=2"], "--dtype, --device and --threads need --model; leave them out, or add --model"),
+        (["x", "--nodes", "4", "8", "--calibration", "c"], "--calibration c belongs to one drafter"),
         (
             ["x", "--drafter", "prompt-lookup", "--model", "m", "--set", "exit_layers=2"],
-            "early-exit drafts for no --drafter that is named",
+            "no --drafter uses early-exit; leave its option out, or add --drafter early-exit",
         ),
     ],
 )

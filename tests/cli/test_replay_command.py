@@ -254,4 +254,4 @@ def test_a_replay_learns_into_a_calibration_and_begins_with_it(
         weights.append(known["datastore texts"])
     assert weights[1] > 1.5 * weights[0]
     assert replay(recording, "--datastore", store, "--calibration", kept) == 2
-    assert "is of one drafter; name one --drafter and one size of --nodes" in capsys.readouterr().err
+    assert "belongs to one drafter; name one --drafter and one size of --nodes" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def test_only_trained_exits_can_be_levels(tmp_path: Path) -> None:
 
 
 def test_more_models_than_a_stack_takes_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="16 models would draft; a stack takes at most 15 and retrieval"):
+    with pytest.raises(InvalidArgument, match="16 models would draft; a stack takes at most 15 besides retrieval"):
         wanted_levels(options(exit=[*range(1, 17)]), [])
 
 
