@@ -64,21 +64,24 @@ class GrammarMatcher:
         Raises:
             InvalidArgument: the grammar fails on the committed text.
         """
-        masks, error = self._masks(contexts)
-        if error is not None and not masks[0].any():
-            masks, error = self._masks(contexts)  # with a new parser
-        if error is not None and not masks[0].any():
-            raise error
-        if error is not None and not self._warned:
-            log.warning("%s; going on without that draft", error)
+        masks, failure = self._masks(contexts)
+        if failure and not masks[0].any():
+            masks, failure = self._masks(contexts)  # with a new parser
+        if failure and not masks[0].any():
+            raise InvalidArgument(failure)
+        if failure and not self._warned:
+            log.warning("%s; going on without that draft", failure)
             self._warned = True
         forbidden = np.unpackbits((~masks).view(np.uint8), axis=1, bitorder="little")[:, : self.vocab_size].view(
             np.bool_
         )
         return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
-    def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], InvalidArgument | None]:
-        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the error that ended the walk."""
+    def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], str]:
+        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and why the grammar failed, or nothing.
+
+        The error itself would keep the memory of the step until a garbage collection.
+        """
         masks = np.zeros((len(contexts), (self.vocab_size + 31) // 32), np.int32)
         self._follow(contexts.tokens[contexts.prompt_length :])
         end = time.monotonic() + MOST_SECONDS
@@ -91,8 +94,8 @@ class GrammarMatcher:
                 if time.monotonic() > end:
                     break
         except InvalidArgument as error:
-            return masks, error
-        return masks, None
+            return masks, str(error)
+        return masks, ""
 
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
         """The rows whose drafted tokens are allowed, row 0 first. At each one the parser has read the row's text.

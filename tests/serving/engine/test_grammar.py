@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -235,6 +237,19 @@ def test_a_mask_that_fails_behind_a_draft_is_that_of_a_dead_row(
         "the grammar failed after 2 tokens: the lexer is too complex; simplify the grammar or shorten the text; "
         "going on without that draft"
     ]
+
+
+def test_a_failed_mask_keeps_no_memory(target: Target) -> None:
+    """An error whose frames refer to it keeps the logits until the next garbage collection."""
+    matcher, logits = fragile(target, dark="c"), torch.zeros(3, 257)
+    kept = weakref.ref(logits)
+    gc.disable()
+    try:
+        matcher.apply(logits, contexts("ab", "ac"))
+        del logits
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("bad", "dark"), [("b", ""), ("", "b")])
