@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
+from suffolk.datastore.errors import ResourceExhausted, Unavailable
 
 
 class AdmissionController:
@@ -32,14 +32,9 @@ class AdmissionController:
         """Count one call as running, in several ``places`` if it does the work of several.
 
         Raises:
-            InvalidArgument: there are never that many places.
             ResourceExhausted: there are fewer free places.
             Unavailable: the server is stopping.
         """
-        if places > self.max_in_flight:
-            raise InvalidArgument(
-                f"the request asks for {places} texts; the limit is {self.max_in_flight}; split it or raise {self._option}"
-            )
         with self._changed:
             if self._closed:
                 raise Unavailable("the server is stopping; try another one, or this one again later")
