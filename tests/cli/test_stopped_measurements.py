@@ -245,7 +245,7 @@ def test_nothing_measured_is_said_and_nothing_written(
     path = tmp_path / "x.json"
     assert main(["bench", "decode", *words, "--json", str(path)]) == 130
     printed = capsys.readouterr()
-    assert printed.err == "suffolk: interrupted before the first of 4 prompts was done\n"
+    assert printed.err == "suffolk: interrupted before the first of 4 prompts was finished\n"
     assert not printed.out
     assert not [*tmp_path.iterdir()]
 
