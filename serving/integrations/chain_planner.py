@@ -21,7 +21,7 @@ _TRIALS = (0, 2, 4, 8)
 """Numbers of drafted tokens in the trial passes."""
 _TIMES = 3
 """Timed passes of each size."""
-_DEAR = 2.0
+_SLOW = 2.0
 """Larger trials are skipped if a pass takes this multiple of a pass without drafts."""
 _DRAFTER = "retrieval"
 Ids = npt.NDArray[np.int32]
@@ -154,8 +154,8 @@ class FirstCosts:
         """The sizes to time, up to the first that is too expensive."""
         seconds = self._seconds[requests]
         plain = min(seconds[0], default=np.inf)
-        dear = (size for size in _TRIALS if size and min(seconds[size], default=0.0) > _DEAR * plain)
-        last = next(dear, _TRIALS[-1])
+        slow = (size for size in _TRIALS if size and min(seconds[size], default=0.0) > _SLOW * plain)
+        last = next(slow, _TRIALS[-1])
         return [size for size in _TRIALS if size <= last]
 
 
