@@ -23,9 +23,9 @@ class Documents:
     """The documents of a block.
 
     Attributes:
-        sources, metadata: of each document.
-        texts: the text of each document; empty for one of recorded tokens.
-        recorded: index of a document -> its recorded tokens.
+        sources, metadata: those of each document.
+        texts: the text of each document; empty if the document consists of recorded tokens.
+        recorded: map from a document's index to its recorded tokens.
         text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.
         replaced: invalid UTF-8 sequences, replaced by U+FFFD.
         left_out: records without a document, each with its place and the reason.
@@ -68,7 +68,8 @@ def parse_documents(
         rules: how conversations and recorded tokens are read.
 
     Raises:
-        InvalidArgument: a line is not a JSON object, or holds neither a text nor a form of ``rules``; the message names it.
+        InvalidArgument: a line is not a JSON object, or has neither a text nor a record that ``rules`` allow. The message names
+            the line.
     """
     documents = Documents()
     if isinstance(payload, Texts):
@@ -107,12 +108,14 @@ def _source(record: Any, place: str, path: str, options: BuildOptions) -> str:
         return place
     name = _field(record, options.id_field.split("."), options.id_field)
     if name is None:
-        raise InvalidArgument(f"{place}: no field '{options.id_field}' (--id-field); give the name of one, or none")
+        raise InvalidArgument(
+            f"{place}: no field '{options.id_field}' (--id-field); name a field that every record has, or leave the option out"
+        )
     return f"{path}#{name}"
 
 
 def read_records(payload: Lines | Records) -> Iterator[tuple[str, Any, int]]:
-    """Records with their places, and the number of invalid places in UTF-8 that were replaced.
+    """Yield the place and content of each record, and how many invalid UTF-8 sequences in it were replaced.
 
     Raises:
         InvalidArgument: a line is not JSON; the message names it.
@@ -157,7 +160,7 @@ def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
     """The error for a line that ``json.loads`` refuses."""
     if isinstance(error, json.JSONDecodeError):
         return InvalidArgument(f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object")
-    problem = "is nested too deep" if isinstance(error, RecursionError) else "holds a number of too many digits"
+    problem = "is nested too deep" if isinstance(error, RecursionError) else "holds a number with too many digits"
     return InvalidArgument(
         f"{place}: not a JSON value that can be read: it {problem}; correct the line or leave it out"
     )

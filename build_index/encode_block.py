@@ -52,7 +52,7 @@ class EncodedBlock:
 
 
 class BlockEncoder:
-    """Encodes blocks with one setup. Not thread-safe.
+    """Encodes blocks with one ``EncodeSetup``. Not thread-safe.
 
     Raises:
         Unsupported: the setup requests Kitoken, which cannot read the tokenizer.

@@ -43,12 +43,12 @@ class BuildingOptions:
         corpora: files, folders or patterns with text, as for ``suffolk build``.
         tokenizer: Hugging Face folder, tokenizer.json or hub name.
         workdir: parent of a temporary folder for both indexes.
-        rounds: runs of each way, in turn.
+        rounds: runs of each builder, in turn.
         text_field, extensions, threads: as for ``suffolk build``.
         sort_tokens: input sizes of the sort measurement, in tokens; empty to skip it.
         sort_rounds: runs of each sort.
         sort_repeats: size of the inputs made of repeats, in tokens; 0 for none.
-        seed: of the random ranks at which orders are checked.
+        seed: chooses the random ranks at which a sorted order is checked.
     """
 
     corpora: tuple[str, ...]
@@ -72,7 +72,7 @@ class BuildingOptions:
 
 
 def measure_building(options: BuildingOptions) -> dict[str, Any]:
-    """Run both builders ``rounds`` times in turn, each in its own process, then the sorts; return the results by name.
+    """Run both builders ``rounds`` times in turn, then the sorts; return the results by name. Each run has its own process.
 
     Raises:
         NotFound, InvalidArgument: a corpus is missing.

@@ -37,7 +37,9 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
     """
     require_package()
     if token_dtype(store.manifest.vocab_size) != np.uint16:
-        raise Unsupported(f"{store.path} has ids above 2 bytes; this comparison needs tokens of 2 bytes")
+        raise Unsupported(
+            f"{store.path} stores ids in 4 bytes; infini-gram takes 2, so use a datastore of at most 65,535 ids"
+        )
     checksums = [segment.checksum for segment in store.manifest.files()]
     folder = workdir / "infini-gram"
     facts = folder / FACTS
@@ -76,7 +78,7 @@ def require_package() -> None:
     """Check before a long run that the package is installed.
 
     Raises:
-        Unsupported: it is not.
+        Unsupported: the package is not installed.
     """
     try:
         importlib.import_module("infini_gram.engine")
@@ -87,7 +89,7 @@ def require_package() -> None:
 def _parts(folder: Path) -> int:
     """Number of parts that the package may cut the tokens into.
 
-    Parts overlap by 100,000 bytes; smaller parts make the package count twice.
+    Parts overlap by 100,000 bytes. With smaller parts the package counts occurrences twice.
     """
     return min(os.cpu_count() or 1, 1 + (folder / "tokenized.0").stat().st_size // LEAST_PART)
 

@@ -26,19 +26,19 @@ class DecodingOptions:
         datastores: folders or URLs, for drafters that read datastores.
         drafters: names of the registry, or ``useless``; each is compared to plain decoding.
         slowed_ms: milliseconds added to every draft call; 0..60,000.
-        style: chat, prefill or both, for rows that have a prefill.
+        style: how rows with a prefill are run: as chat, with their prefill, or both.
         limit: prompts of each file; None for all.
         rounds: number of runs of all prompts.
         transformers: whether to measure transformers' own generation methods as well, on an untouched copy of the
             model.
         models: neural drafters to load.
         assistant: the draft model of transformers' assisted generation; None to leave that method out.
-        control: whether plain decoding runs twice in each turn, which shows how much of a difference is noise.
+        control: whether plain decoding runs twice in each turn. The difference between the two is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
         max_nodes: largest tree.
         dtype, device: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
-        costs: file of ``suffolk profile``; None for its stored result, or else a quick profile.
+        costs: file of ``suffolk profile``. None uses its stored result; without one, a quick profile runs.
         record: file for recordings of every drafter's outputs in the first round; None to record nothing.
     """
 
@@ -88,5 +88,5 @@ class DecodingOptions:
 
 
 def given(datastore: str | None) -> tuple[str, ...]:
-    """Return the datastores of a benchmark that takes at most one."""
+    """Return the datastore of a benchmark that takes at most one, as a tuple; empty without one."""
     return () if datastore is None else (datastore,)

@@ -30,7 +30,7 @@ NOTES = (
     "M: tokens generated per target pass; identical: outputs that equal plain decoding's, token for token; per 100k: "
     "first differences per 100,000 compared tokens; largest gap: between the target's scores of the two tokens at a "
     "first difference (near 0: a near-tie that rounding decides)",
-    "'none, again' (--control) is plain decoding run a second time: its difference from 1 is noise",
+    "'none, again' (--control) is plain decoding run a second time: how far its speed-up differs from 1 is noise",
     "all drafters run every prompt in turn, in rotating order; drafters learn from prompt to prompt, as in service",
 )
 

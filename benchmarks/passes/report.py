@@ -54,7 +54,7 @@ def passes_lines(result: dict[str, Any]) -> list[str]:
         lines.append(f"{requests:>8} {context:>8} " + "".join(f"{cell:>16}" for cell in cells))
     lines += [
         "",
-        "break-even: accepted tokens per request that pay for a tree, by number of nodes",
+        "break-even: accepted tokens per request at which a tree repays its time, by number of nodes",
         f"{'requests':>8} {'context':>8} " + "".join(f"{nodes:>8}" for nodes in NODES),
     ]
     for each in result["break_even"]:

@@ -37,8 +37,8 @@ def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: st
         lines.append("recorded live: " + ", ".join(found))
     if len({each.drafter for each in recordings}) > 1:
         lines.append(
-            "several drafters generated these recordings; if they share prompts, each prompt is replayed several "
-            "times: choose one drafter with --recorded-with DRAFTER"
+            "several drafters generated these recordings. Prompts that they share are replayed several times; choose one "
+            "drafter with --recorded-with DRAFTER"
         )
     others = sum(each.settings.verification != "match" for each in recordings)
     if others:
@@ -48,7 +48,7 @@ def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: st
 
 
 def recorded_lengths(recordings: Sequence[Recording]) -> dict[str, float]:
-    """M as measured live, by drafter."""
+    """Map from drafter to the mean tokens per target pass (M) of the recorded runs."""
     found: dict[str, float] = {}
     for name in sorted({each.drafter for each in recordings}):
         own = [each for each in recordings if each.drafter == name]
@@ -86,11 +86,11 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
     lines = [
         format_table([*headers, "accepted from", "failures", "replayed/s"], cells),
-        "M: tokens per target pass, after the first token of each recording; to 1, to 2 ...: passes by number of "
-        "accepted drafted tokens; failures: drafts that failed",
+        "M: tokens per target pass, after the first token of each recording; to 1, to 2 ...: share of passes that accepted "
+        "at least 1, 2 ... drafted tokens; failures: drafts that failed",
     ]
     if planned:
-        lines.append("speed-up: predicted over plain decoding, from the pass costs")
+        lines.append("speed-up: predicted ratio to plain decoding, computed from the pass costs")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What a worker's transports cost: one engine, called in its process, over gRPC and over HTTP in turn."""
+"""Measures the cost of a worker's transports: one engine is called in its process, over gRPC and over HTTP in turn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LOOPBACK = "127.0.0.1:0"
 
 @dataclass(frozen=True, slots=True)
 class TransportRun:
-    """One transport at one number of streams, with one drafter; ``cpu_seconds``: of the engine's process."""
+    """A run of one transport with one number of streams and one drafter. ``cpu_seconds``: of the engine's process."""
 
     round: int
     streams: int
@@ -57,10 +57,11 @@ class TransportRun:
 def measure_worker(
     options: DecodingOptions, streams: Sequence[int], report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
-    """Run the same requests over every transport in turn, at every number of ``streams``; the results by name.
+    """Run the same requests over every transport in turn, with every number of ``streams``; return the results by name.
 
     The worker has one engine. Its clients are a process of their own. The requests are all prompts, repeated until each stream
-    has two. Ctrl-C leaves the turns that every transport has finished.
+    has two. After Ctrl-C, the turns that every
+    transport has finished count.
 
     Raises:
         InvalidArgument: a number of streams is below 1.
@@ -167,7 +168,7 @@ def _generate(engine: Engine, requests: WorkerRequests, prompt: Sequence[int]) -
 
 
 def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
-    """The run of a process of clients. Raises Internal: it failed."""
+    """Run the clients in a process of their own. Raises Internal if it fails."""
     file = folder / "requests.json"
     file.write_text(requests.to_json())
     command = [sys.executable, "-m", "suffolk.benchmarks.worker.client_process", str(file)]

@@ -18,18 +18,18 @@ ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE = "engine", "gRPC", "HTTP, streamed", "HTT
 TRANSPORTS = (ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE)
 """Ways to the same engine. The first is a call in its process."""
 _TIMEOUT = 600
-"""Seconds without a byte."""
+"""Seconds without a byte after which a request fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequests:
-    """What is asked of a worker.
+    """The requests of one run, and where they go.
 
     Attributes:
         transport: one of ``TRANSPORTS``, not the first.
         address: HOST:PORT.
-        prompts: token ids of each.
-        streams: requests at once.
+        prompts: token ids of each prompt.
+        streams: requests that run at once.
         drafter, max_nodes: as in ``Engine.generate``.
         max_new_tokens, temperature, top_p, seed, ignore_eos: as in ``SamplingSettings``.
     """

@@ -71,7 +71,7 @@ def from_json(kind: type[T], values: object, what: str) -> T:
     if not isinstance(values, Mapping):
         raise InvalidArgument(f"{what} is of type {type(values).__name__}; it must be an object with {names}")
     if unknown := [name for name in values if name not in every]:
-        raise InvalidArgument(f"{what} has the key {unknown[0]!r}; it must have {names}, no more")
+        raise InvalidArgument(f"{what} has the key {unknown[0]!r}; it may only have: {names}")
     needed = [name for name, each in every.items() if each.default is each.default_factory is MISSING]
     if missing := [name for name in needed if name not in values]:
         raise InvalidArgument(f"{what} has no {missing[0]}; it needs {', '.join(needed)}")

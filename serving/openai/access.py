@@ -1,4 +1,4 @@
-"""Who may use the HTTP endpoint of a worker."""
+"""Access rules of a worker's HTTP endpoint: API keys and web origins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may use the HTTP endpoint.
+    """Access rules of the HTTP endpoint.
 
     Attributes:
         api_keys: keys that are accepted; empty for no keys.
@@ -32,12 +32,12 @@ def read_keys(path: Path) -> tuple[str, ...]:
 
     Raises:
         NotFound, PermissionDenied: the file cannot be read.
-        InvalidArgument: it is no UTF-8, or has no key or a malformed one.
+        InvalidArgument: the file is not UTF-8, or has no key, or a malformed key.
     """
     try:
         lines = [line.strip() for line in path.read_text().splitlines()]
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"api_key_file {path}: it is no UTF-8: {error.reason}") from None
+        raise InvalidArgument(f"api_key_file {path}: it is not UTF-8: {error.reason}") from None
     except OSError as error:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
         raise kind(f"api_key_file {path}: it cannot be read: {error.strerror}") from None

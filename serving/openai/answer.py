@@ -19,15 +19,16 @@ from suffolk.serving.transport.request_metrics import CallOutcome
 
 BodyT = TypeVar("BodyT", bound=GenerationBody)
 FINISH = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
-"""The engine's finish reason -> OpenAI's."""
+"""Map from the engine's finish reason to OpenAI's."""
 
 
 class Answer(ABC, Generic[BodyT]):
     """The answer to one request.
 
     Attributes:
-        prefix: of its id.
-        kind, chunk_kind: ``object`` of the whole answer, and of a chunk.
+        prefix: the start of the answer's id.
+        kind: value of ``object`` in a whole answer.
+        chunk_kind: value of ``object`` in a chunk.
     """
 
     prefix: ClassVar[str]
@@ -51,7 +52,7 @@ class Answer(ABC, Generic[BodyT]):
 
     @abstractmethod
     def deltas(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
-        """The choices of the chunks for ``step``, which ``run`` includes by now."""
+        """The choices of the chunks that ``step`` causes. ``run`` already includes ``step``."""
 
     async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
         """The answer in one piece, once all texts have ended."""
@@ -61,7 +62,7 @@ class Answer(ABC, Generic[BodyT]):
         return {**self._head, "object": self.kind, "choices": choices, "usage": usage(self.runs), **self._metrics()}
 
     async def chunks(self, outcome: CallOutcome, interval: float) -> AsyncIterator[list[dict[str, Any]]]:
-        """The chunks of a stream, as lists of those that come together. ``interval``: as of ``StepJoiner``."""
+        """Yield the chunks of a stream, as lists of chunks to send together. ``interval``: as in ``StepJoiner``."""
         options = self.body.stream_options or StreamOptions()
         ended = 0
         async for run, step in self.runs.steps(outcome, interval):

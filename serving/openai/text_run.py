@@ -22,9 +22,9 @@ class TextRun:
     """One text of a request.
 
     Attributes:
-        index: of its choice.
+        index: index of the text among the choices.
         first_of_prompt: whether it is the first text of its prompt.
-        pieces: its text so far.
+        pieces: the text so far, in pieces.
         finish: the engine's finish reason; empty while it runs.
     """
 
@@ -48,7 +48,7 @@ class TextRuns(Sequence[TextRun]):
     """All texts of one request, generated side by side. ``cancel`` is thread-safe."""
 
     def __init__(self, service: DecodeService, calls: Sequence[GenerateCall], texts_per_prompt: int = 1) -> None:
-        """``calls``: ``texts_per_prompt`` for each prompt, in order."""
+        """``calls``: the calls of all prompts in order, ``texts_per_prompt`` for each prompt."""
         self._service = service
         self._calls = calls
         self._texts_per_prompt = texts_per_prompt

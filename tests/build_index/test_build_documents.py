@@ -58,7 +58,7 @@ def test_fields_ids_and_line_numbers() -> None:
         (b"[" * 100_000, "s:1: not a JSON value that can be read: it is nested too deep; correct the line"),
         (
             b'{"text": "a", "n": ' + b"7" * 5000 + b"}",
-            "^s:1: not a JSON value that can be read: it holds a number of too many digits; correct the line or leave it out$",
+            "^s:1: not a JSON value that can be read: it holds a number with too many digits; correct the line or leave it out$",
         ),
     ],
 )

@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_help_of_every_command_but_one_that_compares_models() -> None:
+def test_every_command_but_bench_hybrid_prints_help() -> None:
     words = [[*name.split(), "--help"] for name in COMMANDS if name != "bench hybrid"]
     code = f"from suffolk.cli.main import main; sys.exit(max(map(main, {[['--help'], ['--version'], *words]!r})))"
     found = python(code)

@@ -80,7 +80,7 @@ class OracleCalibrator:
 
 
 def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return (nodes whose parent's path is a prefix of ``tokens``, those of them that are the next token)."""
+    """Return the nodes whose parent's path is a prefix of ``tokens``, and those of them that are the next token of ``tokens``."""
     tried: list[int] = []
     taken: list[int] = []
     node = -1
@@ -104,7 +104,7 @@ POOL_WEIGHTS = {
     128: (0.56, -4.5),
     256: (0.1, -4.4),
 }
-"""Map from source bit to weight, and the log of the share of a token that the source does not propose."""
+"""Map from source bit to the source's weight, and the log of its share for a token that it does not propose."""
 OTHER_WEIGHT = (1.0, -4.4)
 DOUBTS = {4: 1.0}
 NO_CHILD, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5
@@ -133,7 +133,7 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float,
 
 
 def pool(by_source: dict[int, dict[int, float]]) -> dict[int, float]:
-    """Pool the sources' probabilities of each token that follows one path."""
+    """Combine the probabilities that the sources give each token after one path."""
     if len(by_source) < 2:
         return {
             token: each / max(1.0, sum(probs.values())) for probs in by_source.values() for token, each in probs.items()
@@ -170,7 +170,7 @@ def nodes(tree: DraftTree) -> list[tuple[Path, float, int]]:
 
 
 def paths(tree: DraftTree) -> list[Path]:
-    """Return the tokens on the path to each node, with its own."""
+    """Return the tokens on the path to each node; the last is the node's own token."""
     found: list[Path] = []
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         found.append((*(found[parent] if parent >= 0 else ()), token))
@@ -178,7 +178,7 @@ def paths(tree: DraftTree) -> list[Path]:
 
 
 def drawn_scores(tree: DraftTree, position: int, seed: int, temperature: float) -> list[float]:
-    """Return the scores of ``tree`` given the noise of its nodes. The root's children are at ``position``."""
+    """Return the scores of ``tree``, adjusted by the known noise of its nodes. The root's children are at ``position``."""
     noise = SeededNoise(seed, 0, torch.device("cpu"))
     scores: list[float] = []
     for node, (path, score, _) in enumerate(nodes(tree)):
@@ -197,7 +197,7 @@ class OracleRecycler:
     """Like ``suffolk.datastore._native.Recycler``, but forgets nothing."""
 
     LIKELY, NOISE, NONE = (0.45, 0.58, 0.65, 1.0), (0.47, 0.45, 0.45, 0.76), (1.05, -0.07, -0.51, -2.19)
-    """By order: weights of log probabilities and of noise, and the log weight of no candidate."""
+    """Three values for each order 1..4: weight of log probabilities, weight of noise, log weight of "no candidate"."""
 
     def __init__(self) -> None:
         self._distributions: dict[Path, dict[int, float]] = {}

@@ -22,7 +22,7 @@ class Document:
 
     Attributes:
         tokens: int32[n].
-        counted: bool[n], the tokens whose prediction is trained.
+        counted: bool[n], whether the loss of each token counts.
         key: the SHA-256 of the document's row, 32 bytes.
     """
 
@@ -32,7 +32,7 @@ class Document:
 
 
 def encode_row(target: Target, row: Row) -> list[Document]:
-    """Encode a row. All tokens of a text count. Of a conversation, the answers count (``render``).
+    """Encode a row. In a text all tokens count. In a conversation only the answers count (``render``).
 
     Raises:
         InvalidArgument: a conversation has no answer. The message is the reason only, without the row.
@@ -65,7 +65,7 @@ def key_of(content: str) -> bytes:
 
 
 def is_held_out(key: bytes, share: float) -> bool:
-    """Whether the document of ``key`` is among the ``share`` held out."""
+    """Whether the document of ``key`` is held out from training. ``share``: share of all documents that is."""
     return int.from_bytes(key[:8], "big") < share * 2**64
 
 

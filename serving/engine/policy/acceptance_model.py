@@ -1,4 +1,4 @@
-"""Estimates how many drafted tokens the target accepts. No other module does."""
+"""Estimates how many drafted tokens the target accepts. No other module estimates this."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from suffolk.serving.engine.policy.constants import MEMORY, OVERLAP, PRIOR_WEIGHT, RECOVERY
 
 _CLASSES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
-"""Edges of the classes of expected tokens in ``AddedTokens``."""
+"""Borders between the ranges of expected tokens in ``AddedTokens``."""
 
 
 class Estimate:
@@ -36,9 +36,10 @@ class Estimate:
 
 
 class AcceptanceModel:
-    """Corrects calibrated scores by observed acceptance: per drafter, and per drafter and request. Not thread-safe.
+    """Corrects calibrated scores by observed acceptance. Not thread-safe.
 
-    Selection biases scores, because trees whose scores are too high are verified most. A source may also not fit a request's text.
+    A score gets two factors: one of its drafter, and one of its drafter in its request. The first is needed because trees
+    whose scores are too high are verified most. The second is needed because a source may not fit a request's text.
     """
 
     def __init__(self) -> None:
@@ -54,9 +55,10 @@ class AcceptanceModel:
         return min(1.0, self._ratios[drafter].value) * min(1.0, self._in_requests[request_id][drafter].value)
 
     def learn(self, drafter: str, request_id: int, expected: float, accepted: float, verified: bool) -> None:
-        """Learn from a draft: its verified nodes had scores of ``expected`` in sum, and ``accepted`` were accepted.
+        """Learn from a draft.
 
-        A draft of which no node was ``verified`` lets the corrections fade.
+        ``expected``: sum of the scores of its verified nodes. ``accepted``: number of these nodes that were accepted. If no
+        node was ``verified``, the corrections fade instead.
         """
         overall, here = self._ratios[drafter], self._in_requests[request_id][drafter]
         if not verified:
@@ -67,7 +69,10 @@ class AcceptanceModel:
         overall.add(accepted, expected)
 
     def in_a_step(self, request_id: int) -> tuple[float, float]:
-        """Mean accepted tokens per step of a request, and the share of its steps with none. At first those of all requests."""
+        """Mean accepted tokens per step of a request, and the share of its steps with none.
+
+        Before its first step, the values of all requests apply.
+        """
         tokens, idle = self._steps.get(request_id, (self._tokens, self._idle))
         return tokens.value, idle.value
 
@@ -93,20 +98,23 @@ class CandidateAcceptance(Estimate):
 
 
 class AddedTokens:
-    """The tokens that a source adds to an existing draft, by the tokens expected of that draft. Not thread-safe."""
+    """Estimates the tokens that a source adds to an existing draft. Not thread-safe.
+
+    It keeps one estimate for each range of the existing draft's expected tokens.
+    """
 
     def __init__(self, prior: float) -> None:
-        """``prior``: tokens expected of the source without other drafts."""
+        """``prior``: tokens expected of the source if there is no other draft."""
         self._alone = Estimate(prior)
         self._gains = [Estimate() for _ in range(len(_CLASSES) + 1)]
 
     def gain(self, expected: float) -> float:
-        """Tokens that the source should add to a draft of ``expected`` tokens. The prior assumes that drafts overlap."""
+        """Expected number of tokens that the source adds to a draft of ``expected`` tokens. The prior assumes an overlap."""
         alone, gain = self._alone.value, self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))]
         gain.prior = max(alone - OVERLAP * expected, (1 - OVERLAP) * alone)
         return gain.value
 
     def learn(self, expected: float, gained: int, alone: int) -> None:
-        """Learn that the source added ``gained`` tokens to a draft of ``expected``; without that draft it had ``alone``."""
+        """Learn that the source added ``gained`` tokens to a draft of ``expected`` tokens, and alone would have had ``alone``."""
         self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))].add(gained)
         self._alone.add(alone)

@@ -1,4 +1,4 @@
-"""Decides whether to run a source: if the tokens it should add save more time than it takes; otherwise rarely, as a trial."""
+"""Decides whether to run a source: if its expected tokens save more time than it takes. Otherwise it runs only as a rare trial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GateDecision:
         run: whether the source runs.
         explored: whether this is a trial: the expected gain is below the cost.
         expected: tokens expected of the existing draft.
-        gain: tokens that the source should add.
+        gain: tokens that the source is expected to add.
         cost: time of the source in plain tokens; 0 if not known.
         declined: whether the source ran and returned no draft.
     """
@@ -60,7 +60,7 @@ class DraftGate:
     """
 
     def __init__(self, prior: float) -> None:
-        """``prior``: tokens expected of the source without other drafts."""
+        """``prior``: tokens expected of the source if there is no other draft."""
         self.added = AddedTokens(prior)
         self.seconds = 0.0
         self.ran = self.skipped = 0

@@ -14,7 +14,7 @@ from suffolk.serving.engine.policy.constants import SHARE_PRIOR
 
 
 class ExpansionPolicy:
-    """Compares the tokens that a further pass should add with its time. Not thread-safe.
+    """Compares the tokens that a further pass is expected to add with its time. Not thread-safe.
 
     The value of a node is the acceptance probability of its path (EAGLE-2, section 4.1). A pass over nodes adds the sum of their
     values times the share of best candidates that the target accepts.
@@ -29,7 +29,7 @@ class ExpansionPolicy:
         self._acceptance = CandidateAcceptance(share)
 
     def pays(self, value: float, value_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
-        """Whether a pass of ``rows`` rows over nodes of ``value`` in sum is worth its time; True if ``value_seconds`` is 0."""
+        """Whether a pass of ``rows`` rows is worth its time; True if ``value_seconds`` is 0. ``value``: sum over its nodes."""
         gain = value * self._acceptance.value * value_seconds
         return not value_seconds or gain >= self.costs.time(rows, len(contexts), float(contexts.mean()))
 
@@ -81,9 +81,10 @@ class ExpansionPolicy:
 
 
 def saved_share(accepted: npt.ArrayLike, costs: npt.ArrayLike, budget: DraftBudget) -> float:
-    """The share of decoding time that the best of n drafts saves, 0 or more. Counts only steps without tokens of other sources.
+    """The share of decoding time that the best of n drafts saves, 0 or more.
 
-    ``accepted``: float[n], expected tokens of each draft. ``costs``: float[n], its time in plain tokens.
+    Only steps in which other sources get no token accepted count. ``accepted``: float[n], expected tokens of each draft.
+    ``costs``: float[n], time of each draft in plain tokens.
     """
     accepted = budget.idle * np.asarray(accepted)
     return max(0.0, float(np.max((accepted - budget.idle * np.asarray(costs)) / (1 + budget.others + accepted))))

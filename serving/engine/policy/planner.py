@@ -46,7 +46,7 @@ class Planner:
         self._passes_with_drafts = 0
 
     def open(self, request_id: int, drafter: str, mixes: bool = False) -> None:
-        """Start a request of ``drafter``. ``mixes``: the drafter can leave out its models, which then have their own budget."""
+        """Start a request of ``drafter``. ``mixes``: the drafter can leave out its models; they then have a budget of their own."""
         share = REFILL / 2 if mixes else REFILL
         budget = self._budgets.setdefault(drafter, SpeculationBudget(share))
         models = self._budgets.setdefault(f"{drafter}: models", SpeculationBudget(share)) if mixes else None
@@ -159,7 +159,7 @@ class Planner:
         models.defer(candidate.prefill_seconds / token)
 
     def _paying(self, candidate: DraftCandidate) -> SpeculationBudget:
-        """The budget that pays for retrieval; while that is empty, the budget of models."""
+        """The budget that pays for retrieval: its own, or that of models while its own is empty."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
 

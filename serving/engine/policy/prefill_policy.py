@@ -1,4 +1,4 @@
-"""Decides whether a neural drafter prefills a request's prompt: if its drafts should save more time than the prefill takes."""
+"""Decides whether a neural drafter prefills a prompt: only if its drafts are expected to save more time than the prefill."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PrefillPolicy:
         """Whether to prefill a request's prompt. Call in each step until it returns True; from then on it stays True.
 
         Args:
-            share: share of decoding time that the drafts should save.
+            share: share of decoding time that the drafts are expected to save.
             seconds: cost of the prefill.
             room: tokens that may still be generated.
             budget: limits of the draft; its estimates of other sources improve from step to step.

@@ -10,7 +10,7 @@ from suffolk.serving.engine.policy.expansion_policy import saved_share
 
 
 class RoundPolicy:
-    """Compares the tokens that a further round should add with its time. Both are learned while decoding. Not thread-safe."""
+    """Compares the tokens expected of a further round with its time. Both are learned while decoding. Not thread-safe."""
 
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: of the passes of each level that is a model."""
@@ -19,7 +19,7 @@ class RoundPolicy:
         self._seconds = self._tokens = self._rounds = 0.0
 
     def pays(self, value: float, value_seconds: float) -> bool:
-        """Whether one more round is worth its time. ``value``: probability that all tokens before it are accepted."""
+        """Whether one more round is worth its time. ``value``: probability that all tokens drafted so far are accepted."""
         if not value_seconds or not self._rounds:
             return True
         share, length = self._acceptance.value, self._tokens / self._rounds

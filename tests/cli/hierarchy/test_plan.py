@@ -88,7 +88,11 @@ def test_control_characters_of_names_are_escaped(
     [
         ({}, ["--depth", "0"], "suffolk: --depth is 0; it must be between 1 and 256\n"),
         ({"levels": []}, [], "levels are 0; give 1 to 256"),
-        ({"rate": 1}, [], "the document has the key 'rate'; it must have levels, acceptance, runs, no more"),
+        (
+            {"rate": 1},
+            [],
+            "the document has the key 'rate'; it may only have: levels, acceptance, runs",
+        ),
         ({"acceptance": [[2] * 6] * 6}, [], "acceptance[0][0] is 2.0; it must be between 0 and 1, or null"),
     ],
 )

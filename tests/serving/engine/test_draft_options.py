@@ -69,7 +69,7 @@ def test_values_are_kept_unchangeable() -> None:
     assert DraftOptions(None, None, True) == DEFAULT_OPTIONS
 
 
-def test_an_engine_refuses_what_it_does_not_know() -> None:
+def test_an_engine_refuses_unknown_datastores_and_malformed_options() -> None:
     target = talking_target()
     with Engine(target, {"made-up": StoreDrafter()}, Free()) as engine:
         assert engine.datastores == ("code", "wiki")
@@ -102,7 +102,7 @@ def test_a_drafter_gets_the_options_and_the_tokens_of_the_prediction(options: Dr
 
 
 @pytest.mark.parametrize("remember", [True, False])
-def test_drafters_do_not_learn_what_is_not_to_be_remembered(remember: bool) -> None:
+def test_drafters_do_not_learn_from_requests_with_remember_off(remember: bool) -> None:
     drafter = TokenRecyclingDrafter(ends=1024)
     with Engine(talking_target(), {"recycling": drafter}, Free()) as engine:
         list(engine.generate(PROMPT, SamplingSettings(20), "recycling", options=DraftOptions(remember=remember)))
@@ -127,7 +127,7 @@ class Spaced:
     [
         ([0, 1, 2], "ab", [1, 2]),  # no start mark inside a text
         ([0, 1] * 9, "ab", [1, 2]),
-        ([0, 1, 3], "mab", [0, 4, 1, 2]),  # one merged token, so only the text counts
+        ([0, 1, 3], "mab", [0, 4, 1, 2]),  # "l" and "m" merge, so the tokens of the text alone are used
         ([0], "ab", [0, 1, 2]),
     ],
 )
