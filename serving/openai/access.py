@@ -47,12 +47,12 @@ def read_keys(path: Path) -> tuple[str, ...]:
         if line and not line.startswith("#")
     )
     if not keys:
-        raise InvalidArgument(f"api_key_file {path}: there is no key in it; write one in each line")
+        raise InvalidArgument(f"api_key_file {path}: it has no key; write one in each line")
     return keys
 
 
 def check_key(key: str, label: str) -> str:
-    """``key``. Raises InvalidArgument if a header cannot hold it, or if it is too short."""
+    """Return ``key`` unchanged. Raises InvalidArgument if a header cannot hold it, or if it is too short."""
     if len(key) < LEAST_KEY or not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidArgument(
             f"{label}: a key has {LEAST_KEY} or more characters, of ASCII and without spaces; choose another"
@@ -61,7 +61,7 @@ def check_key(key: str, label: str) -> str:
 
 
 def check_origins(origins: Sequence[str]) -> tuple[str, ...]:
-    """``origins``. Raises InvalidArgument for one that no browser sends."""
+    """Return ``origins`` as a tuple. Raises InvalidArgument for an origin that no browser sends."""
     for index, origin in enumerate(origins):
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise InvalidArgument(

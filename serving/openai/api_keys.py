@@ -15,7 +15,7 @@ from suffolk.serving.openai.errors import error_body
 from suffolk.serving.transport.http_app import error_response
 
 OPEN_PATHS = ("/health", "/healthz", "/livez", "/metrics", "/ready", "/readyz", "/version")
-"""Answered without a key."""
+"""Paths that are answered without a key."""
 
 
 class ApiKeys:
@@ -41,7 +41,7 @@ class ApiKeys:
             return True
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         digest = _digest(key.strip())
-        found = [hmac.compare_digest(digest, each) for each in self._digests]  # all of them, in constant time
+        found = [hmac.compare_digest(digest, each) for each in self._digests]  # compare with all keys, in constant time
         return scheme.lower() == "bearer" and any(found)
 
 

@@ -82,7 +82,7 @@ def build_openai_app(
         Route("/version", version),
     ]
     middleware = [Middleware(ApiKeys, keys=access.api_keys)]
-    if access.cors_origins:  # outside of the keys: browsers send no key with their first request
+    if access.cors_origins:  # outermost, before the keys are checked: browsers send no key with their first request
         middleware.insert(0, _cors(access.cors_origins))
     return build_app(routes, service.metrics.exposition, ready, error_body, middleware)
 

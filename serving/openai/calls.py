@@ -1,4 +1,4 @@
-"""From bodies to calls of the worker's service. Limits are those of gRPC."""
+"""Converts request bodies to calls of the worker's service. Limits are those of gRPC."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.service import DecodeService
 
 COMPLETION_TOKENS = 16
-"""Default length of a text completion, as in OpenAI's API. Chats go on to the end of their slot."""
+"""Default length of a text completion, as in OpenAI's API. A chat may fill its slot."""
 _ID_DIGITS = 20
-"""Most digits of a token id that is a key."""
+"""Most digits of a token id in ``logit_bias``."""
 _SETTINGS = ("top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos")
 
 
 def require_model(service: DecodeService, model: str | None) -> None:
-    """Raises NotFound if ``model`` is another one. No name means the only one."""
+    """Raises NotFound if ``model`` is not the model of ``service``. None is accepted."""
     if model not in (None, service.model):
         raise NotFound(f"model {model!r} does not exist here; this worker serves {service.model!r}")
 
 
 def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
-    """One call for each text that ``body`` asks for. ``form``: of calls of tools. Raises InvalidArgument."""
+    """One call for each text that ``body`` requests. ``form``: how the model writes tool calls. Raises InvalidArgument."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, grammar = service.engine.target, read_grammar(body.response_format)
@@ -59,12 +59,12 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
 
 
 def chosen_tools(body: ChatBody) -> ToolChoice | None:
-    """The functions that the answer may call; None for none. Raises InvalidArgument."""
+    """The functions that the answer may call; None if it may call none. Raises InvalidArgument."""
     return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False)
 
 
 def completion_calls(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:
-    """One call for each text that ``body`` asks for: all of the first prompt, then of the next. Raises InvalidArgument."""
+    """One call for each text that ``body`` requests, prompt by prompt. Raises InvalidArgument."""
     if body.suffix:
         raise InvalidField("suffix", ": texts are not inserted before a suffix; omit it")
     if body.best_of is not None and body.best_of != (body.n or 1):
@@ -137,7 +137,7 @@ def _calls(
 
 
 def _settings(body: GenerationBody, length: int, logprobs: int | None) -> dict[str, Any]:
-    """All sampling settings but seed and grammar. OpenAI's default temperature is 1."""
+    """All sampling settings except seed and grammar. OpenAI's default temperature is 1."""
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     biases = _biases(body.logit_bias or {})
     limits.check_stops("stop", stop)
@@ -179,7 +179,7 @@ def max_length(service: DecodeService, own: DraftFields) -> int:
 
 
 def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
-    """The prompts; one of token ids is no list of prompts."""
+    """The prompts of ``body``. A flat list of token ids is one prompt."""
     prompt = body.prompt
     if isinstance(prompt, str):
         return [prompt]

@@ -1,4 +1,4 @@
-"""One message of the assistant as it comes: its content and its calls of tools."""
+"""One message of the assistant while it is generated: its content and its tool calls."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class ChatMessage:
     """Splits the text of one message into content and calls. Not thread-safe."""
 
     def __init__(self, tools: ToolChoice | None, form: ToolFormat) -> None:
-        """``tools``: None if nothing may be called: all text is content then."""
+        """``tools``: None if no tool may be called. All text is then content."""
         self._parser = None if tools is None else tools.parser(form)
         self._form = form
         self._is_named = tools is not None and tools.is_named
         self._calls = 0
 
     def add(self, text: str, is_last: bool) -> tuple[str, list[dict[str, Any]]]:
-        """Content and calls, in OpenAI's form, that are final after ``text``."""
+        """Return the content and the calls that are final once ``text`` is added. Calls have OpenAI's form."""
         if self._parser is None:
             return text, []
         events = self._parser.push(text) + (self._parser.finish() if is_last else [])
@@ -30,7 +30,10 @@ class ChatMessage:
         return content, [self._entry(event) for event in events if isinstance(event, ToolCall)]
 
     def finish(self, reason: str) -> str:
-        """OpenAI's finish reason for the engine's: a call of the function that the request names ends with ``stop``."""
+        """OpenAI's finish reason. If the request names the function, its call ends with ``stop``.
+
+        ``reason``: that of the engine.
+        """
         found = FINISH[reason]
         return "tool_calls" if self._calls and found == "stop" and not self._is_named else found
 

@@ -30,11 +30,11 @@ class CompletionAnswer(Answer[CompletionBody]):
         return [_choice(run, text, logprobs, FINISH.get(step.finish))]
 
     def _prompt(self, run: TextRun) -> str:
-        """The prompt, if the answer is to repeat it."""
+        """The prompt if ``echo`` is set, else an empty text."""
         return self.tokens.join(run.call.prompt) if self.body.echo else ""
 
     def _logprobs(self, found: Sequence[LogProbability], finish: str, offset: int) -> dict[str, Any] | None:
-        """OpenAI's older form, by column. ``offset``: characters of the text before."""
+        """The log-probabilities in OpenAI's older form: one list for each field. ``offset``: characters before them."""
         if self.body.logprobs is None:
             return None
         found = found[:-1] if finish == "eos" else found

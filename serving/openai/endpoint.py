@@ -38,7 +38,7 @@ class GenerateEndpoint(Generic[BodyT]):
         read: Callable[[DecodeService, BodyT], list[GenerateCall]],
         answer: Callable[[str, BodyT, TextRuns, TokenTexts], Answer[BodyT]],
     ) -> None:
-        """``method``: name in metrics. ``read``: makes the calls of a body."""
+        """``method``: name in metrics. ``read``: converts a body to calls."""
         self._service, self._method = service, method
         self._body, self._read, self._answer = body, read, answer
         self._tokens = TokenTexts(service.engine.target.tokenizer)
@@ -70,14 +70,14 @@ class GenerateEndpoint(Generic[BodyT]):
         body = parse_body(self._body, data)
         require_model(self._service, body.model)
         calls, most = self._read(self._service, body), self._service.admission.max_in_flight
-        if len(calls) > most:  # also an idle worker has no room
+        if len(calls) > most:  # even an idle worker has no room
             raise InvalidField(
                 "n", f": the request asks for {len(calls)} texts; this worker takes {most} at once; lower n"
             )
         return body, calls
 
     async def _events(self, answer: Answer[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
-        """The chunks of a stream. An error is its last event: the status has been sent."""
+        """The chunks of a stream. An error becomes the last event, since the status has been sent already."""
         try:
             async for chunks in answer.chunks(outcome, self._service.stream_interval):
                 yield chunks
@@ -87,7 +87,7 @@ class GenerateEndpoint(Generic[BodyT]):
 
 
 async def read_json(request: Request) -> bytes:
-    """The body of a request, which must not be sent by a web page without leave (CORS): its type must be JSON."""
+    """The body of a request. Its type must be JSON, so that web pages need permission (CORS) to send it."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"

@@ -13,7 +13,7 @@ from suffolk.serving.engine.sampling.grammar_compiler import JSON_OPTIONS
 def schema_text(schema: Mapping[str, Any], strict: bool) -> str:
     """``schema`` as JSON. Unless ``strict``, keywords that the grammar library does not know are ignored, as OpenAI's API does.
 
-    Raises InvalidArgument: its options of the library are no object.
+    Raises InvalidArgument if the schema's ``x-guidance`` is no object.
     """
     own = schema.get("x-guidance", {})
     if not isinstance(own, dict):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
 MAX_LOGPROBS = 20
-"""Most alternatives of a token."""
+"""Most alternatives of one token in log-probabilities."""
 
 
 class _FirstError(FailFast):
@@ -50,7 +50,7 @@ Content = str | Annotated[list[TextPart], FIRST_ERROR]
 
 
 class Prediction(Body):
-    """The expected answer, or most of it."""
+    """A prediction: the expected answer, or most of it."""
 
     type: Literal["content"]
     content: Content
@@ -59,8 +59,8 @@ class Prediction(Body):
 class DraftFields(Body):
     """Suffolk's own fields of a request: extra_body={"suffolk": {...}} in OpenAI's clients.
 
-    ``drafter``: "none" for plain decoding. ``datastores``: names of those to search. ``remember``: false keeps the text out of
-    recordings and drafters.
+    ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: false keeps the text out
+    of recordings and drafters.
     """
 
     drafter: str | None = None
@@ -94,7 +94,7 @@ class GenerationBody(Body):
 
 
 class Message(BaseModel):
-    """A message of a conversation. Further fields, as of tool calls, are passed on to the chat template."""
+    """A message of a conversation. Further fields, for example tool calls, are passed on to the chat template."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     role: str

@@ -27,7 +27,7 @@ async def send_events(send: Send, events: AsyncIterator[list[dict[str, Any]]]) -
 
 
 async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Await ``work``, which has the body already, and cancel it when the client is gone."""
+    """Await ``work``, and cancel it if the client disconnects. The body must have been read."""
     working = asyncio.create_task(work)
     watching = asyncio.create_task(_disconnection(receive))
     try:

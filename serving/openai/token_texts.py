@@ -55,7 +55,7 @@ class TokenTexts:
         piece = str(self._tokenizer.convert_ids_to_tokens(token))
         if single := _SINGLE.fullmatch(piece):
             return text, [int(single[1], 16)]
-        if all(letter in _BYTES for letter in piece):  # half a character has no text, but bytes
+        if all(letter in _BYTES for letter in piece):  # part of a character has bytes, but no text
             data = bytes(_BYTES[letter] for letter in piece)
             if data.decode(errors="replace") == text:
                 return text, list(data)

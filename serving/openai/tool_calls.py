@@ -1,4 +1,4 @@
-"""Finds calls of tools in a text as it comes."""
+"""Finds tool calls in a text while it is generated."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, NoReturn
 from suffolk.serving.openai.tool_format import ToolFormat
 
 MAX_OPEN = 16
-"""Calls without an end in one text; behind them no call is searched. Each is read to the end of the text."""
+"""Most unfinished calls in one text; no call is searched after them. Each costs a scan to the end of the text."""
 _WHITE = " \t\r\n"
 _KEYS = ("name", "type", "function", "id", "arguments", "parameters")
 _OPENINGS = tuple(f'{bracket}{{"{key}"' for key in _KEYS for bracket in ("", "["))
-"""Beginnings of calls without a mark, without white space."""
+"""Beginnings of calls without a mark. White space is removed before the comparison."""
 _SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool. ``arguments`` is the text of a JSON object."""
+    """A tool call. ``arguments`` is the text of a JSON object."""
 
     name: str
     arguments: str
@@ -35,21 +35,21 @@ class ToolCallParser:
     """
 
     def __init__(self, form: ToolFormat, names: Collection[str]) -> None:
-        """``names``: of the functions that may be called."""
+        """``names``: names of the functions that may be called."""
         self._form, self._names = form, frozenset(names)
-        self._text = ""  # what is neither content nor a call yet
-        self._json: _JsonScan | None = None  # of the call at the beginning of ``_text``
+        self._text = ""  # the end of the text that is neither content nor a call yet
+        self._json: _JsonScan | None = None  # finds the end of the call at the beginning of ``_text``
         self._may_be_bare = True  # whether a call without a mark may begin here
         self._follows_call = self._has_calls = False
         self._open = 0
 
     def push(self, text: str) -> list[str | ToolCall]:
-        """Content and calls that are final after ``text``."""
+        """Return the content and the calls that are final once ``text`` is added."""
         self._text += text
         return self._take(final=False)
 
     def finish(self) -> list[str | ToolCall]:
-        """The rest."""
+        """Return the content and calls that are left at the end of the text."""
         return self._take(final=True)
 
     def _take(self, final: bool) -> list[str | ToolCall]:
@@ -59,7 +59,7 @@ class ToolCallParser:
         return found
 
     def _advance(self, found: list[str | ToolCall], final: bool) -> bool:
-        """Move content or calls from the beginning of the text to ``found``. False if that needs more text."""
+        """Move content or calls from the beginning of the text to ``found``. Returns False if more text is needed first."""
         if self._follows_call:
             self._text = self._text.lstrip(_WHITE + self._form.separator)
             self._follows_call = not self._text
@@ -90,7 +90,7 @@ class ToolCallParser:
         return True
 
     def _find_call(self) -> tuple[int, int]:
-        """Where a call may begin, and where its JSON may; the length of the text for nowhere."""
+        """The places where a call and its JSON may begin. Both are the length of the text if there is none."""
         white = len(self._text) - len(self._text.lstrip(_WHITE))
         bare = "".join(self._text[white : white + 64].split())
         if self._may_be_bare and bare and any(_is_alike(bare, opening) for opening in _OPENINGS):
@@ -99,7 +99,7 @@ class ToolCallParser:
         return (at, at + len(self._form.begin)) if at >= 0 else (len(self._text), len(self._text))
 
     def _certain_content(self, final: bool) -> int:
-        """Length of the content in a text without calls: neither white space nor a mark may begin at its end."""
+        """Length of the content in a text without calls. White space and a possible start of a mark at the end do not count."""
         size = len(self._text)
         if not final:
             mark = self._form.begin
@@ -109,14 +109,14 @@ class ToolCallParser:
         return len(self._text[:size].rstrip(_WHITE))
 
     def _after_mark(self, end: int, final: bool) -> int | None:
-        """Where the mark after the JSON ends; None if it may still come."""
+        """The place where the mark after the JSON ends; None if the mark may still follow."""
         mark, rest = self._form.end, self._text[end:].lstrip(_WHITE)
         if rest.startswith(mark):
             return len(self._text) - len(rest) + len(mark)
         return None if mark.startswith(rest) and not final else end
 
     def _move(self, size: int, found: list[str | ToolCall]) -> bool:
-        """Move the first ``size`` characters to ``found``, as content. True."""
+        """Move the first ``size`` characters to ``found``, as content. Returns True."""
         if size:
             found.append(self._text[:size])
             self._may_be_bare = self._may_be_bare and not self._text[:size].strip(_WHITE)
@@ -128,7 +128,7 @@ _NOT_JSON = -1
 
 
 class _JsonScan:
-    """Finds the end of a JSON object or list that begins at ``begin``, behind white space. Reads each character once."""
+    """Finds the end of a JSON object or list that begins at ``begin``, after white space. Reads each character once."""
 
     def __init__(self, begin: int) -> None:
         self.begin = self._at = begin
@@ -136,7 +136,7 @@ class _JsonScan:
         self._end: int | None = None
 
     def find_end(self, text: str) -> int | None:
-        """The end in ``text``, which extends that of the call before; None if it is incomplete, _NOT_JSON for something else."""
+        """The end in ``text``, which extends the previous ``text``; None if incomplete, _NOT_JSON if it is not JSON."""
         if self._end is None:
             self._end = self._read(text)
         return self._end
@@ -156,12 +156,12 @@ class _JsonScan:
                 self._depth += 1 if sign in "{[" else -1
                 if not self._depth:
                     return self._at
-        self._at = max(self._at, len(text) - text.endswith("\\"))  # a backslash waits for its character
+        self._at = max(self._at, len(text) - text.endswith("\\"))  # the character after a backslash is missing
         return None
 
 
 def _read_calls(text: str, names: Collection[str]) -> list[ToolCall]:
-    """The calls that ``text`` is; none if one of them is malformed."""
+    """The calls in the JSON ``text``; none if one of them is malformed."""
     try:
         value = json.loads(text, parse_constant=_refuse)
         calls = [_read_call(each) for each in (value if isinstance(value, list) else [value])]

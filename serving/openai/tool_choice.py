@@ -1,4 +1,4 @@
-"""``tools`` and ``tool_choice`` of a request: the functions that may be called, and the grammar where one must be."""
+"""``tools`` and ``tool_choice`` of a request: the functions that may be called, and the grammar of required calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ToolChoice:
     Attributes:
         functions: as in the request, by name.
         is_required: whether the answer must be a call.
-        is_single: whether it must be one call at most.
+        is_single: whether the answer may have one call at most.
         is_named: whether the request names the function.
     """
 
@@ -39,7 +39,7 @@ class ToolChoice:
         return ToolCallParser(form, self.functions)
 
     def grammar(self, form: ToolFormat, tokenizer: Any, answer: Grammar | None = None) -> Grammar | None:
-        """The grammar of calls, or of calls and ``answer`` (of JSON) unless a call is required; None if anything may come."""
+        """The grammar of calls. Unless a call is required, it also allows the JSON ``answer``. None if any text is allowed."""
         if not self.is_required and answer is None:
             return None
         rules = _rules(self, form, tokenizer)
@@ -52,15 +52,15 @@ class ToolChoice:
 def read_tool_choice(
     tools: Sequence[Mapping[str, Any]] | None, choice: str | Mapping[str, Any] | None, is_parallel: bool = True
 ) -> ToolChoice | None:
-    """The functions of ``tools`` and ``tool_choice``; None if nothing may be called.
+    """The functions of ``tools`` and ``tool_choice``; None if no function may be called.
 
     Args:
         tools: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}, ...].
         choice: none, auto, required, or {"type": "function", "function": {"name": ...}}; None for auto.
-        is_parallel: ``parallel_tool_calls``: whether an answer may have several calls. It binds required calls only.
+        is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. Only required calls obey it.
 
     Raises:
-        InvalidArgument: another form; a name is used twice; a function is chosen that is not there.
+        InvalidArgument: the form is different, a name is used twice, or the chosen function does not exist.
     """
     functions = _read_functions(tools or ())
     named = choice.get("function") if isinstance(choice, Mapping) else None
@@ -80,7 +80,7 @@ def read_tool_choice(
 
 
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with the arguments of their calls as objects, which chat templates expect. The others stay as they are.
+    """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
     Raises InvalidArgument: arguments are no JSON object.
     """
@@ -126,7 +126,7 @@ def _read_functions(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str
 
 
 def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:
-    """Rules in llguidance's Lark syntax. Each call has the layout of the usual templates, so that models know it."""
+    """Rules in llguidance's Lark syntax. Each call has the layout of the usual templates, which models know."""
     begin, end = _mark(form.begin, tokenizer), _mark(form.end, tokenizer)
     if form.is_listed:
         several = "" if choice.is_single else ' (", " call)*'
@@ -143,7 +143,7 @@ def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:
 
 
 def _call(name: str, function: Mapping[str, Any], key: str) -> str:
-    """A rule for a call of ``function``. Its schema is a grammar of its own, so that its references stay valid."""
+    """A rule for a call of ``function``. The schema is a separate grammar, so that its references stay valid."""
     head = json.dumps(json.dumps({"name": name, key: 0})[:-2])  # {"name": "...", "arguments":
     return f'{head} {_arguments(function)} "}}"'
 
@@ -154,6 +154,6 @@ def _arguments(function: Mapping[str, Any]) -> str:
 
 
 def _mark(mark: str, tokenizer: Any) -> str:
-    """A mark as one token where the tokenizer has it, else as text; empty for none."""
+    """A mark as one token if the tokenizer has it, else as text; empty if there is no mark."""
     token = tokenizer.get_added_vocab().get(mark) if mark else None
     return f"<[{token}]>" if token is not None else json.dumps(mark) if mark else ""

@@ -1,4 +1,4 @@
-"""How models write calls of tools in their texts."""
+"""The forms in which models write tool calls in their texts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from suffolk.datastore.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """How a model writes calls. A call is a JSON object with ``name`` and ``arguments`` or ``parameters``, or a list of them.
+    """The form of a model's tool calls.
 
-    Without its mark, JSON at the beginning of a text counts too: many tokenizers leave special tokens out of the text.
+    A call is a JSON object with ``name`` and ``arguments`` or ``parameters``, or a list of these objects. JSON at the
+    beginning of a text counts as a call even without its mark, because many tokenizers leave special tokens out of texts.
 
     Attributes:
         name: its name.
         begin: mark before a call or list; empty for none.
-        end: mark after it; empty for none.
+        end: mark after a call or list; empty for none.
         key: the key of the arguments, in texts that the format constrains.
-        is_listed: whether several calls form one JSON list; else each has its marks.
+        is_listed: whether several calls form one JSON list. Otherwise each call has its own marks.
         separator: characters between calls, besides white space.
     """
 
@@ -43,7 +44,7 @@ AUTO = "auto"
 
 
 def find_format(template: object, name: str = AUTO) -> ToolFormat:
-    """The format ``name``; for ``auto`` that of a chat template, whose mark it contains, else ``json``.
+    """The format ``name``. ``auto`` selects the format whose mark the chat template contains, else ``json``.
 
     Raises InvalidArgument for an unknown name.
     """

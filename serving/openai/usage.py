@@ -11,7 +11,7 @@ from suffolk.serving.openai.text_run import TextRun
 def usage(runs: Sequence[TextRun]) -> dict[str, Any]:
     """The counts of all texts of a request so far. A prompt counts once, however many texts it has.
 
-    The counts of a prediction are there only if one was sent. Rejected tokens are those that the text does not have.
+    The counts of a prediction are present only if one was sent. Its rejected tokens are those missing from the text.
     """
     stats = [run.stats for run in runs]
     prompt = sum(run.stats.prompt_tokens for run in runs if run.first_of_prompt)

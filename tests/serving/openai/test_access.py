@@ -46,7 +46,7 @@ def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     file.write_text("# mine\nfirst-key-1\n\n  second-key-2 \n")
     assert read_keys(file) == KEYS
     file.write_text("# none\n")
-    with pytest.raises(InvalidArgument, match="there is no key in it"):
+    with pytest.raises(InvalidArgument, match="it has no key; write one in each line"):
         read_keys(file)
     with pytest.raises(NotFound, match="api_key_file .* cannot be read"):
         read_keys(tmp_path / "missing")
