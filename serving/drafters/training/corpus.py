@@ -27,12 +27,12 @@ _ADVICE = {
     "no room in a window": "give a larger window, or shorter prompts",
     "documents": "give longer texts",
 }
-"""Part of a reason for skipping data -> advice."""
+"""Map from a part of a reason for skipping data to advice."""
 _REGENERATED = "raise max_new_tokens, or give longer prompts"
 
 
 class Window(NamedTuple):
-    """A part of one document: tokens int32[n], and ``counted`` bool[n], the tokens whose prediction is trained."""
+    """A part of one document: tokens int32[n], and ``counted`` bool[n], whether the loss of each token counts."""
 
     tokens: npt.NDArray[np.int32]
     counted: npt.NDArray[np.bool_]
@@ -123,7 +123,7 @@ def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
 
 
 def _choose_held_out(keys: list[bytes], options: TrainOptions, skipped: Counter[str]) -> set[bytes]:
-    """The keys of held-out documents: those of the share, and the lowest key; never the highest.
+    """The keys of held-out documents: those in the share. The lowest key is always held out, the highest never.
 
     Raises InvalidArgument: there is only one document, or all are copies of one. The message names what was ``skipped``.
     """

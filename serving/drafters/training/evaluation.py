@@ -88,7 +88,7 @@ def expected_tokens(acceptance: list[float]) -> float:
 def evaluate(
     head: TrainableHead, source: FeatureSource, windows: Sequence[int], batch: int, seed: int, device: torch.device
 ) -> Tally:
-    """Loss and acceptance over the windows of these numbers, ``batch`` windows at a time. Random generators are restored."""
+    """Loss and acceptance over the windows with these numbers, ``batch`` windows at a time. Random generators are restored."""
     tally = Tally()
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.no_grad(), _evaluation_mode(head):
@@ -113,7 +113,7 @@ def draft_depth(head: TrainableHead, target: Target) -> int:
 @contextmanager
 def _evaluation_mode(head: TrainableHead) -> Iterator[None]:
     """Set evaluation mode inside the block: no dropout and no noise."""
-    assert isinstance(head, torch.nn.Module)  # as TrainableHead says
+    assert isinstance(head, torch.nn.Module)  # ``TrainableHead`` requires this
     head.eval()
     try:
         yield

@@ -19,7 +19,7 @@ PATTERN = "features-*.safetensors"
 class FeatureCache:
     """Hidden states by number of window. Not thread-safe.
 
-    They are written when a shard is full, and on ``flush``. Those that a killed process did not write are computed again.
+    They are written when a shard is full, and on ``flush``. States that a killed process did not write are computed again.
 
     Attributes:
         full: whether the limit is reached. Then nothing more is kept.

@@ -1,4 +1,4 @@
-"""Makes batches of windows with the target's hidden states. They equal those that a drafter gets in decoding."""
+"""Makes batches of windows with the target's hidden states. These states equal those of decoding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FeatureSource:
         Args:
             layers: as in ``FeatureDrafter``.
             batch: the most windows in a pass.
-            cache: the cache of hidden states; None to compute them always.
+            cache: the cache of hidden states; None to compute them each time.
 
         Raises:
             InvalidArgument: the target does not have these layers.
@@ -49,7 +49,7 @@ class FeatureSource:
         self._keys = target.new_cache(batch, max(len(window.tokens) for window in windows))
 
     def batch(self, numbers: Sequence[int]) -> Batch:
-        """The windows of these numbers on the target's device, with features in the target's dtype.
+        """The windows with these numbers on the target's device, with features in the target's dtype.
 
         Padding does not count. Raises ResourceExhausted if memory is out.
         """

@@ -16,8 +16,9 @@ class Batch:
 
     Attributes:
         tokens: int64[windows, n].
-        counted: bool[windows, n], the tokens whose prediction is trained: answers, but not prompts or padding.
-        features: float[windows, n, layers, width], the target's hidden states for the head. Those of token i have read tokens 0..i.
+        counted: bool[windows, n], whether the loss of each token counts: true in answers, false in prompts and padding.
+        features: float[windows, n, layers, width], the target's hidden states for the head. The state of token i depends on
+            tokens 0..i.
         begun: bool[windows, n], the hidden states after which a draft begins; None for all. Other drafts need no logits.
     """
 
@@ -57,7 +58,7 @@ class HeadLoss:
 
 
 class TrainableHead(Protocol):
-    """A ``torch.nn.Module`` whose parameters are trained. They do not include the target's."""
+    """A ``torch.nn.Module`` whose parameters are trained. The target's parameters are not among them."""
 
     @property
     def layers(self) -> tuple[int, ...]:

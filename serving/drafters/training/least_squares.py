@@ -7,7 +7,7 @@ import torch
 _RIDGE = 1e-4
 """The ridge, as a share of each input's sum of squares."""
 _ROWS = 16
-"""Rows per input that suffice."""
+"""Rows needed for each input."""
 
 
 class LeastSquares:
