@@ -216,11 +216,18 @@ class DraftCore:
             self._breaker.record_failure()
             self._failures.add(type(error).__name__, first_line(error))
             for each in self._running.clear():
-                self._drafter.release(each.number)
-                self._planner.end(each.number)
+                self._forget(each)
             return None
         self._breaker.record_success()
         return found
+
+    def _forget(self, request: RunningRequest) -> None:
+        """Release a request after an error, which may repeat itself."""
+        try:
+            self._drafter.release(request.number)
+            self._planner.end(request.number)
+        except USER_CODE_ERRORS as error:
+            self._failures.add(type(error).__name__, first_line(error))
 
     def _count(self, sizes: Sequence[int], begin: float) -> None:
         self._counts["steps"] += 1

@@ -194,6 +194,20 @@ def test_errors_cost_drafts_and_nothing_else(store: Datastore, tmp_path: Path, m
     assert any(host.step(core))
 
 
+def test_an_error_while_requests_are_released_stays_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = core_of()
+    host = SimulatedHost(TEXTS, 20)
+    host.step(core)
+
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(core._drafter, "propose", fail)
+    monkeypatch.setattr(core._drafter, "release", fail)
+    assert host.step(core) == [[]] * 4
+    assert core.stats()["failed RuntimeError"] > 1
+
+
 def test_an_error_of_on_finish_is_counted(store: Datastore, tmp_path: Path) -> None:
     def refuse(text: FinishedText) -> None:
         raise OSError("no space")
