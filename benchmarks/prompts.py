@@ -78,7 +78,7 @@ def row_name(row: dict[str, Any], path: Path, number: int) -> str:
 
 
 def read_excluded(path: Path) -> frozenset[str]:
-    """Read a file with one name a line, as ``python -m research.overlap --drop`` writes it.
+    """Read a file with one name per line, as ``python -m research.overlap --drop`` writes it.
 
     Raises:
         NotFound: the file cannot be read.

@@ -20,8 +20,8 @@ def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
     """Collect the items of ``parts`` up to Ctrl-C. An unfinished item is left out.
 
     Args:
-        of: number of parts.
-        unit: their name, in the plural.
+        of: total number of parts.
+        unit: name of the parts, in the plural.
 
     Returns:
         The parts, and the point where they stopped; None if all are done.

@@ -61,9 +61,9 @@ def measure_batches(
 ) -> dict[str, Any]:
     """Run the prompts through one engine at every batch size with every method, in turn; return the results by name.
 
-    A finished request is replaced by the next, so the batch stays full until the end. All methods and sizes run the
-    same requests: all prompts, repeated until there are twice as many as the largest batch holds. After Ctrl-C the
-    results cover the sizes that all methods completed in a round.
+    A finished request is replaced by the next, so the batch stays full until no request waits. All methods and sizes
+    run the same requests. These are all prompts, repeated until there are twice as many requests as the largest batch
+    holds. After Ctrl-C the results cover the sizes that all methods completed in a round.
 
     Raises:
         InvalidArgument: a size is below 1.
@@ -158,7 +158,7 @@ def _compared(
     texts: Sequence[Sequence[int]],
     settings: SamplingSettings,
 ) -> Iterator[tuple[BatchEntry, list[Compared]]]:
-    """Yield each turn together with its outputs compared to those of the first run."""
+    """Yield each turn, and the comparison of its outputs to those of the first run."""
     first: BatchRun | None = None
     for turn in turns:
         found: list[Compared] = []

@@ -81,7 +81,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
         ResourceExhausted: ``workdir`` cannot be created or written.
     """
     require_package()
-    load_tokenizer(options.tokenizer)  # find mistakes here, before processes are started
+    load_tokenizer(options.tokenizer)  # check the options before processes are started
     if options.sort_tokens:
         require_yardstick()
     read = _read_all(options)
@@ -103,7 +103,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
 
 
 def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dict[str, Any]]]:
-    """Results of each builder in each round. The last build of each stays in ``folder``."""
+    """Results of each builder in each round. The last index of each builder stays in ``folder``."""
     runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
     ways = {OURS: _build_ours, RIVAL: _build_rival}
     for number in range(options.rounds):

@@ -41,12 +41,12 @@ class SortingOptions:
     """Settings of the sorts.
 
     Attributes:
-        vocab_size, order_depth: of the datastore that the tokens come from.
-        sizes: input sizes in tokens, at most the corpus; each is measured separately.
+        vocab_size, order_depth: values of the datastore that the tokens come from.
+        sizes: input sizes in tokens, each measured separately. None exceeds the size of the corpus.
         threads: thread counts of Suffolk's sort.
         rounds: runs of each sort.
         repeats: size of the inputs made of repeats, in tokens; 0 for none.
-        seed: of the random ranks at which the order is checked.
+        seed: chooses the random ranks at which the order is checked.
     """
 
     vocab_size: int
@@ -105,8 +105,8 @@ def _measure(
 ) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {}
     if divsufsort is not None:
-        # Big-endian bytes sort like the tokens. The sort also covers odd byte offsets, which any use of it on bytes
-        # must.
+        # Big-endian bytes sort like the tokens. A byte-wise sort
+        # must also sort the suffixes that begin at odd byte offsets.
         ways[YARDSTICK] = partial(divsufsort, tokens.astype(">u2").tobytes())
     for count in threads:
         name = f"suffolk, {count} {'thread' if count == 1 else 'threads'}"
@@ -148,7 +148,7 @@ def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
 
 
 def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
-    """Inputs that consist only of repeats, the hardest case of a comparison sort."""
+    """Inputs that consist only of repeats. These are the worst case for a comparison sort."""
     if size:
         tokens = tokens[tokens != separator(tokens.dtype)]
         yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(_ended(tokens[: size // COPIES]), COPIES)

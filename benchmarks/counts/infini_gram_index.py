@@ -89,7 +89,7 @@ def require_package() -> None:
 def _parts(folder: Path) -> int:
     """Number of parts that the package may cut the tokens into.
 
-    Parts overlap by 100,000 bytes. With smaller parts the package counts occurrences twice.
+    Parts overlap by 100,000 bytes. If a part is smaller than this, the package counts occurrences twice.
     """
     return min(os.cpu_count() or 1, 1 + (folder / "tokenized.0").stat().st_size // LEAST_PART)
 

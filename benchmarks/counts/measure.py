@@ -26,11 +26,11 @@ class CountingOptions:
     Attributes:
         store: the datastore's folder.
         workdir: folder of infini-gram's index, which a later run reuses.
-        queries: number of sequences of each kind and length.
+        queries: number of sequences for each combination of kind and length.
         rounds: timed rounds, after one warm-up.
         lengths: numbers of tokens in a sequence.
         tokens: use the first N tokens of the datastore; None for all.
-        seed: of every random choice.
+        seed: seed of every random choice.
     """
 
     store: Path

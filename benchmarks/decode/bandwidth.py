@@ -14,10 +14,10 @@ _ROUNDS = 5
 
 
 def measure_bandwidth(target: Target, pass_seconds: float) -> dict[str, Any]:
-    """Return the bytes that a pass reads, the device's bytes per second, and the share of that limit.
+    """Return the bytes that a pass reads, the device's bytes per second, and the share of this rate that it reaches.
 
-    ``pass_seconds``: the measured time of a pass. The embedding table is looked up, so it does not count, unless the
-    head shares it.
+    ``pass_seconds``: the measured time of a pass. A pass reads few rows of the embedding
+    table, so the table counts only if the output layer shares it.
     """
     needed = _weight_bytes(target)
     rate = _read_rate(target.device)

@@ -115,7 +115,7 @@ def compare(
     settings: SamplingSettings,
     outcomes: dict[str, tuple[list[int], dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """One row for each method: its measurements, and whether its output equals that of plain decoding."""
+    """One row for each method, with its measurements and whether its output equals that of plain decoding."""
     plain_tokens, plain = outcomes[PLAIN]
     rows = []
     for name in sorted(outcomes, key=lambda each: each != PLAIN):

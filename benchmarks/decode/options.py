@@ -26,8 +26,8 @@ class DecodingOptions:
         datastores: folders or URLs, for drafters that read datastores.
         drafters: names of the registry, or ``useless``; each is compared to plain decoding.
         slowed_ms: milliseconds added to every draft call; 0..60,000.
-        style: how rows with a prefill are run: as chat, with their prefill, or both.
-        limit: prompts of each file; None for all.
+        style: whether rows with a prefill run as chat, with their prefill, or both.
+        limit: number of prompts from each file; None for all.
         rounds: number of runs of all prompts.
         transformers: whether to measure transformers' own generation methods as well, on an untouched copy of the
             model.
@@ -35,7 +35,7 @@ class DecodingOptions:
         assistant: the draft model of transformers' assisted generation; None to leave that method out.
         control: whether plain decoding runs twice in each turn. The difference between the two is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
-        max_nodes: largest tree.
+        max_nodes: the most nodes of a draft tree.
         dtype, device: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
         costs: file of ``suffolk profile``. None uses its stored result; without one, a quick profile runs.
@@ -88,5 +88,5 @@ class DecodingOptions:
 
 
 def given(datastore: str | None) -> tuple[str, ...]:
-    """Return the datastore of a benchmark that takes at most one, as a tuple; empty without one."""
+    """Return the datastore as a tuple, which is empty without one. For benchmarks that take at most one datastore."""
     return () if datastore is None else (datastore,)

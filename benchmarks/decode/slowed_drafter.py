@@ -1,4 +1,4 @@
-"""Slows a drafter down, to measure how much time the loop loses before it stops calling the drafter."""
+"""Slows a drafter down, to measure the time lost before the step loop stops calling it."""
 
 from __future__ import annotations
 

@@ -62,14 +62,15 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
 def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
     """Total tokens per second of all runs, without the prompt passes.
 
-    ``more``: names of further parts of the time; they count for all tokens but the first.
+    ``parts``: names of further parts of the time to include. If there are any, the first token of each run does not
+    count.
     """
     seconds = _sum(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
     return _share(_sum(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
-    """Tokens of ``runs``, without those of the prompt passes (one a run, unless the run counts them)."""
+    """Tokens of ``runs``, without those that prompt passes generated. A run has one, unless it states its number."""
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 

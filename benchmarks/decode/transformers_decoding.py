@@ -1,4 +1,4 @@
-"""Times ``generate`` of transformers like the engine: its own drafting methods, and Suffolk's ``custom_generate``."""
+"""Times ``generate`` of transformers, with its own drafting methods and with Suffolk's ``custom_generate``."""
 
 from __future__ import annotations
 
@@ -96,8 +96,7 @@ class _FirstToken(StoppingCriteria):
     """A stopping criterion that never stops, and records when the first token appears.
 
     Attributes:
-        calls: number of calls; one for each pass of transformers' own loops, one for each token of
-            ``suffolk.generate``.
+        calls: number of calls. Transformers' own loops call once per pass, ``suffolk.generate`` once per token.
         passes_before: ``passes()`` at the first call.
         length: sequence length at the first call; a pass that also verifies drafts adds several tokens.
         first: time of the first call.

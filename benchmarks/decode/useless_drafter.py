@@ -1,4 +1,4 @@
-"""A drafter of random drafts with the highest scores, to measure the largest loss from drafting."""
+"""A drafter that returns random drafts with the highest scores, to measure the largest loss from drafting."""
 
 from __future__ import annotations
 

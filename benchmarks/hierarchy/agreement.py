@@ -1,4 +1,4 @@
-"""Measures how often each level accepts the tokens of each other level, at each token of the target's answers.
+"""Measures how often each level accepts each other level's tokens, at every position of the target's answers.
 
 Under verification ``match`` a drafted token is accepted if both levels sample it with the shared noise. Under
 ``rejection`` its acceptance probability is 1 - (total variation of the two distributions). A retrieved token is
@@ -53,10 +53,10 @@ class TargetAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The agreement of all model variants along one answer. The last variant is the target.
+    """How often model variants accept each other's tokens along one answer. The last variant is the target.
 
     Attributes:
-        between: float64[variants, variants, n], acceptance by drafter, verifier and place.
+        between: float64[variants, variants, n], acceptance, indexed by drafter, verifier and place in the answer.
         retrieved: for each source float64[variants, n, depth], acceptance of its drafts as in ``run_distribution.Starts``.
         found: for each source int64[n], number of tokens found at each place.
     """
@@ -121,7 +121,7 @@ def _retrieve(answer: TargetAnswer, source: RetrievalLevel, depth: int) -> list[
 
 
 def _unknown_acceptance(draft: Sequence[Path], variants: int, depth: int) -> Floats:
-    """Return float64[variants, n, depth]: NaN for each found token, since its acceptance is unknown; 0 elsewhere."""
+    """Return float64[variants, n, depth]: NaN for each retrieved token, whose acceptance is unknown; 0 elsewhere."""
     acceptance = np.zeros((variants, len(draft), depth))
     for place, path in enumerate(draft):
         acceptance[:, place, : len(path)] = np.nan
@@ -131,7 +131,10 @@ def _unknown_acceptance(draft: Sequence[Path], variants: int, depth: int) -> Flo
 def _set_acceptance(
     draft: Sequence[Path], acceptance: Floats, place: int, output: torch.Tensor, by_distribution: bool, generated: Ids
 ) -> None:
-    """Set how each variant accepts the drafted tokens for ``place``. Only drafts that match the answer before it count."""
+    """Set how each variant accepts the drafted tokens for ``place``.
+
+    A draft counts only if its earlier tokens match the answer.
+    """
     for back in range(min(place + 1, acceptance.shape[2])):
         path = draft[place - back]
         if len(path) > back and path[:back] == tuple(generated[place - back : place].tolist()):

@@ -37,7 +37,7 @@ class Outcome:
 
     Attributes:
         predicted_seconds, seconds: time per token.
-        predicted_speedup, speedup: over plain decoding.
+        predicted_speedup, speedup: tokens per second, divided by those of plain decoding.
         predicted_tokens, tokens: tokens per target pass.
         reading_seconds: time that the drafting levels take to read a prompt.
         identical: number of answers that equal those of plain decoding.
@@ -60,9 +60,9 @@ class HierarchyResult:
 
     Attributes:
         plans: the best plan of each size; empty if stacks were given.
-        outcomes: one for each stack that ran.
+        outcomes: one result for each stack that ran.
         plain: the speed of plain decoding; None if nothing ran.
-        prompts: number of prompts.
+        prompts: number of prompts that the stacks ran on.
         is_stopped: whether Ctrl-C ended the runs.
     """
 

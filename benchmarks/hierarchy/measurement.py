@@ -49,7 +49,7 @@ class Measurements:
         costs: one array for each variant; entry d is the seconds of a pass that verifies d tokens. The target's costs
             include the rest of a decoding step.
         lookups: for each source, the seconds of one call.
-        agreements: one for each answer.
+        agreements: one ``Agreement`` for each answer of the target.
         depth: the largest draft length of the plans.
     """
 
@@ -142,8 +142,9 @@ def measure_levels(
     """Measure the ``wanted`` levels (name and temperature, as in ``StackLevel``) of ``target``, on its own answers.
 
     Args:
-        prompts: token ids, one prompt or more; ``settings``: of the target's answers.
-        depth: largest draft length of the later plans.
+        prompts: token ids of one prompt or more.
+        settings: how the target samples its answers.
+        depth: largest draft length of the plans that use the result.
         report: receives progress lines.
 
     Raises:

@@ -22,15 +22,18 @@ class HierarchyOptions:
     """Settings of ``suffolk hierarchy plan --measure``.
 
     Attributes:
-        prompts: .jsonl files, or folders of them; ``limit`` of each file, None for all.
-        draft_model, head, exit, datastore: sources of levels: a smaller model, trained exits, numbers of the target's
-            layers, names of datastores.
+        prompts: .jsonl files, or folders of them.
+        limit: number of prompts from each file; None for all.
+        draft_model: a smaller model that forms a level.
+        head: trained exits; each forms a level.
+        exit: numbers of target layers; each forms a level.
+        datastore: names of datastores; each forms a level.
         stack: stacks to run, as text; empty to run the best plans.
-        depth: most draft tokens of a level.
+        depth: the most tokens that a level drafts at once.
         rounds: number of runs of all prompts.
         save_rates: file for the measured rates; None to save nothing.
         max_new_tokens, temperature, verification, seed: as in ``SamplingSettings``.
-        dtype: of the draft model.
+        dtype: data type of the draft model.
     """
 
     prompts: tuple[Path, ...] = ()

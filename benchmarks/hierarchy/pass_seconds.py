@@ -78,7 +78,7 @@ def time_lookups(source: RetrievalLevel, texts: Sequence[TargetAnswer], tokens: 
 
 @torch.inference_mode()
 def _time(level: ModelLevel, request: DraftRequest, size: int, vocab_size: int, is_shared: bool) -> float:
-    """``is_shared``: the level below has already sampled, so all noise except the last row's exists."""
+    """``is_shared``: the level below has already computed the noise of every row except the last."""
     device = level.model.device
     draft = np.resize(request.tokens, size) % vocab_size
     rejection = needs_distributions(request.settings)

@@ -47,9 +47,9 @@ def round_weights(starts: Starts, longest: int) -> Floats:
 def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], longest: int) -> RunDistribution:
     """The distribution of the run that ``verifier`` accepts from ``drafter``, with rounds of up to ``longest`` tokens.
 
-    It is a product of continuation rates (the estimator of Kaplan and Meier 1958). The rate of a length is the weighted
-    share of rounds that continue, of those that reach it. So the end of a text does not count as the end of a run.
-    Beyond the longest observed run the last rate applies.
+    It is a product of continuation rates (the estimator of Kaplan and Meier 1958). The rate at a length is the
+    weighted share of the rounds reaching it whose run continues. A run cut off by the end of the text does not count
+    as ended. Beyond the longest observed run the last rate applies.
     """
     depth = texts[0].shape[1]
     gone, came = np.zeros(depth), np.zeros(depth)
@@ -71,7 +71,7 @@ def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], l
 
 
 def mean_acceptance(texts: Sequence[Starts]) -> float:
-    """The share of drafts whose first token is accepted, over all places."""
+    """The share of places in the texts at which the first drafted token is accepted."""
     first = np.concatenate([text[:, 0] for text in texts])
     first = first[~np.isnan(first)]
     return float(first.mean()) if len(first) else 0.0

@@ -29,7 +29,7 @@ class TrialRun:
         steps: passes of the target after the prompt pass.
         seconds: time of decoding, without prompt passes.
         reading: seconds of the drafting levels' prompt passes.
-        besides: the part of ``seconds`` outside passes, sampling and drafters.
+        besides: seconds spent outside passes, sampling and drafters; included in ``seconds``.
     """
 
     tokens: Ids
@@ -105,7 +105,7 @@ class Trial:
     ) -> dict[str, list[list[TrialRun]]]:
         """Run all prompts with each method of ``ways``; the methods alternate prompt by prompt.
 
-        Returns for each method its rounds; a round is a list with one run for each prompt.
+        Returns a list of rounds for each method. A round is a list with one run for each prompt.
         """
         found: dict[str, list[list[TrialRun]]] = {way: [] for way in ways}
         for turn in range(rounds):

@@ -21,7 +21,7 @@ from suffolk.serving.replay.replayer import SPARE, Replayed, Replayer
 class AlongRecordings:
     """Runs drafters along the same recordings.
 
-    The drafters may share networks. Each learns from recording to recording. Not thread-safe.
+    The drafters may share networks. Every drafter keeps learning from one recording to the next. Not thread-safe.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class _SharedStates(RecordedStates):
 
 
 def _states(target: Target, drafter: Drafter, capacity: int, reads_cache: bool) -> RecordedStates | None:
-    """None for drafters that read only tokens, which saves a pass of the target."""
+    """None if the drafter reads only tokens: then the target needs no pass."""
     reads = (isinstance(drafter, FeatureDrafter) and drafter.layers) or (
         isinstance(drafter, LogitsDrafter) and drafter.reads_logits
     )

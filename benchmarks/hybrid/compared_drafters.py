@@ -31,8 +31,9 @@ class Sources:
     """The sources of the compared drafters.
 
     Attributes:
-        vocab_size: the target's.
-        store, unrelated: a datastore, and one that is unlike the prompts; either may be None.
+        vocab_size: vocabulary size of the target.
+        store: the datastore; may be None.
+        unrelated: a datastore that is unlike the prompts; may be None.
         networks: loaded networks. Drafters share them: a run drafts with one drafter at a time.
     """
 
@@ -50,8 +51,8 @@ def singles(networks: Sequence[str], store: bool) -> list[str]:
 def compared_names(networks: Sequence[str], store: bool) -> list[str]:
     """Names of all drafters to compare.
 
-    These are the single sources, each rule with each network, one tree with each of several networks, and one tree of
-    all sources.
+    These are the single sources, every pair of a rule and a network, and one tree of all sources. If there are several
+    networks, there is also one tree with each of them.
     """
     drafting = [network for network in networks if network != TokenRecyclingDrafter.name]
     rules = [f"{rule}: {network}" for rule in RULES for network in drafting]
@@ -60,7 +61,7 @@ def compared_names(networks: Sequence[str], store: bool) -> list[str]:
 
 
 def useless_names(unrelated: bool) -> list[str]:
-    """Names of one tree of all sources, and of that tree with added sources that are never right."""
+    """Names of the drafter with one tree of all sources, and of its variants with added useless sources."""
     return [HYBRID, WITH_NETWORK, *([WITH_STORE] if unrelated else [])]
 
 

@@ -35,14 +35,14 @@ Path = tuple[Ids, npt.NDArray[np.uint32]]
 class HindsightDrafter:
     """Drafts the longest correct path of its sources, for measurements along recorded answers. Not thread-safe.
 
-    Every step queries all sources, then the text sources again after the correct tokens, as long as they continue the
-    answer. No tree can hold more correct tokens from the same drafts. Only a network that drafts after retrieved tokens
-    could add more.
+    Every step queries all sources. Then it queries the text sources again after the correct tokens, until they add no
+    further correct token. No tree can hold more correct tokens from the same drafts. Only a network that drafts after
+    retrieved tokens could add more.
 
     Attributes:
-        name: its own.
+        name: name of this drafter.
         layers: layers of the target whose hidden states its network reads (``FeatureDrafter``).
-        reads_logits: whether one of its sources reads the target's logits (``LogitsDrafter``).
+        reads_logits: whether any of its sources reads the target's logits (``LogitsDrafter``).
     """
 
     def __init__(self, name: str, sources: Sequence[RetrievalSource], network: Drafter) -> None:
@@ -116,7 +116,7 @@ class HindsightDrafter:
 def right(trees: Sequence[DraftTree], answer: Ids) -> Path:
     """The longest path in any of ``trees`` that is a prefix of ``answer``.
 
-    Merging the trees gives no longer path, since a tree that has a node has all its ancestors.
+    Merging the trees would give no longer path: a tree that contains a node contains all its ancestors.
     """
     best: Path = np.empty(0, np.int32), np.empty(0, np.uint32)
     for tree in trees:

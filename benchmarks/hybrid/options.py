@@ -23,7 +23,7 @@ class HybridOptions:
     """Settings of ``suffolk bench hybrid``. Checked when made.
 
     Attributes:
-        decoding: model, prompts, sources and lengths. Its drafters are ignored.
+        decoding: settings of model, prompts, sources and lengths. Its ``drafters`` field is ignored.
         output: folder for recordings, rows, report and plot.
         temperatures: sampling temperatures; 0 for greedy.
         nodes: tree sizes for the part ``nodes``.

@@ -24,7 +24,7 @@ def recorded_answers(
 ) -> list[Recording]:
     """Return a recording for each of ``prompts``, in order.
 
-    Missing ones are generated and added to ``path``. ``report`` gets a line for each.
+    Missing recordings are generated and added to ``path``. ``report`` gets a line for each prompt.
 
     Raises as ``read_recordings`` and ``Recorder``.
     """
@@ -59,7 +59,10 @@ def _by_prompt(path: Path, target: Target, settings: SamplingSettings) -> dict[t
 
 
 def _recorded(settings: SamplingSettings, target: Target, prompt: int) -> SamplingSettings:
-    """``settings`` as a recording holds them: new tokens are limited to the model's room after ``prompt`` tokens."""
+    """``settings`` as a recording stores them.
+
+    ``max_new_tokens`` is limited to what the context length leaves after ``prompt`` tokens.
+    """
     most = settings.max_new_tokens
     if target.context_length is not None:
         most = min(most, target.context_length - prompt)

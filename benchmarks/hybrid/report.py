@@ -55,7 +55,7 @@ def hybrid_lines(summary: dict[str, Any]) -> list[str]:
 def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
     """Plot a chart for each table, with a bar for each drafter in every set.
 
-    For M at several numbers of nodes: the growth of M, and the chart of the largest.
+    If M was measured at several numbers of nodes, plot its growth and the chart of the largest number.
     """
     charts = [
         (f"M at {part['nodes']} nodes, temperature {part['temperature']:g}", "tokens a pass", "M", part["table"])
@@ -110,7 +110,7 @@ def _bars(table: dict[str, Any], field: str) -> tuple[list[str], dict[str, list[
 
 
 def _whole(table: dict[str, Any]) -> dict[str, Any]:
-    """The row of all prompts. With a single set, the row of that set."""
+    """The row over all prompts. If there is a single set, its row."""
     row: dict[str, Any] = table[ALL] if ALL in table else next(iter(table.values()))
     return row
 

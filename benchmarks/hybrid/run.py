@@ -115,7 +115,10 @@ def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
 
 
 def in_turn(prompts: Prompts) -> list[tuple[Prompt, list[int]]]:
-    """Order ``prompts`` with alternating groups, so that interrupted runs cover all groups and drafters see a mix."""
+    """Order ``prompts`` with alternating groups.
+
+    Interrupted runs then cover all groups, and drafters see a mix of them.
+    """
     groups: dict[str, list[tuple[Prompt, list[int]]]] = {}
     for each in prompts:
         groups.setdefault(each[0].group, []).append(each)

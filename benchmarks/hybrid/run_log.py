@@ -17,7 +17,7 @@ class RunLog:
 
     Attributes:
         rows: the rows of the file, in order.
-        runs: number of times it was opened, this time included.
+        runs: number of times that the file was opened, including this one.
     """
 
     def __init__(self, path: Path, settings: Row) -> None:

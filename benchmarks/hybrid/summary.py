@@ -43,7 +43,7 @@ def summarize(rows: Sequence[Row], singles: Sequence[str]) -> dict[str, Any]:
 def ratios(table: Mapping[str, Mapping[str, Any]], field: str, singles: Sequence[str]) -> dict[str, dict[str, Any]]:
     """For each set: the best of ``singles`` by ``field``, and the ratio of one tree to it.
 
-    Sets that lack either are left out.
+    Sets that lack one of the two values are left out.
     """
     found: dict[str, dict[str, Any]] = {}
     for group, drafters in table.items():

@@ -24,7 +24,7 @@ class SwitchingDrafter:
     """Text sources learn from every step, the network only from steps in which it drafted. Not thread-safe.
 
     Attributes:
-        name: its own.
+        name: name of this drafter.
         layers: layers of the target whose hidden states its network reads (``FeatureDrafter``).
     """
 

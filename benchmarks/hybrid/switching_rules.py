@@ -1,4 +1,6 @@
-"""Published rules that choose one source a step, retrieved text or a network, for the sources of this repository.
+"""Published rules that choose one source per step: retrieved text or a network.
+
+Adapted to the sources of this repository.
 
 The draft is the chosen source's whole draft.
 """
@@ -24,7 +26,10 @@ LEAST_PROBABILITY = 0.1
 
 
 def sam_decoding(found: Found, network: Callable[[], DraftTree]) -> str | None:
-    """Choose text if it matches 5 tokens or more. A corpus match counts 5 less (SAM-Decoding, Hu et al. 2024)."""
+    """Choose text if it matches 5 tokens or more.
+
+    The length of a corpus match is reduced by 5 (SAM-Decoding, Hu et al. 2024).
+    """
     matches = {name: _match(name, trees) for name, trees in found.items()}
     best = max(matches, key=lambda name: matches[name], default=None)
     return best if best is not None and matches[best] >= LEAST_MATCH else None
@@ -43,7 +48,7 @@ def arctic_inference(found: Found, network: Callable[[], DraftTree]) -> str | No
 
 
 def frequency_score(tree: DraftTree) -> float:
-    """Expected accepted tokens of a tree, by counts only: the sum of its paths' shares of the match.
+    """Expected accepted tokens of a tree, from counts only: the sum of its nodes' shares of the match's occurrences.
 
     Paths longer than the match or rarer than ``LEAST_PROBABILITY`` do not count.
     """

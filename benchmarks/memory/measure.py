@@ -35,8 +35,9 @@ class MemoryOptions:
         residencies: residency policies to measure at each limit.
         queries: number of contexts, drawn uniformly from the corpus.
         rounds: number of rounds after the cold one.
-        context, max_nodes: tokens in a context, nodes in a draft.
-        seed: of every random choice.
+        context: number of tokens in a context.
+        max_nodes: the most nodes of a draft tree.
+        seed: seed of every random choice.
     """
 
     store: Path

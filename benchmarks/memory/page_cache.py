@@ -55,7 +55,7 @@ def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
 
 
 class ResidentLimit:
-    """Keeps at most ``limit`` bytes of mapped files in memory, by giving random runs of 64 pages back to the system.
+    """Keeps at most ``limit`` bytes of mapped files in memory, by returning random runs of 64 pages to the system.
 
     This simulates a machine with less memory. It needs no privileges, and affects no other process. A real system keeps
     the most used pages, so times under this limit are upper bounds.

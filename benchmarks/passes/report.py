@@ -12,7 +12,7 @@ NODES = (4, 8, 16, 32, 64)
 
 
 def passes_result(costs: CostModel, samples: list[Sample]) -> dict[str, Any]:
-    """Return measured and modelled passes, and break-even accepted tokens of draft trees, by requests and context."""
+    """Return measured and modelled passes, and the accepted tokens at which a draft tree breaks even, by requests and context."""
     believed = [costs.time(each.rows, each.requests, each.context) for each in samples]
     errors = [time / each.seconds - 1 for time, each in zip(believed, samples, strict=True)]
     batches = sorted({(each.requests, each.context) for each in samples})

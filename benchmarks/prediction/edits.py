@@ -19,11 +19,11 @@ SUFFIX = ".py"
 
 
 def edit_prompts(options: PredictionOptions) -> list[Prompt]:
-    """One task for each file, of its first ``options.lines`` lines; files with fewer are left out.
+    """One task for each file: to edit its first ``options.lines`` lines. Shorter files are left out.
 
     Raises:
         NotFound: a file or folder is missing.
-        InvalidArgument: no file has as many lines.
+        InvalidArgument: every file is too short.
     """
     files = sorted(file for path in options.files for file in _files(path))
     np.random.default_rng(options.decoding.seed).shuffle(files)

@@ -1,4 +1,4 @@
-"""Plain decoding against decoding with predicted texts, on the same prompts, in turn, in one process."""
+"""Compares plain decoding to decoding with predicted texts: on the same prompts, in turn, in one process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ALONE = "prediction"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A drafter, and the share of lines that its predictions have wrong; None for no prediction."""
+    """A drafter, and the share of wrong lines in its predictions; None for no prediction."""
 
     drafter: str
     share: float | None
@@ -48,9 +48,11 @@ class Way:
 def measure_predictions(
     options: PredictionOptions, report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
-    """Run the whole measurement, or up to Ctrl-C; the results by name. ``report`` gets a line after every prompt.
+    """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
-    Each way has drafters and a planner's budget of its own, which learn from prompt to prompt.
+    ``report`` gets a line after every prompt.
+
+    Each way has its own drafters and its own planner budget. They learn from one prompt to the next.
 
     Raises as ``edit_prompts``, ``Target.load`` and ``make_drafter``.
     """

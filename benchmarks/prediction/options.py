@@ -16,9 +16,9 @@ class PredictionOptions:
     Attributes:
         decoding: the model, the drafters, and the length of answers.
         files: source files to edit, or folders of them.
-        limit: files, chosen at random.
-        lines: of each file, from its beginning.
-        shares: of the lines of an answer that its prediction has wrong, each 0..1.
+        limit: number of files, chosen at random.
+        lines: number of lines used from the beginning of each file.
+        shares: shares of an answer's lines that are wrong in its prediction, each 0..1.
     """
 
     decoding: DecodingOptions

@@ -32,7 +32,7 @@ def prediction_lines(results: dict[str, Any]) -> list[str]:
 
 
 def prediction_panels(results: dict[str, Any]) -> list[Panel]:
-    """Speed-up by the clock and counted, and mean generated length."""
+    """Plot the measured speed-up, the counted speed-up, and the mean generated length."""
     summary = results["summary"]
     names = list(summary)
     speeds = {"by the clock": "speed_up", "counted": "counted_speed_up"}

@@ -10,7 +10,7 @@ from suffolk.benchmarks.decode.options import PLAIN
 
 
 def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Way -> numbers."""
+    """Map each way to its numbers."""
     plain = [run for run in runs if run["drafter"] == PLAIN]
     return {way: _summary([run for run in runs if run["drafter"] == way], plain) for way in ways}
 

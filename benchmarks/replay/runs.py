@@ -47,8 +47,8 @@ class Setting:
 def replay_all(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> tuple[Rows, Stop | None]:
     """Return the rows of all replays, and the point where Ctrl-C stopped them.
 
-    After Ctrl-C only complete replays count, since figures over fewer recordings do not compare. If the first replay is
-    incomplete, its finished recordings count. Raises KeyboardInterrupt if there are none.
+    After Ctrl-C only complete replays count, because results over fewer recordings are not comparable. If the first
+    replay is incomplete, its finished recordings count. Raises KeyboardInterrupt if there are none.
     """
     replays, stop = keep(_replays(setting, sizes, names), len(sizes) * len(names), "replays")
     _, stop_in_first = replays[0]
@@ -85,7 +85,7 @@ def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], fl
 
 
 def _replayed(replayer: Replayer, recordings: Sequence[Recording], what: str) -> Iterator[tuple[Replayed, float]]:
-    """Yield each recording, and the seconds so far, and print progress."""
+    """Yield each recording with the seconds so far, and print progress."""
     begin = last = time.monotonic()
     tokens = 0
     for number, recording in enumerate(recordings, 1):

@@ -25,7 +25,7 @@ class ContextSet:
         name: seen or unseen.
         how: description of how they were made.
         contexts: token ids, oldest first.
-        continuations: the tokens that follow each in its document; shorter at the document's end.
+        continuations: the tokens that follow each context in its document; shorter at the document's end.
     """
 
     name: str
@@ -128,7 +128,7 @@ def _windows(
     depth: int,
     chooser: np.random.Generator,
 ) -> tuple[list[Ids], list[Ids]]:
-    sizes = np.maximum(np.diff(starts) - length, 0)  # number of windows of each document that a token follows
+    sizes = np.maximum(np.diff(starts) - length, 0)  # number of windows in each document that are followed by a token
     if not sizes.sum():
         raise InvalidArgument(
             f"no document has more than {length} tokens, so there are no contexts of {length}; use a shorter context"

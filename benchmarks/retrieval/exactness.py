@@ -73,7 +73,7 @@ def tree_paths(tree: DraftTree) -> list[Path]:
 
 
 def accepted_length(paths: set[Path], continuation: Sequence[int]) -> int:
-    """Count the tokens that a target accepts from a tree of these paths, if it generates ``continuation``."""
+    """Count the tokens of a tree with these paths that a target accepts if it generates ``continuation``."""
     depth = 0
     while depth < len(continuation) and tuple(continuation[: depth + 1]) in paths:
         depth += 1

@@ -44,7 +44,7 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
     with open_datastore(path) as store:
         opened = grown_memory(before)
         results: dict[str, Any] = {"datastore": _facts(store), "draftretriever_index": built}
-        for each in sets:  # all pages that the queries need are then in memory, and count as Suffolk's
+        for each in sets:  # this loads all pages that the queries need, so that they count as Suffolk's memory
             time_rounds(_calls(store, options), each.first(options.called).contexts, 0, options.seed)
         memory = {"suffolk": {"opened": opened, "asked": grown_memory(before)}}
         before = resident_memory()

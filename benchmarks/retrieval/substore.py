@@ -20,7 +20,7 @@ from suffolk.datastore.segment import separator, token_dtype, write_segment
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     """Return a datastore in ``workdir`` with the first ``tokens`` tokens of ``store``. The last document is truncated.
 
-    An existing one is reused.
+    An existing copy is reused.
     """
     checksums = " ".join(entry.checksum for entry in store.manifest.files())
     path = workdir / f"first-{tokens}-{hashlib.sha256(checksums.encode()).hexdigest()[:16]}"

@@ -38,7 +38,7 @@ class _Turn:
 
 
 def measure(options: VllmOptions, say: Say) -> dict[str, Any]:
-    """Return the runs of all turns and methods, and those of the outage.
+    """Return the runs of all turns and methods, and the runs during the outage.
 
     Raises:
         InvalidArgument, NotFound: bad options or prompts.
@@ -91,7 +91,7 @@ def _plan(options: VllmOptions, tokenizer: Any) -> tuple[list[_Turn], list[_Turn
         known = round(len(prompts) * options.history)
         history += [_Turn(group, largest, each) for each in _chunks(prompts[:known], largest)]
         rest = prompts[known:]
-        shares = np.array(options.batches) + 8.0  # larger batches get more prompts, but less than in proportion
+        shares = np.array(options.batches) + 8.0  # larger batches get more prompts, but fewer relative to their size
         ends = np.round(np.cumsum(shares / shares.sum()) * len(rest)).astype(int)
         for batch, begin, end in zip(options.batches, [0, *ends], ends, strict=False):
             turns += [_Turn(group, batch, each) for each in _chunks(rest[begin:end], batch)]

@@ -25,9 +25,9 @@ class VllmOptions:
         batches: batch sizes.
         history: share of each set's prompts that is answered first. Suffolk drafts from these answers. Other methods
             answer the same prompts, and may keep their own history.
-        limit: most prompts of each set.
-        max_tokens: most tokens of an answer.
-        draft_tokens: the longest draft.
+        limit: the most prompts from each set.
+        max_tokens: the most tokens of an answer.
+        draft_tokens: the most tokens of a draft.
         threads: threads of each engine.
         seed: seed of the choice of prompts.
 

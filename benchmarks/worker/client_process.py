@@ -1,4 +1,4 @@
-"""Asks a worker in a process of its own, as its clients do: ``python -m`` this FILE.
+"""Sends requests to a worker from a separate process, as clients do: ``python -m`` this FILE.
 
 FILE holds the fields of ``WorkerRequests`` as JSON. Prints one JSON line: the fields of ``StreamRun``.
 """

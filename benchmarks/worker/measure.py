@@ -59,9 +59,8 @@ def measure_worker(
 ) -> dict[str, Any]:
     """Run the same requests over every transport in turn, with every number of ``streams``; return the results by name.
 
-    The worker has one engine. Its clients are a process of their own. The requests are all prompts, repeated until each stream
-    has two. After Ctrl-C, the turns that every
-    transport has finished count.
+    The worker has one engine. Its clients run in a separate process. The requests are all prompts, repeated until each
+    stream has two. After Ctrl-C, only turns that every transport has finished count.
 
     Raises:
         InvalidArgument: a number of streams is below 1.
@@ -110,7 +109,7 @@ def _turns(
     options: DecodingOptions,
     report: Callable[[str], None],
 ) -> Iterator[list[TransportRun]]:
-    """For each round, number of streams and drafter, after one warm-up: the run of every transport, the order alternating."""
+    """For each round, number of streams and drafter, after one warm-up: the run of every transport, in alternating order."""
     with tempfile.TemporaryDirectory() as folder:
 
         def measure(number: int, size: int, drafter: str, transport: str, texts: list[list[int]]) -> TransportRun:
@@ -168,7 +167,7 @@ def _generate(engine: Engine, requests: WorkerRequests, prompt: Sequence[int]) -
 
 
 def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
-    """Run the clients in a process of their own. Raises Internal if it fails."""
+    """Run the clients in a separate process. Raises Internal if it fails."""
     file = folder / "requests.json"
     file.write_text(requests.to_json())
     command = [sys.executable, "-m", "suffolk.benchmarks.worker.client_process", str(file)]

@@ -26,7 +26,7 @@ class WorkerRequests:
     """The requests of one run, and where they go.
 
     Attributes:
-        transport: one of ``TRANSPORTS``, not the first.
+        transport: one of ``TRANSPORTS`` except the first.
         address: HOST:PORT.
         prompts: token ids of each prompt.
         streams: requests that run at once.
@@ -72,7 +72,7 @@ class WorkerRequests:
 
 
 def asking(requests: WorkerRequests) -> Ask:
-    """The function that sends one of the ``requests``; each of its threads has a connection."""
+    """A function that sends one of the ``requests``. Over HTTP every calling thread has its own connection."""
     if requests.transport == GRPC:
         return _ask_grpc(requests)
     if requests.transport in (HTTP_STREAM, HTTP_WHOLE):

@@ -14,9 +14,9 @@ class Answer:
 
     Attributes:
         text: the whole text.
-        tokens: their number.
+        tokens: number of tokens in the text.
         first: seconds from the request to its first token; None if the answer came in one piece.
-        seconds: from the request to its end.
+        seconds: seconds from the request to the end of its answer.
     """
 
     text: str
@@ -43,7 +43,7 @@ Ask = Callable[[Sequence[int]], Answer]
 
 
 def run_streams(ask: Ask, prompts: Sequence[Sequence[int]], streams: int) -> StreamRun:
-    """Send all ``prompts``, ``streams`` at a time; an answer that ends is followed by the next request."""
+    """Send all ``prompts``, ``streams`` at a time; when an answer ends, its stream sends the next request."""
     with ThreadPoolExecutor(streams) as pool:
         begin = time.perf_counter()
         answers = list(pool.map(ask, prompts))

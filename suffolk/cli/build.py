@@ -90,7 +90,7 @@ class MakingOptions(setting.Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(OutputOptions, ModeOptions, ReadingOptions, MakingOptions):
-    """All of them."""
+    """All options of ``suffolk build``."""
 
 
 def run(options: Options) -> int:

@@ -37,7 +37,7 @@ class DrafterOptions(Options):
 
     @classmethod
     def further(cls, settings: Mapping[str, Setting], words: Sequence[str]) -> dict[str, Setting]:
-        """The settings of drafters, besides the command's own ``settings``.
+        """The settings of drafters, which are added to the command's own ``settings``.
 
         Raises:
             Unsupported: an option of a plugin that ``words`` name is also an option of the command. Others as ``find``.
@@ -131,7 +131,7 @@ class PlannerOptions(Options):
 
 
 def require_costs(file: Path | None) -> None:
-    """Check that ``file``, if there is one, holds costs of any model. Raises as ``read_costs``."""
+    """Check that ``file``, if given, holds costs, for whichever model. Raises as ``read_costs``."""
     if file is not None:
         from suffolk.serving.engine.costs.cost_store import read_costs
 

@@ -57,7 +57,10 @@ def explain(
 
 
 def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> list[Passage]:
-    """The longest parts of ``tokens`` that occur in ``store`` and hold a token drafted from a datastore; they do not overlap."""
+    """The longest parts of ``tokens`` that occur in ``store`` and contain a token drafted from a datastore.
+
+    Passages do not overlap.
+    """
     longest = int(store.info()["order_depth"])
     contexts = [_known(tokens[max(0, end - longest) : end], store.vocab_size) for end in range(1, len(tokens) + 1)]
     matches = store.lookup_batch(contexts, longest, 1)
@@ -102,6 +105,6 @@ def _passage_lines(tokenizer: Any, store: Retriever, tokens: Sequence[int], sour
 
 
 def _known(ids: Sequence[int], vocab_size: int) -> Sequence[int]:
-    """The ids after the last one that is not in the datastore's vocabulary."""
+    """The ids that follow the last id outside the datastore's vocabulary."""
     unknown = [place for place, token in enumerate(ids) if token >= vocab_size]
     return ids[unknown[-1] + 1 :] if unknown else ids

@@ -47,7 +47,7 @@ def run(options: Options) -> int:
         raise InvalidArgument(f"logprobs {options.logprobs} goes into the JSON report only; add --stats-json FILE")
     settings, limits = options.sampling(), options.limits()
     prompt = _read_stdin() if options.prompt is None else options.prompt
-    read_prompt(prompt)  # refuse now what no tokenizer takes
+    read_prompt(prompt)  # refuse early a prompt that no tokenizer accepts
     draft_options = DraftOptions(prediction=_read_prediction(options.prediction))
     require_folder("--stats-json", options.stats_json)
     require_record(options.record)
@@ -67,7 +67,7 @@ def run(options: Options) -> int:
 
         config = options.drafter_config()
         if not config.parts():
-            make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
+            make_drafter(name, 1, stores)  # report missing parts before a model is loaded
         target = load_target(options.model, options, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, options.bad_words))
         is_chat = _is_chat(target, options)
@@ -92,7 +92,7 @@ def _generate(
     from suffolk.serving.engine.loop.request import Request
     from suffolk.serving.replay.recorder import opened_recorder
 
-    Request(0, target, ids, settings, options=draft_options)  # refuse what cannot run before costs are measured
+    Request(0, target, ids, settings, options=draft_options)  # refuse bad settings before costs are measured
     drafters = {} if drafter is None else {name: drafter}
     explanation = Explanation()
     if options.explain and isinstance(drafter, HybridDrafter):

@@ -154,7 +154,7 @@ class Options(
     OutputOptions,
     Configurable,
 ):
-    """All of them."""
+    """All options of ``suffolk generate``."""
 
     calibration: Path | None = rare(
         None, "learned acceptance of drafts: read if the file is there, written at the end", group="drafting"

@@ -81,7 +81,7 @@ def _open(options: Options) -> Retriever:
 
 
 def _report(store: Retriever, options: Options) -> dict[str, Any]:
-    # An argument that is no UTF-8 arrives with surrogates, which tokenizers refuse.
+    # An argument that is not UTF-8 arrives with surrogates, which tokenizers refuse.
     text = (options.text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     has_text = options.text is not None or _has_tokenizer(store)
     ids = list(options.ids) if options.text is None else _encode(store, text)
@@ -180,7 +180,7 @@ def _tree_lines(draft: dict[str, Any]) -> Iterator[str]:
 
 
 def _has_tokenizer(store: Retriever) -> bool:
-    """Whether ids can be shown as text. They are looked up without a tokenizer too."""
+    """Whether ids can be shown as text. Looking them up needs no tokenizer."""
     return store.tokenizer_path() is not None if isinstance(store, Datastore) else store.tokenizer() is not None
 
 

@@ -1,4 +1,4 @@
-"""Hints why a text that is in a datastore matches too little or too rarely: its first or last token differs there."""
+"""Gives hints if a text in a datastore matches too little or too rarely because its first or last token differs there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max
 
 
 def _end(store: Retriever, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:
-    """A hint if ``ids`` end inside a token: with a longer last token they match further than ``found``, or more often."""
+    """A hint if ``ids`` end inside a token.
+
+    A longer last token then gives a longer match than ``found``, or a more frequent one.
+    """
     tree = store.draft(ids[:-1], max_match, 1, 1)
     reached = min(tree.match_length + 1, max_match)
     if reached < max(found.match_length, 2) or tree.counts is None:

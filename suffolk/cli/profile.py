@@ -51,7 +51,7 @@ class MeasuringOptions(setting.Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(MeasuringOptions, DeviceOptions):
-    """All of them."""
+    """All options of ``suffolk profile``."""
 
 
 def run(options: Options) -> int:
@@ -82,7 +82,7 @@ def run(options: Options) -> int:
         if options.json
         else "\n".join(passes_lines(result))
     )
-    print(shown)  # first, so that it is not lost if the file cannot be written
+    print(shown)  # print first, so that the result is not lost if the file cannot be written
     save_costs(costs, key, path)
     if not options.json:
         print(f"wrote {path}")

@@ -119,7 +119,7 @@ class ModelOptions(DeviceOptions):
 class Options(
     RecordingOptions, ReplayDrafterOptions, RetrievalOptions, CalibrationOptions, CostOptions, ModelOptions, Assignable
 ):
-    """All of them."""
+    """All options of ``suffolk replay``."""
 
 
 def run(options: Options) -> int:
@@ -141,7 +141,7 @@ def run(options: Options) -> int:
         target = _target(options, recordings)
         costs, origin = _costs(options.costs, target)
         draft_seconds = None if options.draft_ms is None else options.draft_ms / 1e3
-        from suffolk.benchmarks.replay.runs import Setting, replay_all  # loads torch: not before all is found to fit
+        from suffolk.benchmarks.replay.runs import Setting, replay_all  # loads torch, so the checks come first
 
         setting = Setting(
             recordings,
@@ -208,7 +208,7 @@ def _recordings(options: Options) -> list[Recording]:
 
 
 def _require_fit(store: Retriever, name: str, *, limits: Limits, recordings: Sequence[Recording]) -> None:
-    """Raises as ``require_match``, and InvalidArgument if the datastore does not know an id of a text."""
+    """Raises as ``require_match``, and InvalidArgument if a text has an id outside the datastore's vocabulary."""
     first = recordings[0]
     facts = store.info()
     if first.tokenizer is None:
@@ -225,7 +225,7 @@ def _require_fit(store: Retriever, name: str, *, limits: Limits, recordings: Seq
 
 
 def _target(options: Options, recordings: Sequence[Recording]) -> Target | None:
-    """The model, which has the tokenizer and the vocabulary of the recorded one; None without --model."""
+    """The model, checked to have the tokenizer and vocabulary of the recorded model; None without --model."""
     if options.model is None:
         return None
     first = recordings[0]

@@ -20,7 +20,10 @@ def listen_option(port: int) -> Any:
 
 
 def http_option(port: int, services: str) -> Any:
-    """The field of the HTTP address; ``port``: the default. ``services``: what it serves, for the help."""
+    """The field of the HTTP address; ``port``: the default.
+
+    ``services``: names of the services at the address, for the help.
+    """
     return option(
         f"127.0.0.1:{port}", f"HOST:PORT for {services}, or :PORT on loopback; off: none", metavar="[HOST]:PORT"
     )
@@ -62,5 +65,5 @@ class ServerOptions(Options):
 
 
 def _with_host(text: str) -> str:
-    """:PORT alone means loopback: what other machines can reach is named."""
+    """Put the loopback host before :PORT. Other machines can reach a server only if its host is given."""
     return f"127.0.0.1{text}" if text.startswith(":") else text

@@ -49,7 +49,7 @@ _ANSWERS = tuple(f"answer_{each.name}" for each in fields(Regeneration))
 
 
 def read_size(text: str) -> int:
-    """Bytes of a size such as 500M. Raises ValueError: it is none."""
+    """Bytes of a size such as 500M. Raises ValueError if ``text`` is not a size."""
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
     return int(text[: len(text) - len(unit)]) * _UNITS[unit] if unit in _UNITS else int(text)
 
@@ -129,7 +129,7 @@ class StepOptions(setting.Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOptions, Configurable):
-    """All of them."""
+    """All options of ``suffolk train``."""
 
     def train_options(self) -> TrainOptions:
         """Raises InvalidArgument: settings of answers are given without --regenerate, or values contradict each other."""

@@ -185,11 +185,14 @@ def _drafters(options: Options) -> list[str]:
 
 
 def _require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:
-    """Raises ResourceExhausted if the cache does not fit beside those of ``models``: the system would kill the process later."""
+    """Raises ResourceExhausted if the cache does not fit beside those of ``models``.
+
+    Without this check the system would kill the process later.
+    """
     from suffolk.serving.engine.model import memory
 
     needed = memory.cache_bytes(target.model.config, slots * capacity, target.dtype.itemsize)
-    if target.device.type == "cpu":  # there caches take memory as texts fill it; elsewhere it is taken by now
+    if target.device.type == "cpu":  # CPU caches take memory only as texts fill them; elsewhere it is already allocated
         needed += sum(getattr(model, "cache_bytes", 0) for model in models)
     available = memory.available_memory(target.device)
     if needed > available:

@@ -27,7 +27,7 @@ _WARM_UPS = 6
 def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
     """Measure up to a dozen points with up to ``slots`` requests, at least twice each, for ``budget`` seconds.
 
-    If two rounds take more than four times the budget, only the first points are measured, but at least three.
+    If two rounds take more than four times the budget, only the first points are measured, at least three of them.
     """
     limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
     sizes = [size for size in SIZES if size < limit]

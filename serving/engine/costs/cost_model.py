@@ -42,12 +42,13 @@ class CostModel:
 
     The cost of linear layers depends only on the number of rows. Its form depends on the device (flat, stepped, a jump at the
     second row), so the curve interpolates between measured points. Attention runs request by request over cached keys, so its
-    terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy points. A pass never
-    costs less for more rows, requests or context, nor more than the same rows in passes of one row.
+    terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy points. The
+    modelled cost never falls when rows, requests or context grow. It never exceeds the cost of the same rows in
+    separate passes of one row.
 
     Real steps correct the curve: mostly the nearest point, and the others a little. All costs are scaled if
-    the median of ``DRIFT_STEPS`` plain steps (one row per request) differs from the measured time by more than ``DRIFT_FACTOR``:
-    the machine is a different one, or busier. Not thread-safe.
+    the median of ``DRIFT_STEPS`` plain steps (one row per request) differs from the measured time by more than
+    ``DRIFT_FACTOR``. This happens on another machine, or on a busier one. Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.

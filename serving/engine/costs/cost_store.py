@@ -42,7 +42,7 @@ class CostKey:
         device: name of the device.
         threads: CPU threads; 0 on other devices.
         torch: version of torch.
-        kernels: ``KERNELS``.
+        kernels: version of the code that decides costs (``KERNELS``).
     """
 
     model: str

@@ -52,7 +52,7 @@ class BatchEntry:
         return BatchEntry(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.candidate)
 
     def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
-        """int64[k], the rows that the cache keeps: all of a prompt's, or the last token's and the accepted nodes'."""
+        """int64[k], the rows that the cache keeps: all rows of a prompt, or those of the last token and the accepted nodes."""
         if isinstance(outcome, Outcome) and len(outcome.path):
             return np.concatenate([[0], outcome.path + 1])
         return np.arange(1 if self.has_draft else len(self.layout))

@@ -23,7 +23,8 @@ class DraftCounts:
         verified: nodes that the target verified.
         accepted: drafted tokens in the text.
         earned: accepted tokens that saved a pass: all except a drafted token that ends the text, because its pass samples that
-            token too. So tokens after the first = passes after the prompt's + earned.
+            token too. So the number of tokens after the first is the number of passes after the prompt's plus
+            ``earned``.
     """
 
     proposed: Counter[Place] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""The seconds of a drafter, by their use."""
+"""Splits the seconds of a drafter by their use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.serving.engine.loop.drafter import Drafter
 
 @dataclass(frozen=True, slots=True)
 class DraftSeconds:
-    """Seconds of a drafter since its start, by its ``stats``: for prefill, and for models that it may leave out."""
+    """A drafter's seconds since its start, from its ``stats``: for prefill, and for models that it can draft without."""
 
     prefill: float = 0.0
     models: float = 0.0

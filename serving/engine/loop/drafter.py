@@ -124,7 +124,7 @@ class Drafter(Protocol):
     """Proposes draft trees for a batch of running requests and learns from the tokens that follow.
 
     A score is the calibrated probability that the node's whole path is accepted. Nodes are sorted by falling score, so the loop
-    may keep the first nodes of a tree only. A drafter counts its own failures, such as a lost connection or a late reply, and
+    may keep only the first nodes of a tree. A drafter counts its own failures, such as a lost connection or a late reply, and
     then returns an empty tree; it does not raise.
     """
 
@@ -167,9 +167,9 @@ class FeatureDrafter(Drafter, Protocol):
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         """Receive ``features``, float[k, layers, width], of the request's next k tokens, on the target's device.
 
-        Features come in order and without gaps from the prompt's first token on, also in steps without a draft. Before a
-        ``propose``, those of all ``tokens`` but the last have come; the target has not read the last one yet. A drafter that has
-        fewer returns an empty tree."""
+        Features come in order and without gaps from the prompt's first token on, also in steps without a draft. When
+        ``propose`` is called, the features of all ``tokens`` but the last have arrived: the target has not read the last token
+        yet. A drafter with fewer features returns an empty tree."""
         ...
 
 
@@ -219,7 +219,8 @@ class CacheDrafter(Drafter, Protocol):
 class MixedDrafter(Drafter, Protocol):
     """A drafter that can draft with or without its models.
 
-    Its models draft nothing if ``DraftBudget.model_seconds`` is 0. ``stats`` has their time, without prefill, as "model_seconds".
+    Its models draft nothing if ``DraftBudget.model_seconds`` is 0. ``stats`` reports their time, without
+    prefill, as "model_seconds".
 
     Attributes:
         model_sources: source bits of its models; 0 if it has none.
@@ -246,7 +247,8 @@ class PrefetchingDrafter(Drafter, Protocol):
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """Start to prepare the next drafts, and return at once: the time counts as drafting.
 
-        ``requests``: requests of the last ``propose``. ``trees``: the tree of each that the target now verifies, possibly empty."""
+        ``requests``: requests of the last ``propose``. ``trees``: for each request the tree that the
+        target is verifying, possibly empty."""
         ...
 
 

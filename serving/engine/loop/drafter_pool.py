@@ -1,4 +1,7 @@
-"""Calls the drafters of a step loop. An error of a drafter costs its draft only: it is counted, logged once and not raised."""
+"""Calls the drafters of a step loop.
+
+An error of a drafter loses only its draft. It is counted, logged once and not raised.
+"""
 
 from __future__ import annotations
 

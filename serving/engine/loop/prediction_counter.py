@@ -1,4 +1,4 @@
-"""Counts the tokens of a predicted text that a generated text does not have."""
+"""Counts the tokens of a predicted text that are missing from the generated text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class PredictionCounter:
     """Follows a generated text token by token. Not thread-safe.
 
     It computes the longest common subsequence of both texts, with one bit for each predicted token (Hyyrö 2004, "Bit-parallel
-    LCS-length computation revisited"). One more token takes time linear in the length of the prediction.
+    LCS-length computation revisited"). Adding a token takes time linear in the length of the prediction.
     """
 
     def __init__(self, prediction: npt.NDArray[np.int32]) -> None:
-        """``prediction``: int32[k], its tokens."""
+        """``prediction``: int32[k], the tokens of the predicted text."""
         self._prediction = prediction
         self._all = (1 << len(prediction)) - 1
         self._missing = self._all

@@ -58,7 +58,7 @@ def has_template(target: Target) -> bool:
 
 
 def encode_text(target: Target, text: str, special_tokens: bool = True) -> list[int]:
-    """The tokens of a text to continue, with those that the tokenizer puts around it if ``special_tokens``.
+    """The tokens of a text to continue. With ``special_tokens``, they include those that the tokenizer adds around it.
 
     Raises InvalidArgument: the target has no tokenizer.
     """
@@ -73,7 +73,7 @@ def encode_chat(
     """The tokens of a conversation, with the template's prompt for the model's answer.
 
     Args:
-        messages: (role, content), or what else the chat template knows.
+        messages: (role, content) pairs, or other messages that the chat template accepts.
         tools: functions that the model may call, in OpenAI's form.
 
     Raises:

@@ -38,7 +38,7 @@ class Request:
         tokens: int32[m], prompt and generated tokens; the first ``length`` are set.
         length: tokens so far, prompt and generated.
         slot: its slot in the cache while it runs, else -1.
-        matcher: follows its text through its grammar; None without one.
+        matcher: tracks the state of its grammar after its text; None without a grammar.
         sampler: samples its tokens.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
@@ -111,7 +111,10 @@ class Request:
     def commit(
         self, new_tokens: Sequence[int], source_bits: Sequence[int], log_probabilities: Sequence[LogProbability] = ()
     ) -> Step:
-        """Append ``new_tokens`` up to the end of the text. ``source_bits``: of each token, 0 for the target's own."""
+        """Append ``new_tokens`` up to the end of the text.
+
+        ``source_bits``: the source bits of each token; 0 if the target sampled it.
+        """
         tokens: list[int] = []
         pieces: list[tuple[str, int]] = []
         for token, source in zip(new_tokens, source_bits, strict=True):

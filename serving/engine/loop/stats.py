@@ -15,7 +15,7 @@ PARTS = ("prefill", "draft", "wait", "forward", "verify", "compact", "other")
 
 
 class Clock:
-    """Seconds by the parts of a step. Not thread-safe."""
+    """Measures the seconds of each part of a step. Not thread-safe."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -88,7 +88,7 @@ class Counts:
 
 @dataclass(slots=True)
 class GenerationStats(Counts):
-    """Counts and seconds of one request. Seconds are those of all steps it took part in.
+    """Counts and seconds of one request. Its seconds are the full durations of all steps that it took part in.
 
     Attributes:
         prompt_tokens: length of the prompt.
@@ -139,7 +139,7 @@ class LoopStats(Counts):
         prompt_tokens: prompt tokens read.
         requests: requests that have ended.
         finished: requests that have ended, by finish reason.
-        draft_failures: of requests that have ended; ``StepLoop.totals`` adds those of running ones.
+        draft_failures: failed drafts of requests that have ended; ``StepLoop.totals`` adds those of running requests.
     """
 
     passes: int = 0

@@ -135,7 +135,9 @@ class StepLoop:
         return self.stats.to_dict() | {"draft_failures": dict(failures)}
 
     def step(self) -> list[tuple[Request, Step | SuffolkError]]:
-        """Run one pass for all running requests. Returns the new tokens of each, or its error; requests that end leave.
+        """Run one pass for all running requests.
+
+        Returns the new tokens or the error of each request. Requests that end leave.
 
         Raises:
             ResourceExhausted: the device has no memory for the pass, even without drafts.

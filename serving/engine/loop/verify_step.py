@@ -107,7 +107,7 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
             log.warning("drafter %s: %s; going on without that part of its draft", request.drafter, first_line(error))
         request.stats.draft_failures[reason] += 1
         sound = sound_rows(chain.distributions, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
-        if 0 < sound < len(chain.tree):  # dropping sound rows too would select tokens in view of later ones
+        if 0 < sound < len(chain.tree):  # dropping the valid rows too would make the cut depend on later tokens
             head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))

@@ -1,4 +1,4 @@
-"""Merges a LoRA adapter into the weights of its model, so that passes cost what those of the model cost."""
+"""Merges a LoRA adapter into the weights of its model, so that passes take no longer than without the adapter."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class CompiledPass:
 
     @staticmethod
     def of(target: LanguageModel) -> CompiledPass:
-        """The compiled pass of ``target``, made on first use and kept there.
+        """The compiled pass of ``target``, made on first use and then stored in ``target``.
 
         Raises:
             Unsupported: the model is not on a CPU, or some of its layers share a cache.

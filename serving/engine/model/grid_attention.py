@@ -1,4 +1,4 @@
-"""Attention of a pass of static shape: every slot has the same number of cells for rows and of keys.
+"""Attention of a pass of static shape: every slot has the same number of cells and of keys. A cell holds a row.
 
 All sizes are the bucket's, and nothing copies from the device to the host, so that CUDA graphs can capture the pass.
 """
@@ -21,7 +21,7 @@ class Bucket:
     """The shape of a pass.
 
     Attributes:
-        rows: of the linear layers, of all requests together.
+        rows: rows of the linear layers, over all requests.
         slots: the number of slots, from the first on, that attention runs over.
         cells: rows per slot in attention.
         keys: keys per slot in attention, cached tokens and rows.

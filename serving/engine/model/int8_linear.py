@@ -1,8 +1,8 @@
 """Linear layers of neural drafters on a CPU, with int8 weights and one scale per output.
 
-A pass over few rows takes as long as reading the weights. int8 weights are half of bf16 and a quarter of fp32; they change a
-layer's results by less than 1 %. The model's own weights stay, for passes over many rows such as prompts'. Targets are never
-compressed: rounding would change the text.
+A pass over few rows takes as long as reading the weights. int8 weights take half the bytes of bf16 weights and a
+quarter of those of fp32. They change a layer's results by less than 1 %. The original weights stay in memory for
+passes over many rows, such as those of prompts. Targets are never compressed: rounding would change the text.
 
 Measured gain: a pass of SmolLM2-135M over one row takes 0.58 of the bf16 kernel's time (docs/design/measured-mechanisms.md).
 """
@@ -44,7 +44,10 @@ class Int8Linear(SkinnyLinear):
 
     @staticmethod
     def round(layer: torch.nn.Linear) -> Int8Linear:
-        """Turn ``layer`` itself into one, used for no rows yet; an ``Int8Linear`` stays unchanged."""
+        """Turn ``layer`` itself into an ``Int8Linear`` whose int8 weights serve no rows yet.
+
+        An ``Int8Linear`` stays unchanged.
+        """
         if isinstance(layer, Int8Linear):
             return layer
         if not isinstance(layer, SkinnyLinear):
@@ -66,9 +69,9 @@ class Int8Linear(SkinnyLinear):
 def compress(model: torch.nn.Module) -> int:
     """Let a neural drafter's linear layers use int8 weights where that is faster on this machine. Returns their number.
 
-    Takes about a second for 200 million weights, and a byte of memory for each. If less than twice that is free, it logs a
-    warning and changes nothing. Parameters and state_dict stay as they are. Layers qualify as for ``accelerate``, which must
-    run first. Not thread-safe: no other thread may use the model. Not for targets.
+    Takes about a second for 200 million weights, and one byte of memory per weight. If less than twice this memory is
+    free, it logs a warning and changes nothing. Parameters and state_dict stay as they are. Layers qualify as for
+    ``accelerate``, which must run first. Not thread-safe: no other thread may use the model. Not for targets.
     """
     layers = sorted(_rounding(model), key=lambda layer: layer.weight.numel(), reverse=True)
     needed, free = sum(layer.weight.numel() for layer in layers), memory.available_memory(torch.device("cpu"))
@@ -99,7 +102,7 @@ def is_compressed(model: torch.nn.Module) -> bool:
 def round_weights(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """int8[outputs, inputs] and scales float32[outputs]; their product is ``weight`` to within half a scale.
 
-    The scale of an output with a weight that is not finite is not finite either.
+    If any weight of an output is not finite, the output's scale is not finite either.
     """
     numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
     with torch.no_grad():

@@ -88,7 +88,7 @@ class KVCache:
         return sum(slab.nbytes for slab in self._slabs.values())
 
     def place(self, rows: torch.Tensor) -> None:
-        """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each of its rows."""
+        """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each row of the pass."""
         for layer in self._appending:
             layer.rows = rows
 

@@ -85,8 +85,8 @@ class LanguageModel:
             cache: of this model; receives keys and values of all rows.
             slots: one slot for each request.
             layouts: the rows of each request.
-            wanted: for each request, of how many of its last rows the logits are returned, in order.
-            layers: whose hidden states are returned, each 0..``self.layers``.
+            wanted: for each request, the number of its last rows whose logits are returned, in order.
+            layers: layers whose hidden states are returned, each 0..``self.layers``.
         """
         packed, rows = self.place(cache, slots, layouts)
         ends = np.cumsum([len(layout) for layout in layouts])

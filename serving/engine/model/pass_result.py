@@ -23,7 +23,7 @@ class PassResult:
 
     @staticmethod
     def of(output: Any, layers: Sequence[int], vocab_size: int) -> PassResult:
-        """The result in a transformers model's ``output`` for one sequence."""
+        """The result of one sequence, from the ``output`` of a transformers model."""
         features = torch.stack([output.hidden_states[layer][0] for layer in layers], 1) if layers else None
         return PassResult(output.logits[0, :, :vocab_size], features)
 

@@ -34,7 +34,8 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise
 class Passes:
     """The forward passes over one cache. Not thread-safe.
 
-    The kind applies to passes of up to ``MOST_ROWS`` rows, all of whose logits are wanted; others, such as prompts, are packed.
+    The kind applies to passes of up to ``MOST_ROWS`` rows that return the logits of every row. Other passes, such as
+    those over prompts, are packed.
 
     - ``packed``: any shape.
     - ``captured``: static shapes (``static_pass.py``), captured as graphs on CUDA and run uncaptured elsewhere. Not measured.
@@ -45,7 +46,7 @@ class Passes:
     def __init__(self, target: LanguageModel, cache: KVCache, kind: str = "auto", layers: Sequence[int] = ()) -> None:
         """Checks small passes of the kind against packed ones. Compiling takes a minute or more.
 
-        ``layers``: whose hidden states all passes return.
+        ``layers``: layers whose hidden states all passes return.
 
         Raises:
             InvalidArgument: an unknown kind.
@@ -78,7 +79,7 @@ class Passes:
             return
         try:
             self._special.prepare(slots, layouts)
-        except RuntimeError as error:  # of CUDA, memory for the graph included
+        except RuntimeError as error:  # from CUDA, also if memory for the graph is lacking
             self._degrade(message_line(error))
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
@@ -106,7 +107,7 @@ def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> N
 
 
 def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> Bucket:
-    """The smallest bucket for these rows: powers of two, capped by the cache's sizes."""
+    """The smallest bucket for these rows. Its sizes are powers of two, capped by those of the cache."""
     sizes = np.asarray([len(layout) for layout in layouts])
     keys = int((cache.lengths[list(slots)] + sizes).max())
     return Bucket(

@@ -1,4 +1,4 @@
-"""Checks each loaded model for tree decoding, because there are too many architectures to list."""
+"""Checks that a loaded model can decode trees. A list of supported architectures would be too long."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class _WindowRecorder:
 def _require_windows(target: LanguageModel) -> None:
     """Raise Unsupported if a layer applies its window only by its mask, which tree attention replaces.
 
-    The small tree cannot show this: it is shorter than windows are.
+    The small tree cannot show this, because it is shorter than any window.
     """
     cache = target.new_cache(1, 1)
     packed, rows = target.place(cache, [0], [chain(np.zeros(1, np.int64))])

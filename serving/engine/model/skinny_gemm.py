@@ -3,11 +3,11 @@
 torch's products over 2 to 64 rows take up to several times as long as over one row, although the weights are read once in any
 case. The kernel reads the model's own parameters in place.
 
-A row's result is the same, bit for bit, for any number of rows, place among them and number of threads. So where ``kernel_rows``
-has no gap, linear layers give a token the same numbers in a tree pass as in a pass of one row. ``accelerate`` therefore takes
-the kernel for all layers and all numbers of rows up to ``MOST_ROWS``, except numbers for which torch is more than 10 % faster
-over all layers. More rows, such as prompts', take the kernel if it is faster for 128 rows. The choice rests on timings, so two
-loads of a model may differ in rounding.
+A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. So
+where ``kernel_rows`` has no gap, linear layers give a token the same numbers in a tree pass as in a pass of one row.
+``accelerate`` therefore takes the kernel for all layers and all numbers of rows up to ``MOST_ROWS``, except numbers
+for which torch is more than 10 % faster over all layers. More rows, such as prompts', take the kernel if it is faster
+for 128 rows. The choice rests on timings, so two loads of a model may differ in rounding.
 
 Measured gain: a pass of SmolLM2-135M over 8 rows takes 0.48 of torch's time in fp32 and 0.78 in bf16 (docs/design/
 measured-mechanisms.md).
@@ -82,7 +82,7 @@ class SkinnyLinear(torch.nn.Linear):
 
     @staticmethod
     def take_over(layer: torch.nn.Linear, kernel_rows: frozenset[int], kernel_many: bool = False) -> SkinnyLinear:
-        """Turn ``layer`` itself into one."""
+        """Turn ``layer`` itself into a ``SkinnyLinear``."""
         layer.__class__ = SkinnyLinear
         assert isinstance(layer, SkinnyLinear)
         layer.kernel_rows, layer.kernel_many = kernel_rows, kernel_many
@@ -253,7 +253,11 @@ def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
 
 
 def _enough(kernel: list[float], plain: list[float]) -> bool:
-    """Whether the timings suffice: two if the difference is plain (one may be a pause), else a few, more of short calls."""
+    """Whether the timings suffice.
+
+    Two suffice if the difference is clear: a single one may include a pause. Otherwise a few are needed, and more for
+    short calls.
+    """
     if len(plain) < 2:
         return False
     if max(sum(kernel), sum(plain)) > max(_PLAINLY * min(sum(kernel), sum(plain)), _TRIAL_SECONDS):
@@ -264,7 +268,7 @@ def _enough(kernel: list[float], plain: list[float]) -> bool:
 def _trial_weights(layers: list[torch.nn.Linear]) -> Iterator[torch.Tensor]:
     """Weights of one shape in turn, so that no call finds them in the processor's caches.
 
-    Each is touched first: reading a page of the model's file takes longer than the product.
+    One weight of every page is read first, because loading a page of the model's file takes longer than the product.
     """
     for layer in layers:
         pieces = max(1, layer.out_features // _TRIAL_OUTPUTS)

@@ -28,5 +28,5 @@ def split_attention(
     attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     context, context_sum = attention(rows, keys[:, :, :cached], values[:, :, :cached], scale=scaling)
     own, own_sum = attention(rows, keys[:, :, cached:], values[:, :, cached:], attn_mask=mask, scale=scaling)
-    share = torch.sigmoid(context_sum - own_sum)[..., None]  # of the context in the sum of both
+    share = torch.sigmoid(context_sum - own_sum)[..., None]  # weight of the context in the merged result
     return torch.lerp(own.to(share.dtype), context.to(share.dtype), share).to(rows.dtype)

@@ -55,7 +55,7 @@ class StaticPass:
     """
 
     def __init__(self, target: LanguageModel, cache: KVCache, bucket: Bucket, layers: tuple[int, ...] = ()) -> None:
-        """``layers``: whose hidden states are returned. ``cache`` must keep its slots and capacity."""
+        """``layers``: layers whose hidden states are returned. ``cache`` must keep its slots and capacity."""
         self._target, self._cache, self._bucket, self._layers = target, cache, bucket, layers
         self._capacity = cache.capacity
         cuda = target.device.type == "cuda"

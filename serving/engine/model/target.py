@@ -50,7 +50,7 @@ class Target(LanguageModel):
             name: a folder with config.json and weights, or a hub name.
             dtype: auto (as stored), float32, bfloat16, float16 or float64.
             device: auto (cuda if there is one, else cpu) or a torch device.
-            cache_tokens: this many tokens of cache must fit beside the weights.
+            cache_tokens: tokens of a cache that must fit into memory beside the weights.
             accelerate: as for ``wrap``.
 
         Raises:
@@ -76,7 +76,8 @@ class Target(LanguageModel):
             accelerate: let linear layers on a CPU use the kernel for few rows (``skinny_gemm.py``).
 
         Raises:
-            Unsupported: they disagree, the model's attention cannot be replaced, or it keeps state other than keys and values.
+            Unsupported: the two attentions disagree, the model's attention cannot be replaced, or it keeps state
+                other than keys and values.
         """
         model.eval()
         if accelerate:

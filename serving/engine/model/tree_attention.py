@@ -98,7 +98,7 @@ class Terms(NamedTuple):
         scaling: factor of the scores.
         window: tokens that a row looks back; None for all.
         softcap: bound of the scores; None for none.
-        layer: its number.
+        layer: number of the layer.
     """
 
     scaling: float
@@ -142,7 +142,7 @@ def find_places(
     """The places of ``layouts`` after the ``lengths`` kept tokens of their ``slots`` of ``capacity`` rows each.
 
     Raises:
-        Internal: the rows of one do not fit its slot.
+        Internal: the rows of a layout do not fit its slot.
     """
     spans, rows, positions = [], [], []
     begin = 0

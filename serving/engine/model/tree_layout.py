@@ -17,7 +17,9 @@ def _no_rows() -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class TreeLayout:
-    """One request's rows of a forward pass. For a tree row 0 is the context's last token, row ``i + 1`` the tree's node ``i``.
+    """One request's rows of a forward pass.
+
+    For a tree, row 0 is the context's last token, and row ``i + 1`` is node ``i`` of the tree.
 
     Attributes:
         tokens: int64[n].

@@ -29,7 +29,7 @@ suffolk bench hybrid --model MODEL --datastore STORE --prompts prompts/ --useles
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredOptions(setting.Options):
-    """What is measured."""
+    """Options that select the measurements."""
 
     GROUP = "measured"
     output: Path = option(REQUIRED, "folder of answers, rows, report and plot", metavar="DIR")

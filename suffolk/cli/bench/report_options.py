@@ -57,7 +57,8 @@ class Outcome:
     """The files of one measurement.
 
     Attributes:
-        name, seed: of the measurement.
+        name: name of the measurement.
+        seed: seed of its random choices.
         json, plot: files to write.
     """
 

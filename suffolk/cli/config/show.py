@@ -31,7 +31,7 @@ suffolk config show worker > worker.toml                         a file to begin
 
 @dataclass(frozen=True, kw_only=True)
 class Options(setting.Options):
-    """Options if no command is named. The options of a named command follow it."""
+    """Options if no command is named. The options of a named command follow its name."""
 
     command: str | None = argument(None, f"{', '.join(COMMANDS)}, and its options", metavar="COMMAND [OPTIONS]")
     config: Path | None = option(None, "the file that the command would read", metavar="FILE.toml")

@@ -112,7 +112,7 @@ class MeasuringOptions(setting.Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(PlanOptions, MeasuringOptions, DeviceOptions):
-    """All of them."""
+    """All options of ``suffolk hierarchy plan``."""
 
 
 def run(options: Options) -> int:
@@ -147,7 +147,7 @@ def _measure(options: Options, model: str) -> int:
     hierarchy = passed_on(options, HierarchyOptions)
     given = read_stacks(hierarchy)
     check_measuring(hierarchy, given)
-    wanted_levels(hierarchy, given)  # refuse what cannot be measured before a model is loaded
+    wanted_levels(hierarchy, given)  # before a model is loaded: refuse levels that cannot be measured
     for name in (model, options.draft_model):
         if name is not None:
             find_folder(name)

@@ -13,7 +13,7 @@ from suffolk.datastore.errors import InvalidArgument
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which leaves --help to its caller."""
+    """A parser with one-line errors. Its caller handles --help."""
 
     def error(self, message: str) -> NoReturn:
         raise InvalidArgument(f"{' '.join(message.split())}; see '{self.prog} --help'")

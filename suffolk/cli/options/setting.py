@@ -131,7 +131,7 @@ class Assignable(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Configurable(Assignable):
-    """Base of commands that read settings from a file. Their rare settings are no options."""
+    """Base of commands that read settings from a file. Their rare settings have no option."""
 
     config: Path | None = option(
         None, "settings as TOML; the command line wins over it", metavar="FILE.toml", group="settings"
@@ -148,7 +148,8 @@ def settings_of(options: type[Options], words: Sequence[str] = ()) -> dict[str, 
     """The settings of a command by name, in the order of its help.
 
     Args:
-        options: dataclass of the settings. Its method ``further(settings, words)``, if it has one, returns more settings.
+        options: dataclass of the settings. A method ``further(settings, words)`` of the dataclass, if it has one,
+            returns more settings.
         words: command line, which may name plugins.
     """
     hints = typing.get_type_hints(options, include_extras=True)
