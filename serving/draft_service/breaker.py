@@ -25,7 +25,7 @@ class CircuitBreaker:
 
     @property
     def healthy(self) -> bool:
-        """Whether the last call that finished has succeeded."""
+        """Whether the last finished call succeeded."""
         return self._failures == 0
 
     def is_open(self) -> bool:

@@ -31,14 +31,14 @@ from suffolk.serving.transport.tokens import pack_tokens, to_tokens
 from suffolk.serving.transport.url import ServiceUrl, describe_url, parse_url
 
 DEFAULT_DEADLINE = 0.02
-"""Seconds for a draft or lookup: about one decoding step of a small model."""
+"""Deadline of a draft or lookup, in seconds: about one decoding step of a small model."""
 PREFETCH_DEADLINE = 0.25
-"""Seconds, at least, for ``draft_batch_future``: decoding goes on meanwhile, and may use all cores."""
+"""Least deadline of ``draft_batch_future``, in seconds. Decoding runs at the same time and may use all cores."""
 MAX_DEADLINE = 3600.0
 INFO_DEADLINE = 5.0
-"""Seconds for ``info``, which includes the first connection."""
+"""Deadline of ``info``, in seconds. It includes the first connection."""
 TOKENIZER_DEADLINE = 30.0
-"""Seconds for ``tokenizer``, which transfers several MiB once."""
+"""Deadline of ``tokenizer``, in seconds. The call transfers several MiB."""
 _KEEPALIVE_TIMEOUT = 1.0
 """Seconds without an acknowledgement after which the connection is replaced."""
 Reply = TypeVar("Reply")
@@ -49,10 +49,10 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
     """Open the datastore at ``url`` (see transport/url.py) and read its info.
 
     Args:
-        deadline: seconds that a draft or lookup may take; None for the URL's, or DEFAULT_DEADLINE.
+        deadline: seconds that a draft or lookup may take; None uses the URL's deadline, else DEFAULT_DEADLINE.
 
     Raises:
-        InvalidArgument: a malformed URL, or one without NAME where the server has several datastores.
+        InvalidArgument: the URL is malformed, or has no NAME although the server has several datastores.
         NotFound: the server has no datastore of that name, or a TLS file is missing.
         PermissionDenied: a TLS file is not readable.
         Unavailable, DeadlineExceeded: no server answers.
@@ -96,12 +96,12 @@ class RemoteDatastore(Retriever):
 
     @property
     def vocab_size(self) -> int:
-        """See ``Retriever.vocab_size``; as of the last ``info``."""
+        """See ``Retriever.vocab_size``. Updated by ``info``."""
         return self._vocab_size
 
     @property
     def healthy(self) -> bool:
-        """Whether the last call that finished has succeeded; True before the first."""
+        """Whether the last finished call succeeded. True before the first call."""
         return self.breaker.healthy
 
     def lookup_batch(
@@ -138,9 +138,10 @@ class RemoteDatastore(Retriever):
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
     ) -> Future[list[DraftTree]]:
-        """As ``draft_batch``, without waiting. The deadline is at least PREFETCH_DEADLINE.
+        """Same as ``draft_batch``, but returns a future at once. The deadline is at least PREFETCH_DEADLINE.
 
-        Raises at once InvalidArgument, and Unavailable while the breaker is open. The future raises the rest.
+        InvalidArgument, and Unavailable while the breaker is open, are raised at once. The future raises all other
+        errors.
         """
         request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes)
         self._check_breaker()
@@ -158,7 +159,10 @@ class RemoteDatastore(Retriever):
         return future
 
     def info(self) -> dict[str, Any]:
-        """The datastore's info, read anew, and its ``url``. Updates ``name`` and ``vocab_size``. Ignores the breaker."""
+        """Fetch the datastore's info from the server, and add ``url``.
+
+        Updates ``name`` and ``vocab_size``. Ignores the breaker.
+        """
         request = draft_pb2.GetInfoRequest(datastore=self._name)
         reply = self._invoke(lambda: self._stub.GetInfo(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
         if len(reply.datastores) > 1:
@@ -176,7 +180,7 @@ class RemoteDatastore(Retriever):
         return {**info, "url": self.url}
 
     def tokenizer(self) -> Tokenizer | None:
-        """See ``Retriever.tokenizer``. The first use fetches it, and checks its fingerprint against ``info``.
+        """See ``Retriever.tokenizer``. The first use fetches the tokenizer and checks its fingerprint against ``info``.
 
         Raises:
             Internal: the server sent another tokenizer, or a malformed one.
@@ -204,7 +208,7 @@ class RemoteDatastore(Retriever):
         max_depth: int,
         max_nodes: int | Sequence[int],
     ) -> tuple[draft_pb2.DraftRequest, Callable[[draft_pb2.DraftReply], list[DraftTree]]]:
-        """The request, and the function that parses its reply."""
+        """The request, and the function that parses the reply."""
         sizes = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else [int(size) for size in max_nodes]
         if len(sizes) != len(contexts):
             raise InvalidArgument(
@@ -233,7 +237,10 @@ class RemoteDatastore(Retriever):
             )
 
     def _finish(self, call: Callable[[], Reply], parse: Callable[[Reply], list[Any]], deadline: float) -> list[Any]:
-        """The parsed reply of ``call``. Reports the outcome to the breaker; invalid arguments are not failures."""
+        """The parsed reply of ``call``.
+
+        Reports the outcome to the breaker. Invalid arguments do not count as failures.
+        """
         try:
             result = self._parse(parse, self._invoke(call, deadline))
         except InvalidArgument:
@@ -252,7 +259,7 @@ class RemoteDatastore(Retriever):
             raise Internal(f"{self.url}: the draft service sent a malformed reply: {error}") from None
 
     def _invoke(self, call: Callable[[], Reply], deadline: float) -> Reply:
-        """What ``call`` returns. Translates gRPC's errors."""
+        """The result of ``call``. Converts gRPC's errors to Suffolk's."""
         if self._closed:
             raise Unavailable(f"{self.url}: this datastore was closed; open it again")
         try:

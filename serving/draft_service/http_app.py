@@ -1,12 +1,12 @@
-"""HTTP/JSON routes of the draft service, beside the pages of every server (transport/http_app.py).
+"""HTTP/JSON routes of the draft service, in addition to the pages of every server (transport/http_app.py).
 
     POST /v1/lookup     {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
-    POST /v1/draft      the same keys, and "max_depth": 10, "max_nodes": 64
+    POST /v1/draft      also "max_depth": 10, "max_nodes": 64
     GET  /v1/info       describes the datastores
     GET  /v1/tokenizer  tokenizer.json of ?datastore=wiki
 
 Only "contexts" is required. "max_nodes" is one number, or one per context. "datastore" may be omitted if there is only one.
-Limits and admission are those of gRPC.
+Limits and admission are the same as for gRPC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from suffolk.serving.transport.http_app import build_app, plain_error
 from suffolk.serving.transport.http_body import parse_body, read_body
 
 Work = Callable[[DraftService, Request, bytes], Any]
-"""(service, request, body) -> the answer, as bytes of JSON or to be written as JSON. It runs in a thread."""
+"""(service, request, body) -> the answer, as JSON bytes or as an object to encode. Runs in a thread."""
 
 
 def build_draft_app(service: DraftService, ready: threading.Event) -> ASGIApp:
@@ -73,5 +73,5 @@ def _endpoint(service: DraftService, method: str, work: Work) -> Callable[[Reque
 
 
 def _never_expires() -> bool:
-    """HTTP has no deadline; the limits of a request bound its work."""
+    """HTTP requests have no deadline; the limits on their fields bound the work."""
     return False

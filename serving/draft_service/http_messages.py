@@ -1,4 +1,4 @@
-"""The messages of the draft service over HTTP: JSON bodies of requests, and their answers."""
+"""The draft service's HTTP messages: JSON bodies of requests and answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DraftBody(LookupBody):
     max_nodes: Nodes | list[Nodes] = retriever.DEFAULT_MAX_NODES
 
     def request(self) -> draft_pb2.DraftRequest:  # type: ignore[override]  # another message
-        """Raises InvalidArgument: ``max_nodes`` has another length than ``contexts``."""
+        """Raises InvalidArgument if the lengths of ``max_nodes`` and ``contexts`` differ."""
         sizes = self.max_nodes if isinstance(self.max_nodes, list) else [self.max_nodes] * len(self.contexts)
         if len(sizes) != len(self.contexts):
             raise InvalidField("max_nodes", f": give one whole number, or {len(self.contexts)}, one per context")

@@ -11,17 +11,17 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
 
 MAX_CONTEXT = 4096
-"""Tokens of one context; only the last max_match of them are used."""
+"""Tokens of one context. Only the last ``max_match`` tokens are used."""
 MAX_BATCH = 256
 """Queries of one request."""
 MAX_DEPTH = 64
 """Tokens on the longest path of a draft tree."""
 MAX_BATCH_NODES = 131_072
-"""Nodes of all trees of one request; at 20 bytes per node they take 2.5 MiB."""
+"""Nodes of all trees of one request: 2.5 MiB at 20 bytes per node."""
 MAX_REQUEST_BYTES = 1 << 20
 """Size of one request, gRPC message or HTTP body."""
 MAX_REPLY_BYTES = 16 << 20
-"""Size of one reply. The largest is a tokenizer: one of 256,000 tokens takes about 5 MiB."""
+"""Size of one reply. The largest reply is a tokenizer: 256,000 tokens take about 5 MiB."""
 MAX_TOKENIZER_BYTES = 128 << 20
 """Size of a decompressed tokenizer.json."""
 

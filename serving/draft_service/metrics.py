@@ -75,7 +75,10 @@ class MemoryMetrics(Collector):
 
 
 class BulkHistogram(Collector):
-    """A histogram that observes many values with one lock; prometheus_client's takes a microsecond for each."""
+    """A histogram that takes its lock once for many values.
+
+    The one of prometheus_client takes a microsecond per value.
+    """
 
     def __init__(self, name: str, help_text: str, bounds: Sequence[int]) -> None:
         self._name = name

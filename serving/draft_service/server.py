@@ -28,8 +28,8 @@ class DraftServerConfig(ServerConfig):
     """Settings of a draft server.
 
     Attributes:
-        max_concurrent: calls in flight, 1..1024; more are rejected. At 2,000 calls per second each further call in flight adds
-            half a millisecond of latency.
+        max_concurrent: calls in flight, 1..1024; more are rejected. At 2,000 calls per second, each additional call
+            in flight adds 0.5 ms of latency.
     """
 
     max_concurrent: int = 32

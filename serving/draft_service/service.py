@@ -22,7 +22,7 @@ CHUNK = 32
 """Queries between two checks of the deadline."""
 
 Expired = Callable[[], bool]
-"""Returns whether the call was cancelled or its deadline has passed. The rest of its work is then skipped."""
+"""Returns True if the call was cancelled or its deadline has passed. The remaining queries are then skipped."""
 T = TypeVar("T")
 
 
@@ -63,7 +63,7 @@ class DraftService:
         return trees
 
     def lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> list[Match]:
-        """One match per context. Raises as ``draft``."""
+        """One match per context. Raises the same errors as ``draft``."""
         limits.check_batch(len(request.contexts))
         max_match, min_match = _match_lengths(request)
         contexts = _contexts(request.contexts)
@@ -75,7 +75,7 @@ class DraftService:
         return matches
 
     def info(self, name: str) -> dict[str, dict[str, Any]]:
-        """Info of one datastore, or of all if ``name`` is empty, by name. Leaves out their paths on the server."""
+        """Info by datastore name: of one datastore, or of all if ``name`` is empty. Omits paths on the server."""
         names = [self._resolve(name)] if name else list(self._datastores)
         return {
             each: {key: value for key, value in self._datastores[each].info().items() if key != "path"}

@@ -1,4 +1,4 @@
-"""Packs draft trees and tokenizers as bytes, and validates what a server sends. Arrays are little-endian, without padding."""
+"""Packs draft trees and tokenizers as bytes, and validates replies. Arrays are little-endian, without padding."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def unpack_trees(
 ) -> list[DraftTree]:
     """The trees of a reply, one per entry of ``max_nodes``. Raises InvalidArgument if one is malformed or too large.
 
-    All trees are checked together, since a numpy call costs more than the work on one small tree.
+    All trees are checked together, because the overhead of a numpy call exceeds the work on one small tree.
     """
     if len(messages) != len(max_nodes):
         raise InvalidArgument(f"trees: {len(messages)} trees for {len(max_nodes)} queries")
@@ -100,7 +100,7 @@ def unpack_trees(
 
 
 def unpack_matches(messages: Sequence[draft_pb2.Match], size: int, max_match: int) -> list[Match]:
-    """The matches of a reply. Raises InvalidArgument if there are not ``size``, or one is impossible."""
+    """The matches of a reply. Raises InvalidArgument if their number is not ``size``, or a match is impossible."""
     if len(messages) != size:
         raise InvalidArgument(f"matches: {len(messages)} matches for {size} contexts")
     matches = [Match(message.length, message.count) for message in messages]

@@ -1,1 +1,1 @@
-"""Adapters for other inference engines, and the core that they share."""
+"""Adapters for other inference engines, and their shared core."""

@@ -1,4 +1,4 @@
-"""Chooses the chain lengths of a step: drafted tokens must repay their time in the host's pass. Chains may be empty."""
+"""Chooses chain lengths: drafted tokens must save more time than they add to the host's pass. Chains may be empty."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIALS = (0, 2, 4, 8)
 _TIMES = 3
 """Timed passes of each size."""
 _SLOW = 2.0
-"""Larger trials are skipped if a pass takes this multiple of a pass without drafts."""
+"""Larger trials are skipped once a pass takes this many times as long as a pass without drafts."""
 _DRAFTER = "retrieval"
 Ids = npt.NDArray[np.int32]
 
@@ -36,13 +36,13 @@ class _Sent:
 
 
 class ChainPlanner:
-    """Uses the engine's ``Planner`` with the times between two steps of a host. Not thread-safe.
+    """Runs the engine's ``Planner`` on pass times measured between two steps of the host. Not thread-safe.
 
-    The first passes are trials (``FirstCosts``). Later passes correct the costs.
+    The first passes are trials (``FirstCosts``). Later passes refine the costs.
     """
 
     def __init__(self, row_cost: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
-        """``row_cost``: see ``IntegrationOptions``. If it is given, nothing is timed."""
+        """``row_cost``: see ``IntegrationOptions``. If ``row_cost`` is set, no pass is timed."""
         self._clock = clock
         self._first = FirstCosts() if row_cost is None else None
         self._planner = None if row_cost is None else Planner(_linear(row_cost))
@@ -58,7 +58,7 @@ class ChainPlanner:
             self._planner.open(number, _DRAFTER)
 
     def end(self, number: int) -> None:
-        """End a request. Its last draft does not count."""
+        """End a request. The outcome of its last draft is ignored."""
         if number in self._open:
             self._open.remove(number)
             self._sent.pop(number, None)
@@ -69,8 +69,8 @@ class ChainPlanner:
         """Learn from the host's last pass.
 
         Args:
-            generated: new tokens of each request that decoded in it.
-            context: mean tokens of these requests.
+            generated: new tokens of each request that decoded in the pass.
+            context: mean context length of these requests, in tokens.
             timed: whether the pass read no prompts.
         """
         if not generated:
@@ -95,7 +95,7 @@ class ChainPlanner:
     def cut(
         self, chains: Mapping[int, DraftTree], requests: int, context: float, seconds: float
     ) -> dict[int, DraftTree]:
-        """Return the chains, each cut to the tokens to verify. ``seconds``: time of drafting."""
+        """Return the chains, truncated to the tokens to verify. ``seconds``: drafting time."""
         self._sent = {}
         for number, chain in chains.items():
             candidate = DraftCandidate(number, chain.scores, np.zeros(len(chain), np.bool_), seconds / len(chains))
@@ -125,9 +125,9 @@ class ChainPlanner:
 class FirstCosts:
     """Times a host's first passes, without drafts and with a few more rows. Not thread-safe.
 
-    Sizes alternate, and the fastest pass of each counts, since first passes of a new shape and busy moments are slow.
-    Larger sizes are skipped while a smaller one takes twice the time of a pass without drafts. Passes of different
-    numbers of requests are not compared.
+    Sizes alternate. The fastest pass of each size counts, because the first pass of a new shape is slow and other load
+    disturbs passes. Larger sizes are skipped while a smaller size takes twice the time of a pass without drafts. Only
+    passes with the same number of requests are compared.
     """
 
     def __init__(self) -> None:
@@ -139,11 +139,11 @@ class FirstCosts:
         return min(self._sizes(requests), key=lambda size: len(seconds[size]))
 
     def add(self, requests: int, rows: int, seconds: float) -> None:
-        """Add a pass. A pass of another size counts for the next smaller size."""
+        """Add a pass. A pass whose size is not a trial size counts for the next smaller trial size."""
         self._seconds[requests][max(size for size in _TRIALS if size <= rows - requests)].append(seconds)
 
     def model(self, requests: int) -> CostModel | None:
-        """The costs from passes of ``requests`` requests; None while passes are missing."""
+        """The costs, from passes of ``requests`` requests. None until all sizes are timed."""
         sizes = self._sizes(requests)
         if len(sizes) < 2 or any(len(self._seconds[requests][size]) < _TIMES for size in sizes):
             return None

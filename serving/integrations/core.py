@@ -36,9 +36,9 @@ from suffolk.serving.transport.url import is_url
 
 Result = TypeVar("Result")
 _NODES = 2
-"""Nodes to look up for each token of the longest chain. More nodes take longer without better chains."""
+"""Nodes to look up per token of the longest chain. More nodes take longer and do not improve chains."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
-"""Settings of a request that the host samples with unknown noise."""
+"""Settings for requests with sampling, since the host's noise is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class FinishedText:
 
     Attributes:
         key: the host's id; None if there is none.
-        tokens: int32[n], prompt and generated tokens. If the host gives only the last tokens of each text, the known
-            tokens.
+        tokens: int32[n], prompt and generated tokens. Only the known tokens, if the host passes only the end of each
+            text.
         prompt_tokens: length of the prompt.
     """
 
@@ -61,11 +61,11 @@ class DraftCore:
     """Drafts for all running requests of a host's step, with one call to each datastore. Not thread-safe.
 
     After construction no method raises. A failure discards drafts and is counted by reason; each reason is logged once.
-    After three failures in a row, drafting is tried once a second (``CircuitBreaker``).
+    After three failures in a row, drafting is retried once a second (``CircuitBreaker``).
 
     In each step the host calls ``draft_chains`` or ``draft_trees`` (always the same one) with the texts of all decoding
-    requests. The new tokens show which drafted tokens were accepted. ``finish`` ends requests with ids; others end when
-    they are absent.
+    requests. The new tokens show which drafted tokens were accepted. ``finish`` ends requests with ids. Requests
+    without ids end when they are absent.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class DraftCore:
         """Opens the datastores.
 
         Args:
-            vocab_size: the model's vocabulary size. ``model``: its name in messages.
+            vocab_size: the model's vocabulary size. ``model``: name of the model in messages.
             tokenizer: the model's folder, its tokenizer.json or hub name; None to skip the comparison of tokenizers.
             on_finish: called with each ended text, for example to append it to a datastore.
-            clock: returns seconds, for the times of passes.
+            clock: returns seconds; used to time passes.
 
         Raises:
             Unsupported: a datastore was built with another tokenizer, or has more ids than the model.
@@ -206,7 +206,7 @@ class DraftCore:
     def _guarded(self, work: Callable[[], Result]) -> Result | None:
         """Return the result of ``work``; None after an error or while the breaker is open.
 
-        An error also forgets all requests.
+        After an error, all requests are forgotten.
         """
         if not self._breaker.allows_call():
             return None
@@ -222,7 +222,7 @@ class DraftCore:
         return found
 
     def _forget(self, request: RunningRequest) -> None:
-        """Release a request after an error, which may repeat itself."""
+        """Release a request after an error. The release may fail too."""
         try:
             self._drafter.release(request.number)
             self._planner.end(request.number)

@@ -14,13 +14,14 @@ Tokens = npt.NDArray[np.int32]
 def best_chain(tree: DraftTree, most: int) -> DraftTree:
     """Return the path of ``tree`` with the highest expected number of accepted tokens, as a chain of up to ``most`` nodes.
 
-    A node's score is the probability that its path is accepted, so a chain's expected number is the sum of its scores.
+    A node's score is the probability that its path is accepted. The expected number of a chain is the sum of its
+    scores.
     """
     parents, scores = tree.parents.tolist(), tree.scores.tolist()
     depths: list[int] = []
     for parent in parents:
         depths.append(1 if parent < 0 else depths[parent] + 1)
-    values = [0.0] * (len(parents) + 1)  # the best sum below each node; the last entry is the root's
+    values = [0.0] * (len(parents) + 1)  # largest sum below each node; the last entry is for the root
     follow = [-1] * (len(parents) + 1)
     for node in range(len(parents) - 1, -1, -1):  # children come after their parents
         value, parent = scores[node] + values[node], parents[node]
@@ -41,7 +42,7 @@ def masked_tree(tree: DraftTree, last: int, width: int) -> tuple[Tokens, Masks]:
 
     Returns:
         int32[width], tokens with parents before children, and bool[width, width], whether a node (row) attends to
-        another: itself, its ancestors and node 0. Unused places hold token 0 as children of node 0.
+        another: itself, its ancestors and node 0. Unused nodes have token 0 and are children of node 0.
     """
     nodes = tree.head(width - 1)
     tokens = np.zeros(width, np.int32)

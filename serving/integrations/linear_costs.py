@@ -7,24 +7,24 @@ import numpy as np
 from suffolk.serving.engine.costs.cost_model import CostModel, Floats
 
 _MEMORY = 0.99
-"""Share of the evidence that remains after a pass: about the last hundred count."""
+"""Decay factor per pass: about the last hundred passes count."""
 _OUTLIER = 1.5
 """Times are clipped to this multiple of the expected time, and to its inverse, because other programs disturb passes."""
 _TRUST = 4.0
 """Weight of the first slope, in squared rows."""
 _LEAST = 0.05
-"""Least share of a mean pass that does not depend on rows."""
+"""Least ``base``, as a share of the mean pass time."""
 
 
 class LinearCosts(CostModel):
     """Seconds of a pass: ``base + slope * rows``, fitted to the last passes. Not thread-safe.
 
-    ``CostModel`` learns a curve, but a host cannot be measured on an idle machine first. Two parameters keep noise from
-    favouring single draft sizes.
+    ``CostModel`` learns a curve from measurements on an idle machine, which a host does not allow. A line
+    with two parameters is less prone to noise that favours single draft sizes.
     """
 
     def __init__(self, rows: Floats, seconds: Floats) -> None:
-        """Fits the line to the first passes: float64[n] each, of two or more different ``rows``."""
+        """Fit the line to the first passes. ``rows``, ``seconds``: float64[n], with at least two different ``rows``."""
         self._slope = self._first = max(0.0, float(np.polyfit(rows, seconds, 1)[0]))
         super().__init__([1], [float(seconds.min())])
         self._weight = float(len(rows))

@@ -19,10 +19,10 @@ class IntegrationOptions:
     Attributes:
         datastores: folders and URLs (``grpc://HOST:PORT/NAME``). All are searched.
         prompt_lookup: whether to draft from the request's own text too.
-        deadline_ms: deadline of one draft-service call; None for that of the URL, or 20 ms.
+        deadline_ms: deadline of one draft-service call. None: the URL's deadline, else 20 ms.
         max_match: longest context suffix to look up, in tokens.
-        max_depth: longest draft from a datastore, in tokens. Drafts from the request's own text are up to twice as long.
-        row_cost: time of one more verified token, as a share of the time of a pass with one token. None: measured while running.
+        max_depth: longest draft from a datastore, in tokens. Drafts from the request's own text may be twice as long.
+        row_cost: time per additional verified token, as a share of a one-token pass. None: measured while running.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range, or there is nothing to draft from.

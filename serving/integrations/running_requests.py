@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Ids = npt.NDArray[np.int32]
 _CHECKED = 16
-"""Tokens before the new ones that must match the known text of a request with an id."""
+"""For a request with an id: number of tokens before the new ones that must match its known text."""
 _UNSEEN = 64
 """Steps after which an absent request without an id counts as ended."""
 _ROOM = 256
@@ -24,8 +24,8 @@ class Context:
         tokens: int32[n], one or more: prompt and generated tokens so far, or only the last of them.
         key: the host's id of the request. Without an id (None) the request is recognised by its tokens, which must be
             the whole text.
-        length: number of tokens of the whole text; None for ``len(tokens)``.
-        prompt_tokens: length of the prompt; None for all tokens of the first context.
+        length: number of tokens of the whole text. None: ``len(tokens)``.
+        prompt_tokens: length of the prompt; None: all tokens of the first context.
         sampled: whether the request's temperature is above 0.
     """
 
@@ -40,8 +40,8 @@ class RunningRequest:
     """One request and its known text, which grows. Not thread-safe.
 
     Attributes:
-        number: unique in this process.
-        length: number of tokens of the whole text. ``tokens`` are the last of them.
+        number: request number, unique in this process.
+        length: number of tokens of the whole text. ``tokens`` holds the end of it.
         new: int32[k], the tokens of the last step; empty in the request's first step.
         drafts: whether to draft for it.
     """
@@ -66,7 +66,7 @@ class RunningRequest:
     def agrees(self, context: Context, checked: int) -> bool:
         """Whether ``context`` continues this text with one token or more.
 
-        ``checked``: number of compared tokens before the new ones.
+        ``checked``: number of tokens to compare before the new ones.
         """
         more = (context.length or len(context.tokens)) - self.length
         known = context.tokens[: len(context.tokens) - more] if 0 < more <= len(context.tokens) else None
@@ -76,7 +76,7 @@ class RunningRequest:
         return bool(np.array_equal(known[len(known) - common :], self._text[self._size - common : self._size]))
 
     def extend(self, context: Context, step: int) -> None:
-        """Append the new tokens of ``context``, which ``agrees``."""
+        """Append the new tokens of ``context``. ``agrees`` must be true for it."""
         more = (context.length or len(context.tokens)) - self.length
         self._append(context.tokens[len(context.tokens) - more :])
         self.length, self.step, self.sampled = self.length + more, step, context.sampled
@@ -99,7 +99,10 @@ class RunningRequests:
         self._next = self._step = 0
 
     def update(self, contexts: Sequence[Context]) -> tuple[list[RunningRequest], list[RunningRequest]]:
-        """Return the new or continued request of each context, and the ended requests, which were replaced or are absent."""
+        """Return the new or continued request of each context, and the ended requests.
+
+        A request ends if it is replaced or absent.
+        """
         self._step += 1
         ended: list[RunningRequest] = []
         found = [self._named(each, ended) if each.key is not None else self._recognised(each) for each in contexts]
@@ -128,7 +131,10 @@ class RunningRequests:
         return begun
 
     def _recognised(self, context: Context) -> RunningRequest:
-        """The longest text that ``context`` continues. Requests with equal texts are interchangeable."""
+        """The request with the longest text that ``context`` continues.
+
+        Requests with equal texts are interchangeable.
+        """
         fitting = [
             each
             for each in self._nameless

@@ -28,11 +28,11 @@ class Access:
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """The API keys of a file, one in each line; empty lines and those that begin with # are skipped.
+    """The API keys of a file, one per line. Empty lines and lines that begin with # are skipped.
 
     Raises:
         NotFound, PermissionDenied: the file cannot be read.
-        InvalidArgument: the file is not UTF-8, or has no key, or a malformed key.
+        InvalidArgument: the file is not UTF-8, has no key, or has a malformed key.
     """
     try:
         lines = [line.strip() for line in path.read_text().splitlines()]

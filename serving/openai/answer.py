@@ -52,7 +52,7 @@ class Answer(ABC, Generic[BodyT]):
 
     @abstractmethod
     def deltas(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
-        """The choices of the chunks that ``step`` causes. ``run`` already includes ``step``."""
+        """The choices of the chunks for ``step``. ``run`` already includes ``step``."""
 
     async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
         """The answer in one piece, once all texts have ended."""
@@ -81,6 +81,6 @@ class Answer(ABC, Generic[BodyT]):
         return {**self._head, "object": self.chunk_kind, "choices": choices}
 
     def _metrics(self) -> dict[str, Any]:
-        """The metrics of the text; null for several texts, as in vLLM."""
+        """The metrics of a single text; null if there are several texts, as in vLLM."""
         found = speculation(self.runs[0].stats) if len(self.runs) == 1 else None
         return {"metrics": None if found is None else {"speculative_decoding": found}}

@@ -19,7 +19,7 @@ OPEN_PATHS = ("/health", "/healthz", "/livez", "/metrics", "/ready", "/readyz", 
 
 
 class ApiKeys:
-    """Answers 401 to requests whose Authorization is none of ``keys``. An empty sequence allows all requests."""
+    """Answers 401 unless the Authorization header has one of ``keys``. Without ``keys``, all requests pass."""
 
     def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
         self._app = app

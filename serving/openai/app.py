@@ -1,4 +1,4 @@
-"""HTTP routes of the worker, beside the pages of every server (transport/http_app.py).
+"""HTTP routes of the worker, in addition to the pages of every server (transport/http_app.py).
 
 POST /v1/chat/completions, /v1/completions    GET /v1/models, /v1/models/NAME
 POST /tokenize, /detokenize                   GET /health, /ready, /version
@@ -45,7 +45,7 @@ def build_openai_app(
     Args:
         ready: set while calls are accepted.
         started: time of the start, in seconds.
-        tool_format: how the model writes calls of tools (``tool_format.py``).
+        tool_format: format of the model's tool calls (``tool_format.py``).
 
     Raises InvalidArgument: an unknown ``tool_format``.
     """
@@ -82,7 +82,7 @@ def build_openai_app(
         Route("/version", version),
     ]
     middleware = [Middleware(ApiKeys, keys=access.api_keys)]
-    if access.cors_origins:  # outermost, before the keys are checked: browsers send no key with their first request
+    if access.cors_origins:  # outermost, so it runs before the key check: a browser's preflight request has no key
         middleware.insert(0, _cors(access.cors_origins))
     return build_app(routes, service.metrics.exposition, ready, error_body, middleware)
 

@@ -1,4 +1,4 @@
-"""Converts request bodies to calls of the worker's service. Limits are those of gRPC."""
+"""Converts request bodies to calls of the worker's service. The limits are the same as for gRPC."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.service import DecodeService
 
 COMPLETION_TOKENS = 16
-"""Default length of a text completion, as in OpenAI's API. A chat may fill its slot."""
+"""Default token limit of a text completion, as in OpenAI's API. By default, a chat may fill its slot."""
 _ID_DIGITS = 20
 """Most digits of a token id in ``logit_bias``."""
 _SETTINGS = ("top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos")
@@ -44,7 +44,7 @@ def require_model(service: DecodeService, model: str | None) -> None:
 
 
 def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
-    """One call for each text that ``body`` requests. ``form``: how the model writes tool calls. Raises InvalidArgument."""
+    """One call for each text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, grammar = service.engine.target, read_grammar(body.response_format)
@@ -59,7 +59,7 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
 
 
 def chosen_tools(body: ChatBody) -> ToolChoice | None:
-    """The functions that the answer may call; None if it may call none. Raises InvalidArgument."""
+    """The functions that the answer may call; None if there are none. Raises InvalidArgument."""
     return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False)
 
 
@@ -170,7 +170,7 @@ def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], f
 
 
 def max_length(service: DecodeService, own: DraftFields) -> int:
-    """The most tokens of prompt and answer together. Raises InvalidArgument: ``max_nodes`` is out of its range."""
+    """The most tokens of prompt and answer together. Raises InvalidArgument if ``max_nodes`` is out of range."""
     if own.max_nodes is not None:
         check_range("max_nodes", own.max_nodes, 1, service.max_nodes)
     nodes = 0 if (own.drafter or service.default_drafter) == "none" else (own.max_nodes or service.max_nodes)

@@ -25,7 +25,7 @@ class ChatAnswer(Answer[ChatBody]):
     chunk_kind = "chat.completion.chunk"
 
     def __init__(self, model: str, body: ChatBody, runs: TextRuns, tokens: TokenTexts, form: ToolFormat) -> None:
-        """``form``: how the model writes tool calls."""
+        """``form``: format of the model's tool calls."""
         super().__init__(model, body, runs, tokens)
         tools = chosen_tools(body)
         self._messages = defaultdict[int, ChatMessage](lambda: ChatMessage(tools, form))  # by index of the run
@@ -58,7 +58,7 @@ class ChatAnswer(Answer[ChatBody]):
         return choices
 
     def _logprobs(self, found: Sequence[LogProbability], finish: str) -> dict[str, Any] | None:
-        """The log-probabilities of the message. That of the end-of-text token is left out."""
+        """The log-probabilities of the message. The end-of-text token is omitted."""
         if not self.body.logprobs:
             return None
         return {"content": [self.tokens.entry(each) for each in _shown(found, finish)], "refusal": None}

@@ -15,7 +15,7 @@ class ChatMessage:
     """Splits the text of one message into content and calls. Not thread-safe."""
 
     def __init__(self, tools: ToolChoice | None, form: ToolFormat) -> None:
-        """``tools``: None if no tool may be called. All text is then content."""
+        """``tools``: the tools that may be called. None: all text is content."""
         self._parser = None if tools is None else tools.parser(form)
         self._form = form
         self._is_named = tools is not None and tools.is_named
@@ -30,9 +30,9 @@ class ChatMessage:
         return content, [self._entry(event) for event in events if isinstance(event, ToolCall)]
 
     def finish(self, reason: str) -> str:
-        """OpenAI's finish reason. If the request names the function, its call ends with ``stop``.
+        """OpenAI's finish reason.
 
-        ``reason``: that of the engine.
+        It is ``stop`` for a call of a function that the request names. ``reason``: the engine's finish reason.
         """
         found = FINISH[reason]
         return "tool_calls" if self._calls and found == "stop" and not self._is_named else found

@@ -34,7 +34,10 @@ class CompletionAnswer(Answer[CompletionBody]):
         return self.tokens.join(run.call.prompt) if self.body.echo else ""
 
     def _logprobs(self, found: Sequence[LogProbability], finish: str, offset: int) -> dict[str, Any] | None:
-        """The log-probabilities in OpenAI's older form: one list for each field. ``offset``: characters before them."""
+        """The log-probabilities in OpenAI's older form: one list per field.
+
+        ``offset``: characters before the first token.
+        """
         if self.body.logprobs is None:
             return None
         found = found[:-1] if finish == "eos" else found

@@ -28,7 +28,7 @@ from suffolk.serving.worker.service import DecodeService
 
 
 class GenerateEndpoint(Generic[BodyT]):
-    """An ASGI application for one path. Work that takes long runs in threads."""
+    """An ASGI application for one path. Long work runs in threads."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class GenerateEndpoint(Generic[BodyT]):
         read: Callable[[DecodeService, BodyT], list[GenerateCall]],
         answer: Callable[[str, BodyT, TextRuns, TokenTexts], Answer[BodyT]],
     ) -> None:
-        """``method``: name in metrics. ``read``: converts a body to calls."""
+        """``method``: name of the endpoint in metrics. ``read``: converts a body to calls."""
         self._service, self._method = service, method
         self._body, self._read, self._answer = body, read, answer
         self._tokens = TokenTexts(service.engine.target.tokenizer)
@@ -77,7 +77,7 @@ class GenerateEndpoint(Generic[BodyT]):
         return body, calls
 
     async def _events(self, answer: Answer[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
-        """The chunks of a stream. An error becomes the last event, since the status has been sent already."""
+        """The chunks of a stream. An error becomes the last event, because the HTTP status has already been sent."""
         try:
             async for chunks in answer.chunks(outcome, self._service.stream_interval):
                 yield chunks
@@ -87,7 +87,7 @@ class GenerateEndpoint(Generic[BodyT]):
 
 
 async def read_json(request: Request) -> bytes:
-    """The body of a request. Its type must be JSON, so that web pages need permission (CORS) to send it."""
+    """The body of a request. The content type must be JSON, so that browsers require CORS permission."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"

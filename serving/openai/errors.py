@@ -30,11 +30,11 @@ _NAMES = {
     "drafter": "suffolk.drafter",
     "max_nodes": "suffolk.max_nodes",
 }
-"""Beginning of an engine's message -> the field of the request, where it has another name."""
+"""Beginning of an engine's message -> the request's name for the field, if the names differ."""
 _FIELDS = frozenset(
     ("messages", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar") + tuple(_NAMES.values())
 )
-"""Fields without an underscore, which are words as well."""
+"""Fields without an underscore. They could also be ordinary words."""
 _FIELD = re.compile(r"the prediction|the prompt|the grammar \(json_schema\)|[a-z_]+(?=[\[ :.])")
 
 
@@ -42,7 +42,7 @@ def error_body(status: HTTPStatus, error: Exception) -> dict[str, Any]:
     """The JSON of the answer for a SuffolkError or HTTPException."""
     kind = _TYPES.get(status, "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error")
     fallback = grpc_code(error).name.lower() if isinstance(error, SuffolkError) else status.name.lower()
-    if isinstance(error, NotFound):  # nothing else is named in a request
+    if isinstance(error, NotFound):  # only a model can be missing
         return _body(message(error), kind, "model", "model_not_found")
     code = (error.code if isinstance(error, InvalidField) else "") or _CODES.get(status, fallback)
     return _body(message(error), kind, _param(status, error), code)

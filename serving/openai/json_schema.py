@@ -1,4 +1,4 @@
-"""Schemas of requests, in the form of the grammar library."""
+"""Converts JSON schemas of requests for the grammar library."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from suffolk.serving.engine.sampling.grammar_compiler import JSON_OPTIONS
 
 
 def schema_text(schema: Mapping[str, Any], strict: bool) -> str:
-    """``schema`` as JSON. Unless ``strict``, keywords that the grammar library does not know are ignored, as OpenAI's API does.
+    """``schema`` as JSON.
 
-    Raises InvalidArgument if the schema's ``x-guidance`` is no object.
+    Unless ``strict`` is set, keywords unknown to the grammar library are ignored, as in OpenAI's API.
+
+    Raises InvalidArgument if the schema's ``x-guidance`` is not an object.
     """
     own = schema.get("x-guidance", {})
     if not isinstance(own, dict):

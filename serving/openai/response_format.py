@@ -13,7 +13,7 @@ from suffolk.serving.transport.http_body import InvalidField
 def read_grammar(response_format: Mapping[str, Any] | None) -> Grammar | None:
     """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema", "strict"}}; None for text.
 
-    Raises InvalidArgument for another form.
+    Raises InvalidArgument for any other value.
     """
     kind = None if response_format is None else response_format.get("type")
     if response_format is None or kind == "text":

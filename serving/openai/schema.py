@@ -1,6 +1,6 @@
-"""Bodies of OpenAI requests. Unknown fields are ignored; the values of known ones must have the right type.
+"""Bodies of OpenAI requests. Unknown fields are ignored. Values of known fields must have the right type.
 
-Ranges of sampling settings are those of ``SamplingSettings``. Null means the default, as in OpenAI's clients.
+``SamplingSettings`` checks the ranges of sampling settings. Null means the default, as in OpenAI's clients.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
 MAX_LOGPROBS = 20
-"""Most alternatives of one token in log-probabilities."""
+"""Most alternative tokens per position in log-probabilities."""
 
 
 class _FirstError(FailFast):
@@ -20,7 +20,7 @@ class _FirstError(FailFast):
 
 
 FIRST_ERROR = _FirstError()
-"""A list of millions of wrong items gives one error."""
+"""Stops at the first invalid item, so that a long list gives only one error."""
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 TokenIds = Annotated[list[int], FIRST_ERROR]
@@ -40,7 +40,7 @@ class StreamOptions(Body):
 
 
 class TextPart(Body):
-    """A part of a message's content. Other types than text are refused."""
+    """A part of a message's content. Only text is supported."""
 
     type: Literal["text"]
     text: str
@@ -59,8 +59,8 @@ class Prediction(Body):
 class DraftFields(Body):
     """Suffolk's own fields of a request: extra_body={"suffolk": {...}} in OpenAI's clients.
 
-    ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: false keeps the text out
-    of recordings and drafters.
+    ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: if false, the
+    text is not recorded and drafters do not learn from it.
     """
 
     drafter: str | None = None

@@ -13,7 +13,8 @@ from suffolk.serving.engine.loop.stats import GenerationStats
 def speculation(stats: GenerationStats) -> dict[str, Any] | None:
     """The metrics of one text; None if no draft was verified.
 
-    Nodes of trees count as draft tokens, and the longest verified path is ``num_spec_tokens``. ``by_source`` is an addition.
+    Nodes of trees count as draft tokens, and the longest verified path is ``num_spec_tokens``. ``by_source`` is an
+    addition to vLLM's fields.
     """
     if not stats.drafted_steps:
         return None
@@ -31,7 +32,7 @@ def speculation(stats: GenerationStats) -> dict[str, Any] | None:
 
 
 def _histogram(drafted: DraftCounts, steps: int, deepest: int) -> list[int]:
-    """Steps by the number of tokens that they accepted, 0..deepest."""
+    """Number of steps by accepted tokens, 0..deepest."""
     at_least = [steps] + [0] * (deepest + 1)
     for (_, depth), count in drafted.accepted.items():
         at_least[depth] += count

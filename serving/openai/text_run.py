@@ -48,7 +48,7 @@ class TextRuns(Sequence[TextRun]):
     """All texts of one request, generated side by side. ``cancel`` is thread-safe."""
 
     def __init__(self, service: DecodeService, calls: Sequence[GenerateCall], texts_per_prompt: int = 1) -> None:
-        """``calls``: the calls of all prompts in order, ``texts_per_prompt`` for each prompt."""
+        """``calls``: ``texts_per_prompt`` calls per prompt, in order of prompts."""
         self._service = service
         self._calls = calls
         self._texts_per_prompt = texts_per_prompt
@@ -63,14 +63,18 @@ class TextRuns(Sequence[TextRun]):
         return self._runs[index]
 
     def start(self) -> None:
-        """Start all texts, or none. Raises as ``DecodeService.start``. It may encode a long prediction: call it in a thread."""
+        """Start all texts, or none.
+
+        Raises the errors of ``DecodeService.start``. Call it in a thread, because encoding a long prediction takes
+        time.
+        """
         try:
             for index, call in enumerate(self._calls):
                 generation = self._service.start(call)
                 with self._lock:
                     self._runs.append(TextRun(index, call, generation, index % self._texts_per_prompt == 0))
                     cancelled = self._cancelled
-                if cancelled:  # while this thread was in ``start``
+                if cancelled:  # cancelled while this thread was in ``start``
                     generation.cancel()
                     return
         except SuffolkError:
@@ -86,7 +90,7 @@ class TextRuns(Sequence[TextRun]):
             run.generation.cancel()
 
     async def steps(self, outcome: CallOutcome, interval: float = 0.0) -> AsyncIterator[tuple[TextRun, Step]]:
-        """The steps of all texts as they come, joined within ``interval`` seconds (``StepJoiner``).
+        """The steps of all texts as they arrive, joined within ``interval`` seconds (``StepJoiner``).
 
         Raises the first error of a text, and Unavailable if one was cancelled.
         """

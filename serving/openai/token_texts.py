@@ -13,14 +13,14 @@ from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 _BYTES = {letter: byte for byte, letter in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
 _SINGLE = re.compile(r"<0x([0-9A-F]{2})>")
 _LEAST = -9999.0
-"""Stands for a probability of 0, since JSON has no infinity."""
+"""Log-probability for a probability of 0, because JSON has no infinity."""
 
 
 class TokenTexts:
     """Decodes single tokens. Thread-safe."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """``tokenizer``: a tokenizer of transformers; None shows ids in place of texts."""
+        """``tokenizer``: a tokenizer of transformers; None shows ids instead of texts."""
         self._tokenizer = tokenizer
         self._known: dict[int, tuple[str, list[int]]] = {}
 
@@ -33,7 +33,7 @@ class TokenTexts:
         return "" if self._tokenizer is None else str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
     def entry(self, each: LogProbability) -> dict[str, Any]:
-        """A token of ``choices[].logprobs.content``."""
+        """One entry of ``choices[].logprobs.content``."""
         return {
             **self._scored(each.token, each.value),
             "top_logprobs": [self._scored(token, value) for token, value in each.alternatives],

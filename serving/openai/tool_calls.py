@@ -11,7 +11,10 @@ from typing import Any, NoReturn
 from suffolk.serving.openai.tool_format import ToolFormat
 
 MAX_OPEN = 16
-"""Most unfinished calls in one text; no call is searched after them. Each costs a scan to the end of the text."""
+"""Most unfinished calls in one text.
+
+After this many the search for calls stops, because each one costs a scan to the end of the text.
+"""
 _WHITE = " \t\r\n"
 _KEYS = ("name", "type", "function", "id", "arguments", "parameters")
 _OPENINGS = tuple(f'{bracket}{{"{key}"' for key in _KEYS for bracket in ("", "["))
@@ -38,7 +41,7 @@ class ToolCallParser:
         """``names``: names of the functions that may be called."""
         self._form, self._names = form, frozenset(names)
         self._text = ""  # the end of the text that is neither content nor a call yet
-        self._json: _JsonScan | None = None  # finds the end of the call at the beginning of ``_text``
+        self._json: _JsonScan | None = None  # finds the end of the call at the start of ``_text``
         self._may_be_bare = True  # whether a call without a mark may begin here
         self._follows_call = self._has_calls = False
         self._open = 0
@@ -90,7 +93,10 @@ class ToolCallParser:
         return True
 
     def _find_call(self) -> tuple[int, int]:
-        """The places where a call and its JSON may begin. Both are the length of the text if there is none."""
+        """Offsets at which a possible call and its JSON begin.
+
+        Both equal the length of the text if there is no call.
+        """
         white = len(self._text) - len(self._text.lstrip(_WHITE))
         bare = "".join(self._text[white : white + 64].split())
         if self._may_be_bare and bare and any(_is_alike(bare, opening) for opening in _OPENINGS):
@@ -109,7 +115,7 @@ class ToolCallParser:
         return len(self._text[:size].rstrip(_WHITE))
 
     def _after_mark(self, end: int, final: bool) -> int | None:
-        """The place where the mark after the JSON ends; None if the mark may still follow."""
+        """Offset of the end of the mark after the JSON; None if the mark may still follow."""
         mark, rest = self._form.end, self._text[end:].lstrip(_WHITE)
         if rest.startswith(mark):
             return len(self._text) - len(rest) + len(mark)
@@ -136,7 +142,10 @@ class _JsonScan:
         self._end: int | None = None
 
     def find_end(self, text: str) -> int | None:
-        """The end in ``text``, which extends the previous ``text``; None if incomplete, _NOT_JSON if it is not JSON."""
+        """Offset of the end in ``text``, which extends the previous ``text``.
+
+        None if incomplete; _NOT_JSON if not JSON.
+        """
         if self._end is None:
             self._end = self._read(text)
         return self._end
@@ -161,7 +170,7 @@ class _JsonScan:
 
 
 def _read_calls(text: str, names: Collection[str]) -> list[ToolCall]:
-    """The calls in the JSON ``text``; none if one of them is malformed."""
+    """The calls in the JSON ``text``; an empty result if any call is malformed."""
     try:
         value = json.loads(text, parse_constant=_refuse)
         calls = [_read_call(each) for each in (value if isinstance(value, list) else [value])]
@@ -171,7 +180,7 @@ def _read_calls(text: str, names: Collection[str]) -> list[ToolCall]:
 
 
 def _read_call(value: Any) -> ToolCall:
-    """Raises ValueError if ``value`` is no call."""
+    """Raises ValueError if ``value`` is not a call."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):

@@ -57,10 +57,12 @@ def read_tool_choice(
     Args:
         tools: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}, ...].
         choice: none, auto, required, or {"type": "function", "function": {"name": ...}}; None for auto.
-        is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. Only required calls obey it.
+        is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. It is enforced only if calls are
+            required.
 
     Raises:
-        InvalidArgument: the form is different, a name is used twice, or the chosen function does not exist.
+        InvalidArgument: ``tools`` or ``choice`` has another form, a name is used twice, or the chosen function does not
+            exist.
     """
     functions = _read_functions(tools or ())
     named = choice.get("function") if isinstance(choice, Mapping) else None
@@ -82,7 +84,7 @@ def read_tool_choice(
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
-    Raises InvalidArgument: arguments are no JSON object.
+    Raises InvalidArgument if arguments are not a JSON object.
     """
     return [
         dict(message) | {"tool_calls": [_template_call(at, call) for call in message["tool_calls"]]}
@@ -126,7 +128,10 @@ def _read_functions(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str
 
 
 def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:
-    """Rules in llguidance's Lark syntax. Each call has the layout of the usual templates, which models know."""
+    """Rules in llguidance's Lark syntax.
+
+    Calls have the layout of common chat templates, on which models are trained.
+    """
     begin, end = _mark(form.begin, tokenizer), _mark(form.end, tokenizer)
     if form.is_listed:
         several = "" if choice.is_single else ' (", " call)*'

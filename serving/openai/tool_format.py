@@ -1,4 +1,4 @@
-"""The forms in which models write tool calls in their texts."""
+"""Formats of tool calls in generated texts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class ToolFormat:
     beginning of a text counts as a call even without its mark, because many tokenizers leave special tokens out of texts.
 
     Attributes:
-        name: its name.
+        name: name of the format.
         begin: mark before a call or list; empty for none.
         end: mark after a call or list; empty for none.
-        key: the key of the arguments, in texts that the format constrains.
+        key: key of the arguments in constrained output.
         is_listed: whether several calls form one JSON list. Otherwise each call has its own marks.
         separator: characters between calls, besides white space.
     """

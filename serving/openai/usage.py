@@ -9,9 +9,10 @@ from suffolk.serving.openai.text_run import TextRun
 
 
 def usage(runs: Sequence[TextRun]) -> dict[str, Any]:
-    """The counts of all texts of a request so far. A prompt counts once, however many texts it has.
+    """The counts of all texts of a request so far. A prompt with several texts counts once.
 
-    The counts of a prediction are present only if one was sent. Its rejected tokens are those missing from the text.
+    The counts of a prediction are present only if one was sent. Rejected tokens are prediction tokens that are missing
+    from the text.
     """
     stats = [run.stats for run in runs]
     prompt = sum(run.stats.prompt_tokens for run in runs if run.first_of_prompt)

@@ -1,4 +1,4 @@
-"""Reads logs of OpenAI's API, and conversations, as recordings: what a model with this tokenizer would have read and written."""
+"""Converts logs of OpenAI's API and conversations to recordings, tokenized as for a given model."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ LENGTH = "length"
 
 
 class LogReader:
-    """Turns records of a log into recordings. Not thread-safe.
+    """Converts records of a log to recordings. Not thread-safe.
 
     Attributes:
         left_out: requests without a recording, by reason.
-        first_left_out: the place of the first of them.
+        first_left_out: file and line of the first omitted request.
     """
 
     def __init__(self, model: str | Path) -> None:
-        """``model``: the folder or hub name of a tokenizer and its chat template. Raises as ``load_tokenizer``."""
+        """``model``: the folder or hub name of a tokenizer and its chat template.
+
+        Raises the errors of ``load_tokenizer``.
+        """
         self._tokenizer = load_tokenizer(model)
         self._template = find_chat_template(model)
         self._fingerprint = fingerprint(self._tokenizer)
@@ -43,10 +46,10 @@ class LogReader:
         self.first_left_out = ""
 
     def read(self, record: Any, place: str) -> Iterator[Recording]:
-        """A recording of each answer in ``record``: of each choice of a response, or of each answer in a conversation.
+        """One recording per answer in ``record``: per choice of a response, or per answer in a conversation.
 
         Raises:
-            InvalidArgument: the record is of another form, or a conversation comes without a chat template.
+            InvalidArgument: the record has another form, or is a conversation and the tokenizer has no chat template.
         """
         exchange = find_exchange(record, place)
         exchanges = [exchange] if exchange is not None else _turns(find_conversation(record, place))
@@ -82,7 +85,7 @@ class LogReader:
         )
 
     def _encode(self, exchange: Exchange, answer: Answer, place: str) -> tuple[list[int], list[int]] | str:
-        """The tokens of the prompt, and of the answer up to its end token; or the reason why the template rejects them."""
+        """The tokens of the prompt and of the answer up to its end token, or the reason why the template fails."""
         if isinstance(exchange.prompt, str):
             text = answer.content if isinstance(answer.content, str) else str(answer.content["content"])
             return list(self._tokenizer.encode(exchange.prompt).ids), self._ids(text)
@@ -98,7 +101,7 @@ class LogReader:
             whole = self._template.render((*messages, message), tools)
         except InvalidArgument as error:
             return f"because {error}"
-        # Templates of reasoning models may write an answer otherwise than the model generated it.
+        # Templates of reasoning models may render an answer differently from the generated text.
         text = whole.removeprefix(prompt) if whole.startswith(prompt) else str(message["content"])
         ids = self._ids(text)
         if self._end in ids:
@@ -115,7 +118,7 @@ class LogReader:
 
 
 def _turns(conversation: Conversation | None) -> Sequence[Exchange]:
-    """Each answer of a conversation with the messages before it."""
+    """Each answer of a conversation, with the preceding messages."""
     if conversation is None:
         return []
     messages, tools = conversation.messages, conversation.tools
@@ -127,7 +130,10 @@ def _turns(conversation: Conversation | None) -> Sequence[Exchange]:
 
 
 def _config_vocab_size(model: str | Path) -> int:
-    """The number of ids of the model beside the tokenizer, which may be above the tokenizer's; 0 if it is unknown."""
+    """Vocabulary size of the model in the tokenizer's folder; 0 if unknown.
+
+    It may exceed the tokenizer's vocabulary.
+    """
     path = model_file(model, "config.json")
     try:
         config = {} if path is None else json.loads(path.read_text(encoding="utf-8"))

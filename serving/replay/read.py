@@ -19,11 +19,12 @@ def read_recordings(paths: Sequence[Path], logs: LogReader | None = None) -> lis
     """All recordings of the files (.jsonl, .jsonl.zst, .jsonl.gz), in order.
 
     Args:
-        logs: reads lines that ``--record`` did not write; None: these are refused.
+        logs: converts lines that ``--record`` did not write. None: these lines raise an error.
 
     Raises:
         NotFound: a file cannot be read.
-        InvalidArgument: a file has no recordings, a line is not a recording, or the recordings are of different models.
+        InvalidArgument: a file has no recordings, a line is not a recording, or the recordings come from different
+            models.
         Corruption: a line is not JSON, or a compressed file is damaged.
         Unsupported: a line has another format version.
     """
@@ -44,7 +45,7 @@ def read_recordings(paths: Sequence[Path], logs: LogReader | None = None) -> lis
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Lines that are not blank, each with its file and number for messages."""
+    """Non-blank lines, each with its file and line number for messages."""
     if path.is_dir():
         raise NotFound(f"recording {path}: it is a folder; name the files in it")
     try:

@@ -1,4 +1,4 @@
-"""The target's hidden states, KV cache and logits for drafters, from one pass over a recorded text."""
+"""Hidden states, KV cache and logits of the target for drafters, from one pass over a recorded text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from suffolk.serving.engine.model.tree_layout import chain
 SLOT = 0
 """Cache slot that a ``CacheDrafter`` uses: the text so far."""
 _WHOLE = 1
-"""Cache slot of the text as far as the target has read it; drafts overwrite the end of ``SLOT``."""
+"""Cache slot of all text that the target has read. It is separate because drafts overwrite the end of ``SLOT``."""
 _LOGITS_CHUNK = 64
-"""Tokens of one target pass that keeps the logits of all its tokens."""
+"""Tokens of one target pass if the logits of all tokens are kept."""
 
 
 class RecordedStates:
     """Supplies a drafter with the target's states of each step. Not thread-safe.
 
-    The states at a token depend only on the tokens before it, so one pass over the recorded text has the states of all steps.
-    They differ by rounding from those of passes over trees.
+    The states at a token depend only on the tokens before it, so one pass over the recorded text yields the states of
+    all steps. Passes over trees yield the same states up to rounding.
 
     Attributes:
         slot: cache slot that drafters read.
@@ -36,7 +36,7 @@ class RecordedStates:
         """Attach ``drafter`` to a cache if it reads one. Raises ResourceExhausted if there is no memory for the cache.
 
         Args:
-            capacity: tokens of the longest text, and cache rows for drafts.
+            capacity: cache rows: tokens of the longest text plus rows for drafts.
         """
         self.slot = SLOT
         self._target = target
@@ -56,7 +56,7 @@ class RecordedStates:
         self._tokens, self._prompt, self._given, self._chunk = tokens, prompt, 0, None
 
     def advance(self, request_id: int, length: int, learns: bool = True) -> float:
-        """Extend the text to ``length`` tokens; the target reads all but the last, in chunks. Returns the seconds of learning.
+        """Extend the text to ``length`` tokens; the target reads all but the last in chunks. Returns learning seconds.
 
         Args:
             learns: whether the drafter learns from the logits of the new tokens.
@@ -69,7 +69,7 @@ class RecordedStates:
             self._cache.copy(_WHOLE, SLOT, begin, end)
             if self._reader is not None and chunk.result.features is not None:
                 self._reader.follow(request_id, chunk.result.features[begin - chunk.begin : end - chunk.begin])
-            first = max(begin, self._prompt - 1)  # the prompt's last token has the logits of the first generated one
+            first = max(begin, self._prompt - 1)  # the first generated token has its logits at the prompt's last token
             if self._learner is not None and learns and first < end:
                 logits = chunk.result.logits[first - chunk.end :][: end - first]
                 learning = time.perf_counter()

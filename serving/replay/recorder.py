@@ -26,7 +26,7 @@ class Recorder:
     """
 
     def __init__(self, path: Path, vocab_size: int, model: str = "", tokenizer: str | None = None) -> None:
-        """Open or create ``path``. Raises as ``require_recordable``.
+        """Open or create ``path``. Raises the errors of ``require_recordable``.
 
         Args:
             vocab_size, model, tokenizer: fields of every ``Recording``.
@@ -44,7 +44,7 @@ class Recorder:
         """Append ``generation``. Returns False if it was cancelled, has failed, or must not be remembered.
 
         Raises:
-            PermissionDenied: the file is closed or cannot be written; it then holds no part of the line.
+            PermissionDenied: the file is closed or cannot be written. The file then contains no part of the line.
         """
         if generation.stats.finish not in FINISHED or not generation.request.options.remember:
             return False
@@ -101,7 +101,7 @@ def require_recordable(path: Path) -> None:
     """Raise if recordings cannot be appended to ``path``. Changes nothing.
 
     Raises:
-        InvalidArgument: the file is compressed, or holds anything else than complete recordings.
+        InvalidArgument: the file is compressed, or contains something other than complete recordings.
         NotFound: its folder does not exist.
         PermissionDenied: it cannot be read.
     """

@@ -27,7 +27,7 @@ _MOST_IDS = 1 << 31
 _MOST_TOKENS = 1 << 24
 _LEFT_OUT: dict[str, Any] = {"processors": (), "token_mask": None, "grammar": None}
 _SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in _LEFT_OUT)
-"""All but functions and grammars."""
+"""All settings except functions and grammars."""
 _TEXTS = ("model", "group", "drafter", "finish")
 _FIELDS = (*_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
 
@@ -42,7 +42,7 @@ class Recording:
         settings: sampling settings without functions and grammar; ``max_new_tokens`` is cut to the model's context length.
         vocab_size: vocabulary size of the model.
         model: name of the model.
-        tokenizer: fingerprint of its tokenizer, or None.
+        tokenizer: fingerprint of the model's tokenizer, or None.
         group: group of the text in reports.
         finish: finish reason, one of ``FINISHED``.
         drafter: name of the drafter; "none" for plain decoding.
@@ -88,7 +88,7 @@ class Recording:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The recording as a dict for JSON."""
         return {"recording": FORMAT} | {name: getattr(self, name) for name in _FIELDS} | {
             "settings": {name: getattr(self.settings, name) for name in _SETTINGS},
             "counts": dict(self.counts), "prompt": self.prompt.tolist(), "generated": self.generated.tolist(),

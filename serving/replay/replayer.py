@@ -1,6 +1,6 @@
 """Replays a drafter on recorded texts, with the engine's planner and without a target.
 
-The target accepts the drafted tokens that the recorded text continues with."""
+A drafted token counts as accepted if the recorded text continues with it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 SPARE = 100
-"""Cache rows beyond a text and its largest tree, for drafters that share the cache."""
+"""Additional cache rows, beyond a text and its largest tree, for drafters that share the cache."""
 _NO_TOKEN = 1 << 40
-"""The target's token after the end of the text; it equals no node."""
+"""Stands for the target's token after the end of the text. No node has this token."""
 PassSeconds = Callable[[int, float], float]
 """(rows, cached tokens) -> seconds of a target pass for one request."""
 
@@ -45,8 +45,8 @@ class Replayed:
     Attributes:
         recording: the recording.
         stats: the engine's counts, without seconds and finish.
-        plain_seconds: decoding time after the prompt without drafts, by the cost model; 0 without one.
-        seconds: the same with drafts.
+        plain_seconds: decoding time after the prompt without drafts, by the cost model; 0 without a cost model.
+        seconds: decoding time after the prompt with drafts.
     """
 
     recording: Recording
@@ -64,7 +64,7 @@ class _ReplayState:
         prompt = self.recording.prompt
         self.tokens = np.concatenate([prompt, self.recording.generated])
         self.tokens.flags.writeable = False
-        self.length = len(prompt) + 1  # the prompt's pass gives the first token
+        self.length = len(prompt) + 1  # the prompt's pass yields the first token
         self.max_length = len(prompt) + self.recording.settings.max_new_tokens
 
 
@@ -89,9 +89,9 @@ class Replayer:
         Args:
             max_nodes: largest tree, 1..1024.
             costs: the planner's initial cost model. None: every step drafts, and all nodes are verified.
-            states: the target's states, for drafters that read them.
-            pass_seconds: true duration of a pass; None for that of ``costs``.
-            draft_seconds: assumed duration of a draft; None for the measured one.
+            states: source of the target's states, for drafters that read states.
+            pass_seconds: true duration of a pass. None: the duration by ``costs``.
+            draft_seconds: assumed duration of a draft. None: the measured duration.
         """
         self.drafter = drafter
         self._max_nodes = max_nodes
@@ -104,7 +104,7 @@ class Replayer:
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording, prediction: npt.NDArray[np.int32] | None = None) -> Replayed:
-        """Replay one text from its second token to its end. Raises what the drafter raises, after releasing it.
+        """Replay one text from its second token to its end. Releases the drafter and re-raises if the drafter fails.
 
         ``prediction``: int32[k], the tokens of the request's predicted text.
         """
@@ -150,7 +150,10 @@ class Replayer:
         state.result.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
 
     def _advance(self, state: _ReplayState) -> float:
-        """Give the drafter the target's states of the text so far. Returns the seconds of learning."""
+        """Pass the target's states of the text so far to the drafter.
+
+        Returns the seconds that the drafter spent learning.
+        """
         if self._states is None:
             return 0.0
         return self._states.advance(state.number, state.length, not self._planner.is_paused(state.number))
@@ -195,7 +198,7 @@ def accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int
     """int64[k]: the nodes that the target accepts if it generates ``text``, from the root down."""
     depths = np.concatenate([[0], tree.depths()])
     following = np.append(text.astype(np.int64), _NO_TOKEN)
-    sampled = following[np.minimum(depths, len(text))]  # the same at all nodes of one depth
+    sampled = following[np.minimum(depths, len(text))]  # equal for all nodes of one depth
     return accept(tree.tokens, tree.parents, sampled)
 
 

@@ -15,16 +15,17 @@ DEPTHS = 6
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Sums and means over texts, without the pass that ends a prompt and the token that it yields.
+    """Sums and means over texts. The pass that completes a prompt and its generated token are excluded.
 
     Attributes:
         texts: number of texts.
         tokens: generated tokens, without the first of each text.
-        passes: target passes for them.
+        passes: target passes for these tokens.
         mean_generated_length: M, tokens per pass.
         nodes_per_pass: verified nodes per pass.
-        acceptance_by_depth: for depths 1 to ``DEPTHS``, the share of passes that accepted at least so many drafted tokens.
-        accepted_by_source: share of accepted tokens by source or combination of sources, in falling order.
+        acceptance_by_depth: for depths 1 to ``DEPTHS``, share of passes that accepted at least this many drafted
+            tokens.
+        accepted_by_source: share of accepted tokens by source or combination of sources, in descending order.
         draft_failures: failed drafter calls.
     """
 
@@ -38,7 +39,7 @@ class Summary:
     draft_failures: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The summary as a dict for JSON."""
         return asdict(self)
 
 

@@ -29,10 +29,10 @@ class AdmissionController:
 
     @contextmanager
     def admit_call(self, places: int = 1) -> Iterator[None]:
-        """Count one call as running, in several ``places`` if it does the work of several.
+        """Count one call as running. It occupies ``places`` places, for example one per text.
 
         Raises:
-            ResourceExhausted: there are fewer free places.
+            ResourceExhausted: fewer than ``places`` places are free.
             Unavailable: the server is stopping.
         """
         with self._changed:
@@ -58,6 +58,6 @@ class AdmissionController:
             self._closed = True
 
     def wait_idle(self, seconds: float) -> None:
-        """Block until no call runs, at most for ``seconds``."""
+        """Block until no call runs, or until ``seconds`` have passed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._in_flight, max(0.0, seconds))

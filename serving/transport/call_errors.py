@@ -20,7 +20,7 @@ CONNECT_ERRORS = {
     "parsing HTTP/2": "the server does not speak gRPC; use the {server}'s gRPC port, not its HTTP port",
     "timed out": "the server accepts connections but does not answer; check whether the {server} hangs, or correct the address",
 }
-"""A part of gRPC's text about a connection attempt -> our message."""
+"""Part of gRPC's message about a connection attempt -> Suffolk's message."""
 CLOSED = ("Socket closed", "Connection reset", "Broken pipe", "GOAWAY", "Stream removed")
 PLAINTEXT_CLOSED = "the server closed the connection; if it uses TLS, write grpcs://HOST:PORT?ca=FILE"
 TLS_CLOSED = "the server closed the connection; if it requires client certificates, add cert=FILE and key=FILE"
@@ -34,7 +34,7 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
 
     Args:
         server: "draft service" or "worker", for the message.
-        late: message for a deadline that passed.
+        late: message if the deadline passed.
     """
     code, text = error.code(), error.details() or ""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -44,7 +44,7 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
 
 
 def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
-    """Our message if ``text`` is gRPC's own; None if it is the server's."""
+    """Suffolk's message if gRPC wrote ``text``; None if the server wrote it."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
     if code is grpc.StatusCode.CANCELLED:

@@ -9,7 +9,7 @@ from suffolk.serving.transport.tls import TlsFiles, channel_credentials
 from suffolk.serving.transport.url import ServiceUrl
 
 MAX_BACKOFF_SECONDS = 0.5
-"""Longest delay before the next connection attempt; gRPC adds up to a fifth as jitter."""
+"""Longest delay between connection attempts. gRPC adds up to 20 % jitter."""
 _HOUR = 3600.0
 
 

@@ -16,7 +16,7 @@ class ServerConfig:
     Attributes:
         listen: gRPC endpoints, at least one.
         http: HTTP endpoint, or None.
-        grace: seconds that calls in flight get to finish when the server stops, 0..600.
+        grace: seconds for calls in flight to finish when the server stops, 0..600.
         tls: encrypts gRPC over TCP, and HTTP. Unix sockets are protected by their mode, 0600.
         insecure: permits plaintext on addresses that other machines can reach.
     """
@@ -45,7 +45,7 @@ class ServerConfig:
                 )
 
     def check(self) -> None:
-        """Raise now what ``Server.start`` would raise later, for servers that load a model first."""
+        """Raise the errors of ``Server.start`` early. Servers that load a model call ``check`` first."""
         if self.tls is not None:
             server_credentials(self.tls)
         for field, endpoint in self._endpoints():

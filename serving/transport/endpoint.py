@@ -38,12 +38,12 @@ class Endpoint:
             return False
 
     def with_port(self, port: int) -> Endpoint:
-        """This endpoint with the port that was bound."""
+        """This endpoint with the bound port."""
         return self if self.path else Endpoint(self.host, port)
 
 
 def parse_endpoint(text: str, field: str) -> Endpoint:
-    """Parse HOST:PORT, [IPV6]:PORT or unix:PATH. Raises InvalidArgument, which names ``field``."""
+    """Parse HOST:PORT, [IPV6]:PORT or unix:PATH. Raises InvalidArgument. ``field`` names the option in its message."""
     if text.startswith("unix:"):
         path = os.path.abspath(text.removeprefix("unix:"))
         if text == "unix:" or len(os.fsencode(path)) > MAX_SOCKET_PATH:
@@ -107,6 +107,6 @@ def _remove_stale_socket(endpoint: Endpoint, field: str) -> None:
         try:
             probe.connect(endpoint.path)
         except ConnectionRefusedError:
-            os.unlink(endpoint.path)  # its server was killed
+            os.unlink(endpoint.path)  # left behind by a killed server
             return
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

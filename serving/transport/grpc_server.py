@@ -16,9 +16,9 @@ from suffolk.serving.transport.malformed_requests import MalformedRequestInterce
 from suffolk.serving.transport.status import error_text, grpc_code
 
 SPARE_THREADS = 8
-"""Threads beyond the admitted calls; they reject calls and answer health checks."""
+"""Threads in addition to one per admitted call. They reject calls and answer health checks."""
 BACKLOG = 256
-"""Calls that may wait for a thread; gRPC rejects more."""
+"""Most calls that wait for a thread. gRPC rejects further calls."""
 
 
 def build_grpc_server(
@@ -28,7 +28,7 @@ def build_grpc_server(
 
     Args:
         name: full name of the service that ``register`` adds to the server.
-        max_in_flight: calls that the service admits at a time; each has a thread.
+        max_in_flight: calls that the service admits at a time. Each call has a thread.
         max_request_bytes, max_reply_bytes: limits of one message.
     """
     pool = ThreadPoolExecutor(max_in_flight + SPARE_THREADS, thread_name_prefix="grpc")
@@ -37,7 +37,7 @@ def build_grpc_server(
         ("grpc.max_receive_message_length", max_request_bytes),
         ("grpc.max_send_message_length", max_reply_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
-        ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # half: pings may come early
+        ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # halved: a ping may be early
     )
     interceptors: list[grpc.ServerInterceptor] = [MalformedRequestInterceptor()]
     server = grpc.server(

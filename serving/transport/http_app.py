@@ -1,4 +1,4 @@
-"""The web application of a server: its own routes beside the pages that all servers have. Errors are JSON.
+"""The web application of a server: its own routes, and the pages that all servers have. Errors are JSON.
 
 GET /livez    200 while the process runs            GET /metrics  Prometheus metrics
 GET /readyz   200 while calls are accepted, or 503  GET /healthz  same as /readyz
@@ -39,7 +39,7 @@ def build_app(
     Args:
         exposition: returns the metrics in Prometheus' text format.
         ready: set while calls are accepted.
-        error_body: writes the errors that routes raise.
+        error_body: converts errors of routes to JSON.
     """
 
     def answer(request: Request, error: Exception) -> Response:
@@ -53,7 +53,10 @@ def build_app(
 
 
 def error_response(error: Exception, error_body: ErrorBody) -> Response:
-    """The answer for a SuffolkError or HTTPException. Errors of HTTP close the connection: the body may be unread."""
+    """The answer for a SuffolkError or HTTPException.
+
+    After an HTTPException the connection is closed, because the body may be unread.
+    """
     if isinstance(error, SuffolkError):
         status, headers = http_status(error), {}
     else:
@@ -91,5 +94,5 @@ def _pages(exposition: Callable[[], bytes], ready: threading.Event) -> list[Rout
 
 
 def _nothing(request: Request, error: Exception) -> Response:
-    """The client of an unfinished request is gone."""
+    """Called if the client disconnects before its request is complete."""
     return Response(status_code=HTTPStatus.BAD_REQUEST)

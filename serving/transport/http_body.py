@@ -16,15 +16,15 @@ from suffolk.datastore.errors import InvalidArgument
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SHOWN = 60
-"""Most characters of a wrong value in a message."""
+"""Characters of an invalid value that a message shows."""
 
 
 class InvalidField(InvalidArgument):
     """InvalidArgument for one field of a body.
 
     Attributes:
-        field: its path, as in messages[0].content; empty for the body itself.
-        code: what programs may test for; empty if there is none.
+        field: path of the field, for example messages[0].content; empty for the whole body.
+        code: error code for programs; may be empty.
     """
 
     def __init__(self, field: str, text: str, code: str = "") -> None:
@@ -34,7 +34,7 @@ class InvalidField(InvalidArgument):
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The body, not longer than ``limit`` bytes. Raises HTTPException 413 before a longer one is read."""
+    """Read the body. Raises HTTPException 413 above ``limit`` bytes, without reading all of it."""
     length = request.headers.get("content-length", "0")
     body = bytearray()
     if int(length) <= limit:  # h11 has checked that it is a number
@@ -51,18 +51,18 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 async def _discard(request: Request) -> None:
-    """Read the rest of the body, so that a client which still sends it does not lose the answer."""
+    """Read the rest of the body. A client that is still sending could otherwise miss the answer."""
     while (await request.receive()).get("more_body"):
         pass
 
 
 def parse_body(kind: type[Body], data: bytes) -> Body:
-    """``data`` as a ``kind``. Raises InvalidField, which names the first wrong field, its value and what it should be."""
+    """``data`` as a ``kind``. Raises InvalidField with the first invalid field, its value and the expected form."""
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False)
-        found = max(errors, key=lambda each: len(each["loc"]))  # of unions the alternative that came farthest
+        found = max(errors, key=lambda each: len(each["loc"]))  # for unions: the alternative that matched deepest
     field, text = _path(found["loc"]), found["msg"][0].lower() + found["msg"][1:]
     match found["type"], found["input"]:
         case "json_invalid", _:

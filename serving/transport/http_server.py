@@ -19,11 +19,11 @@ from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.tls import TlsFiles
 
 SPARE_CONNECTIONS = 64
-"""Connections beyond the calls that are admitted: health checks, metrics, idle clients."""
+"""Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
-"""Limit of one read of a request; idle connections are closed after it."""
+"""Seconds for one read of a request. Idle connections are closed after this time."""
 _LAST_SECONDS = 0.5
-"""Least time at the end for answers that are complete and not yet sent."""
+"""Least seconds at shutdown for sending answers that are already complete."""
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -32,9 +32,9 @@ class HttpLimits:
     """Limits of an HTTP server.
 
     Attributes:
-        connections: at most this many are open; further ones are answered 503 at once.
-        read_seconds: for the next part of a request.
-        write_seconds: for a client to read what is buffered; then the connection is cut.
+        connections: most open connections; further ones get 503 at once.
+        read_seconds: seconds for the next part of a request.
+        write_seconds: seconds for a client to read buffered data, before the connection is closed.
         threads: calls that run at the same time outside of the event loop.
     """
 
@@ -45,7 +45,7 @@ class HttpLimits:
 
 
 class HttpServer:
-    """Serves an ASGI application at ``endpoint``. It is bound at once, and answers while ``run`` runs."""
+    """Serves an ASGI application at ``endpoint``. The constructor binds the address; ``run`` answers requests."""
 
     def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: TlsFiles | None = None) -> None:
         """Raises OSError: the address cannot be bound. ``tls`` must have been checked."""
@@ -64,7 +64,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             headers=[("server", f"suffolk/{__version__}")],
-            timeout_keep_alive=cast(int, limits.read_seconds),  # any number will do
+            timeout_keep_alive=cast(int, limits.read_seconds),  # uvicorn accepts a float
             **_tls_options(tls),
         )
         self._server = uvicorn.Server(self._config)
@@ -85,7 +85,7 @@ class HttpServer:
     async def _serve(self) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._threads, "http"))
         await self._server.serve([self._listener])
-        for connection in list(self._server.server_state.connections):  # of cancelled calls
+        for connection in list(self._server.server_state.connections):  # connections of cancelled calls
             connection.transport.abort()
         await asyncio.sleep(0)
 

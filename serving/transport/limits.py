@@ -8,11 +8,11 @@ from suffolk.datastore.retriever import MAX_NODES as MAX_NODES
 MAX_NAME = 128
 """Characters of the name of a datastore, a drafter or a role."""
 MAX_THREADS = 1024
-"""CPU threads of a model."""
+"""Most CPU threads of a model."""
 MAX_METADATA_BYTES = 8 << 10
 """Headers of one call."""
 PING_SECONDS = 20.0
-"""Between the keepalive pings of a client; a server closes a connection that pings far more often."""
+"""Seconds between keepalive pings of a client. A server closes a connection that pings much more often."""
 MAX_ERROR_TEXT = 1024
 """Characters of an error message on the wire, so that it fits into the trailers of a call."""
 
@@ -23,7 +23,7 @@ def check_range(field: str, value: int, low: int, high: int) -> None:
 
 
 def check_size(field: str, size: int, limit: int, unit: str, remedy: str = "") -> None:
-    """``unit``: of ``size``, for example "tokens". ``remedy``: what to do, for the message."""
+    """``unit``: unit of ``size``, for example "tokens". ``remedy``: what to do, for the message."""
     if size > limit:
         raise InvalidArgument(f"{field} has {size} {unit}; the limit is {limit}{remedy and '; '}{remedy}")
 

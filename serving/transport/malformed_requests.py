@@ -1,4 +1,4 @@
-"""Rejects requests that are not valid protobuf messages. gRPC itself logs a traceback and blames the server."""
+"""Rejects requests that are not valid protobuf messages. gRPC alone would log a traceback and report a fault of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class MalformedRequestInterceptor(grpc.ServerInterceptor):
-    """Answers malformed requests with INVALID_ARGUMENT, for all methods that take one request."""
+    """Answers malformed requests with INVALID_ARGUMENT. Covers all methods that take a single request message."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}  # by method

@@ -20,7 +20,7 @@ LOG = logging.getLogger("suffolk.server")
 
 @dataclass(slots=True)
 class CallOutcome:
-    """Name of the gRPC status code of a call. A handler may set it; otherwise the error that it raises decides."""
+    """Name of the gRPC status code of a call. A handler may set it; otherwise it follows from the handler's error."""
 
     code: str = "OK"
 
@@ -33,7 +33,7 @@ class RequestMetrics:
     """
 
     def __init__(self, admission: AdmissionController, buckets: Sequence[float]) -> None:
-        """``buckets``: of the duration histogram, in seconds."""
+        """``buckets``: bounds of the duration histogram, in seconds."""
         labels = ("transport", "method")
         self.registry = registry = CollectorRegistry()
         self._requests = Counter("suffolk_requests", "Calls answered", (*labels, "code"), registry=registry)

@@ -29,13 +29,13 @@ ServerT = TypeVar("ServerT", bound="Server")
 
 
 class Server(ABC):
-    """Base class of the draft server and the worker. A context manager; it starts once.
+    """Base class of the draft server and the worker. A context manager. A server can be started only once.
 
     Attributes:
         listening: gRPC endpoints with the ports that were bound; set by ``start``.
         http: HTTP endpoint or None; set by ``start``.
         ready: set while calls are accepted.
-        stopping: set when the server stops, for threads of ``start_thread``. Signal handlers do not set it.
+        stopping: set when the server stops; threads of ``start_thread`` watch it. Signal handlers do not set it.
     """
 
     def __init__(self, config: ServerConfig, admission: AdmissionController) -> None:
@@ -100,7 +100,7 @@ class Server(ABC):
         self._threads.append(thread)
 
     def wait(self) -> None:
-        """Block until ``request_stop``. Subclasses raise the fault that stopped the server, if there is one."""
+        """Block until ``request_stop``. Subclasses raise the error that stopped the server, if any."""
         self._shutdown.wait()
 
     def request_stop(self) -> None:
@@ -115,7 +115,9 @@ class Server(ABC):
             health_service.enter_graceful_shutdown()
 
     def stop(self) -> None:
-        """Stop accepting calls, let those in flight finish within ``grace``, cancel the rest. Returns when all is down.
+        """Stop accepting calls, wait up to ``grace`` seconds for running calls, and cancel the rest.
+
+        Returns when all servers and threads have stopped.
 
         Thread-safe and idempotent.
         """
@@ -179,7 +181,10 @@ def run_until_signal(server: Server) -> None:
 
 
 def ignore_sighup() -> None:
-    """Log and ignore SIGHUP, which ends a process by default. Servers call it before they load a model or a datastore."""
+    """Log and ignore SIGHUP, which by default ends a process.
+
+    Servers call it before they load a model or a datastore.
+    """
 
     def log(number: int, frame: FrameType | None) -> None:
         LOG.warning("SIGHUP ignored: configuration is not reloaded; restart the server to change it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import Empty, SimpleQueue
 
 _POLL_SECONDS = 0.2
-"""A signal that arrives just before a wait begins does not interrupt it; its handler runs at the next poll."""
+"""Seconds between polls. A signal just before a wait does not interrupt the wait; its handler runs at the next poll."""
 
 
 class ShutdownEvent:

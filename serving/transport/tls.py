@@ -15,8 +15,8 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 class TlsFiles:
     """PEM files: a certificate chain, its private key, and the authority of the peer's certificate.
 
-    On a server, ``ca`` turns on mTLS: clients must show a certificate of that authority. On a client, an empty ``ca`` means the
-    system's roots, and ``cert`` and ``key`` are the client's own certificate, if it has one.
+    On a server, ``ca`` turns on mTLS: clients must present a certificate from that authority. On a client, an empty
+    ``ca`` means the system's roots, and ``cert`` and ``key`` are the client's own certificate, if it has one.
     """
 
     cert: str = ""
@@ -29,7 +29,7 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
 
     Raises:
         NotFound, PermissionDenied: a file is missing, or not readable.
-        InvalidArgument: a file is not a certificate or key, or the two do not match.
+        InvalidArgument: a file is not a certificate or key, or certificate and key do not match.
     """
     _check(files)
     chain = [(_read(files.key), _read(files.cert))]
@@ -38,14 +38,14 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
 
 
 def channel_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
-    """Credentials of a client. Raises as ``server_credentials``."""
+    """Credentials of a client. Raises the same errors as ``server_credentials``."""
     _check(files)
     authority, key, chain = (_read(path) if path else None for path in (files.ca, files.key, files.cert))
     return grpc.ssl_channel_credentials(authority, key, chain)
 
 
 def _check(files: TlsFiles) -> None:
-    """Parse the files with OpenSSL: gRPC accepts any bytes and fails at the first handshake."""
+    """Parse the files with OpenSSL, because gRPC accepts any bytes and fails only at the first handshake."""
     paths = [path for path in (files.cert, files.key, files.ca) if path]
     for path in paths:
         _read(path)  # OpenSSL does not name a file that it cannot read

@@ -1,11 +1,11 @@
 """Parses the URLs of draft services and workers.
 
     grpc://HOST:PORT/NAME             plaintext
-    grpcs://HOST:PORT/NAME?ca=FILE    TLS; with cert=FILE and key=FILE the client shows a certificate of its own
+    grpcs://HOST:PORT/NAME?ca=FILE    TLS; with cert=FILE and key=FILE the client presents its own certificate
     grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
 
-NAME is a datastore of a draft service. It may be omitted if the server has only one. The URL of a worker has no NAME.
-``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts and lookups.
+NAME is a datastore of a draft service. NAME may be omitted if the server has only one datastore. The URL of a worker
+has no NAME. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts and lookups.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ServiceUrl:
 
     Attributes:
         target: gRPC target: HOST:PORT or unix:/PATH.
-        name: name of a datastore; empty for the server's only one.
+        name: name of a datastore; empty for the server's only datastore.
         deadline: seconds that a draft or lookup may take; None if the URL does not set it.
         tls: whether the connection is encrypted.
         ca, cert, key: PEM files, as in ``TlsFiles``.
@@ -47,12 +47,15 @@ class ServiceUrl:
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` is a URL of any scheme, and not a path."""
+    """Whether ``text`` is a URL of any scheme, rather than a path."""
     return "://" in text
 
 
 def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
-    """Parse a URL. Raises InvalidArgument if it has none of the three forms. ``default_port``: DRAFT_PORT or WORKER_PORT."""
+    """Parse a URL.
+
+    Raises InvalidArgument if the URL has none of the three forms. ``default_port``: DRAFT_PORT or WORKER_PORT.
+    """
     forms = _FORMS[default_port]
     try:
         parts = urlsplit(url)

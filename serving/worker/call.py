@@ -1,4 +1,4 @@
-"""A request for one text, from any transport. Loads no torch."""
+"""A request for one text, from any transport. Does not import torch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class GenerateCall:
 
     Attributes:
         prompt: token ids.
-        settings: how tokens are sampled and where the text ends.
+        settings: sampling settings and end conditions.
         drafter: empty for the worker's default, "none" for plain decoding.
-        max_nodes: largest draft tree; None for the worker's.
-        options: options of its drafts.
-        kind: form of the prompt as it came: text, chat or token_ids. Recordings are grouped by it.
+        max_nodes: most nodes of a draft tree; None for the worker's default.
+        options: draft options.
+        kind: original form of the prompt: text, chat or token_ids. Recordings are grouped by ``kind``.
     """
 
     prompt: Sequence[int] | npt.NDArray[np.int32]

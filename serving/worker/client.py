@@ -1,4 +1,4 @@
-"""A client of the worker: streams the steps of a generation. Loads no torch."""
+"""A client of the worker: streams the steps of a generation. Does not import torch."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from suffolk.serving.worker.settings import pack_settings
 from suffolk.serving.worker.wire import pack_options, pack_prompt, unpack_step
 
 INFO_DEADLINE = 5.0
-"""Seconds for ``info``."""
+"""Deadline of ``info``, in seconds."""
 MAX_DEADLINE = 86_400.0
-"""Seconds for ``generate``."""
+"""Longest deadline of ``generate``, in seconds."""
 _KEEPALIVE_TIMEOUT = 10.0
 """Seconds without an acknowledgement after which the worker counts as lost."""
 
@@ -36,7 +36,7 @@ _KEEPALIVE_TIMEOUT = 10.0
 def connect_worker(url: str) -> WorkerClient:
     """A client of the worker at ``url``: grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH.
 
-    It connects at the first call.
+    The client connects at its first call.
 
     Raises:
         InvalidArgument: a malformed URL.
@@ -74,8 +74,8 @@ class WorkerClient:
             prompt: text to continue, (role, content) messages to answer, or token ids to continue.
             settings: None for greedy decoding of up to 256 tokens.
             drafter: empty for the worker's default, "none" for plain decoding.
-            max_nodes: largest draft tree; None for the worker's.
-            deadline: seconds until the worker cancels it, at most MAX_DEADLINE; None for no deadline.
+            max_nodes: most nodes of a draft tree; None for the worker's default.
+            deadline: seconds until the worker cancels the generation, at most MAX_DEADLINE; None for no deadline.
             options: as in ``Engine.generate``.
 
         Raises:
@@ -127,14 +127,14 @@ class WorkerClient:
 
 
 class RemoteGeneration(Iterator[Step]):
-    """Iterates over the steps as they arrive. One reader; ``cancel`` is thread-safe.
+    """Iterates over the steps as they arrive. For one reading thread; ``cancel`` is thread-safe.
 
     ``next`` raises the worker's errors: InvalidArgument, Unsupported, ResourceExhausted, DeadlineExceeded, Unavailable, Internal.
-    A cancelled generation just ends.
+    A cancelled generation ends without an error.
 
     Attributes:
-        tokens: received so far.
-        log_probabilities: of ``tokens``, if ``logprobs`` is set; else empty.
+        tokens: tokens received so far.
+        log_probabilities: log-probabilities of ``tokens``; empty unless ``logprobs`` is set.
         stats: the worker's statistics once the text has ended; empty until then.
     """
 
@@ -162,7 +162,7 @@ class RemoteGeneration(Iterator[Step]):
         return step
 
     def cancel(self) -> None:
-        """Cancel the generation; its slot is free within one step. No effect after its end."""
+        """Cancel the generation and free its slot within one step. No effect on an ended generation."""
         self._cancelled = True
         self._call.cancel()
 

@@ -23,7 +23,7 @@ from suffolk.serving.worker.step_joiner import StepJoiner
 from suffolk.serving.worker.wire import pack_step, unpack_options
 
 OnEnd = Callable[[Callable[[], None]], bool]
-"""Registers a function to call when the call ends. Returns False if it has ended."""
+"""Registers a callback for the end of the call. Returns False if the call has already ended."""
 
 
 class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
@@ -52,7 +52,10 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
     def _replies(
         self, request: decode_pb2.GenerateRequest, on_end: OnEnd
     ) -> Generator[decode_pb2.GenerateReply, None, None]:
-        """The replies to one request. Its slot is free once the text has ended, even if replies are unread."""
+        """The replies to one request.
+
+        The request's slot is free once the text has ended, even if replies are unread.
+        """
         service = self._service
         with service.admit("grpc", "Generate") as outcome:
             call = unpack_call(request, service.engine.target)
@@ -69,7 +72,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
 
 
 def unpack_call(request: decode_pb2.GenerateRequest, target: Target) -> GenerateCall:
-    """The call that ``request`` makes, with its prompt as tokens of ``target``.
+    """Convert ``request`` to a call. Its prompt becomes tokens of ``target``.
 
     Raises:
         InvalidArgument: a field is out of its limits, or the prompt cannot be used.

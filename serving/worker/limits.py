@@ -12,7 +12,7 @@ from suffolk.serving.transport.limits import MAX_NAME, check_range, check_size
 MAX_TEXT = 1 << 20
 """Characters of a prompt, or of all messages of a chat together."""
 MAX_PROMPT = 1 << 20
-"""Token ids of a prompt; the worker's capacity is nearly always smaller."""
+"""Token ids of a prompt. The worker's capacity is usually smaller."""
 MAX_MESSAGES = 1024
 """Messages of a chat."""
 MAX_NEW_TOKENS = 1 << 20
@@ -22,19 +22,19 @@ MAX_STOPS = 16
 MAX_STOP = 256
 """Characters of one stop string."""
 MAX_BAD_WORDS = 1024
-"""Token sequences that are never completed."""
+"""Banned token sequences (``bad_words``)."""
 MAX_BAD_WORD = 64
-"""Tokens of one of these sequences."""
+"""Tokens of one banned sequence."""
 MAX_DATASTORES = 1024
 """Names of datastores to search."""
 MAX_BIASES = 1024
 """Tokens with a logit bias."""
 MAX_REQUEST_BYTES = 8 << 20
-"""Size of one request: four bytes per character or token, twice."""
+"""Bytes of one request: twice the size of a prompt at four bytes per character or token."""
 MAX_REPLY_BYTES = 1 << 20
 """Size of one reply: the tokens and text of one step."""
 SLOW_CLIENT_SECONDS = 60.0
-"""Time that a client may take to read one reply."""
+"""Seconds that a client may take to read one reply."""
 
 
 def check_new_tokens(field: str, count: int) -> None:

@@ -36,7 +36,7 @@ VLLM_COUNTERS = {
     "nodes_verified": ("vllm:spec_decode_num_draft_tokens", "Drafted tokens that the target verified"),
     "accepted": ("vllm:spec_decode_num_accepted_tokens", "Drafted tokens in texts"),
 }
-"""The same for vLLM's names, so that dashboards made for vLLM show a worker."""
+"""The same counters under vLLM's names, so that vLLM dashboards work for a worker."""
 VLLM_POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos"
 DRAFTED_COUNTERS = {
     "proposed": "Nodes that drafters returned",
@@ -50,7 +50,7 @@ class WorkerMetrics(RequestMetrics):
     """Metrics of calls and of the engine. Thread-safe.
 
     Attributes:
-        recording_failures: texts that could not be recorded.
+        recording_failures: counter of texts that could not be recorded.
     """
 
     def __init__(self, engine: Engine, admission: AdmissionController) -> None:
@@ -62,7 +62,7 @@ class WorkerMetrics(RequestMetrics):
 
 
 class EngineMetrics(Collector):
-    """Metrics of ``Engine.stats``, read at each scrape."""
+    """Converts ``Engine.stats`` to metrics at each scrape."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

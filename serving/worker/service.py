@@ -33,11 +33,11 @@ class DecodeService:
 
     Attributes:
         model: name of the model, without its folder.
-        default_drafter: for requests that name none.
-        max_nodes: largest draft tree that a request may ask for; also the default.
-        admission: admits as many streams as the engine has slots and places in its queue. A stream counts until its last reply
-            is read.
-        slow_clients: cancels streams that are not read.
+        default_drafter: drafter of requests that name none.
+        max_nodes: most nodes of a draft tree that a request may ask for; also the default.
+        admission: admits one stream per slot and per queue place of the engine. A stream occupies its place until its
+            last reply is read.
+        slow_clients: cancels streams whose client does not read.
         stream_interval: least seconds between two replies of a stream; 0 sends a reply after every step.
     """
 
@@ -53,7 +53,7 @@ class DecodeService:
         """Prepare to serve ``engine``, which the caller closes. Raises InvalidArgument if ``max_nodes`` is out of its range.
 
         Args:
-            slow_client_seconds: time that a client may take to read one reply.
+            slow_client_seconds: seconds that a client may take to read one reply.
             recorder: records every finished text; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
         """
@@ -100,7 +100,7 @@ class DecodeService:
         return self.engine.generate(call.prompt, call.settings, drafter, max_nodes, call.options)
 
     def record(self, generation: Generation, call: GenerateCall) -> None:
-        """Record a text that has ended. The client does not see failures."""
+        """Record a text that has ended. Failures are logged, and not reported to the client."""
         if self._recorder is None:
             return
         try:

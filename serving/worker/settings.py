@@ -29,7 +29,7 @@ def unpack_settings(message: decode_pb2.SamplingSettings) -> SamplingSettings:
 
 
 def require_known(message: Message, name: str) -> None:
-    """Raises Unsupported if ``message`` has fields of a newer version, which would be ignored."""
+    """Raises Unsupported if ``message`` has fields of a newer version. Protobuf would ignore them."""
     unknown = UnknownFieldSet(message)
     if len(unknown):
         number = unknown[0].field_number
@@ -37,7 +37,10 @@ def require_known(message: Message, name: str) -> None:
 
 
 def pack_settings(settings: SamplingSettings) -> decode_pb2.SamplingSettings:
-    """A message with the settings that differ from the defaults. Raises Unsupported for one that cannot be sent."""
+    """A message with the settings that differ from the defaults.
+
+    Raises Unsupported for a setting that cannot be sent.
+    """
     defaults = SamplingSettings()
     changed: dict[str, Any] = {}
     for name in (field.name for field in fields(settings)):

@@ -24,7 +24,7 @@ class SlowClientTimeout:
         self._sending: dict[object, tuple[float, Callable[[], Any]]] = {}
 
     def watch_stream(self, replies: Generator[T, None, None], cancel: Callable[[], Any]) -> Iterator[T]:
-        """Yield ``replies``. ``cancel`` is called from another thread if a ``yield`` takes too long."""
+        """Yield ``replies``. Another thread calls ``cancel`` if a ``yield`` takes too long."""
         stream = object()
         with closing(replies):
             try:

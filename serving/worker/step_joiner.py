@@ -1,4 +1,4 @@
-"""Joins steps, so that the sizes of packets do not tell how many drafted tokens a step accepted."""
+"""Joins steps, so that packet sizes do not reveal how many drafted tokens a step accepted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from suffolk.serving.engine.loop.step import Step
 
 
 class StepJoiner:
-    """Joins the steps of one stream that come within one interval. Not thread-safe.
+    """Joins the steps of one stream that arrive within one interval. Not thread-safe.
 
-    The first step, which always has one token, and the last one are sent at once. Packet sizes and times of an encrypted stream
-    show the accepted tokens of each step, and thereby what a text is about (arXiv 2411.01076).
+    The first step, which always has one token, and the last one are sent at once. Packet sizes and times of an
+    encrypted stream reveal the number of accepted tokens per step. From these numbers the topic of a text can be
+    inferred (arXiv 2411.01076).
     """
 
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,7 +24,7 @@ class StepJoiner:
         self._held: list[Step] = []
 
     def add(self, step: Step) -> Step | None:
-        """Join ``step`` to the steps held back, and return them as one step. Returns None if ``step`` is held back too."""
+        """Join ``step`` to the steps held back, and return one step. Returns None if ``step`` is held back too."""
         self._held.append(step)
         now = self._clock()
         if not step.finish and now < self._due:

@@ -1,4 +1,4 @@
-"""Packs prompts, draft options, steps and statistics as protobuf messages, and unpacks them. Loads no torch."""
+"""Packs prompts, draft options, steps and statistics as protobuf messages, and unpacks them. Does not import torch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def unpack_options(message: decode_pb2.DraftOptions) -> DraftOptions:
 
 
 def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateReply:
-    """A reply for ``step``. The last step also has ``stats``; for the others it is None."""
+    """A reply for ``step``. ``stats``: statistics for the last step; None for all other steps."""
     return decode_pb2.GenerateReply(
         tokens=pack_tokens(np.array(step.tokens, np.int32)),
         sources=np.array(step.sources, SOURCE).tobytes(),

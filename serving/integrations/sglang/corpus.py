@@ -1,4 +1,4 @@
-"""Replaces SGLang's n-gram corpus with a datastore. The class has the same methods, and does not import SGLang."""
+"""Replaces SGLang's n-gram corpus with a datastore. The class has the same methods. It does not import SGLang."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class DatastoreCorpus:
 
     Not thread-safe, like the original.
 
-    An error in drafting gives trees without nodes. Trees have a fixed width, so an empty tree costs as much as a full
-    one.
+    An error in drafting gives trees without nodes. Trees have a fixed width, so an empty tree takes as long to verify
+    as a full one.
 
     Attributes:
         draft_token_num: nodes of a tree; node 0 is the last token of the context.
     """
 
     def __init__(self, core: DraftCore, draft_token_num: int, on_insert: Inserted | None = None) -> None:
-        """Owns ``core``: ``close`` closes it.
+        """Takes ownership of ``core``: ``close`` closes the core.
 
-        ``on_insert``: for example appends new texts to a datastore while it is served.
+        ``on_insert``: receives inserted sequences, for example to append them to a datastore.
         """
         self.draft_token_num = draft_token_num
         self._core = core

@@ -39,7 +39,7 @@ def register() -> None:
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     def replace_corpus(result: None, worker: Any, *args: Any, **named: Any) -> None:
-        """Runs after the worker's ``__init__``."""
+        """Hook that runs after the worker's ``__init__``."""
         from sglang.srt.runtime_context import get_model, get_parallel, get_serving
 
         if worker.list_external_corpora():
@@ -70,7 +70,7 @@ def make_core(options: IntegrationOptions, vocab_size: int, model: str, tokenize
     """The core for a worker of ``model``. ``ranks``: tensor-parallel processes that draft.
 
     Raises:
-        Unsupported: there are several ranks; and as ``DraftCore``.
+        Unsupported: there are several ranks. Further errors are those of ``DraftCore``.
     """
     if ranks > 1:
         raise Unsupported(

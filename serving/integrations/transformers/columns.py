@@ -1,4 +1,4 @@
-"""The growing batch of a ``generate`` call. Rows run ahead of each other, and columns are completed in order."""
+"""The growing batch of a ``generate`` call. Rows advance at different speeds. Columns are completed in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suffolk.serving.integrations.transformers.row_loop import RowStep
 class Columns:
     """Completes a column when all running rows have its token.
 
-    Then scores, criteria and streamer act as in ``generate``.
+    Scores, stopping criteria and streamer then act as in ``generate``.
 
     Not thread-safe.
 
@@ -123,7 +123,7 @@ class Columns:
         return torch.tensor(column, dtype=self._ids.dtype, device=self._ids.device)
 
     def _add_scores(self) -> None:
-        """Add the column's logits and scores; those of finished rows are 0."""
+        """Add the column's logits and scores. Finished rows get 0."""
         empty = torch.zeros_like(next(each[self._done] for each in self._logits if len(each) > self._done))
         rows = [each[self._done] if self._running[row] else empty for row, each in enumerate(self._logits)]
         logits = torch.stack(rows).to(self._ids.device, torch.float32)

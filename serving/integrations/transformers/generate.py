@@ -44,11 +44,11 @@ def generate(
     max_nodes: int = 64,
     **model_kwargs: Any,
 ) -> GenerateDecoderOnlyOutput | torch.Tensor:
-    """Decode with drafts. A decoding loop for ``custom_generate`` of transformers, which prepares and passes the arguments.
+    """Decode with drafts. A decoding loop for ``custom_generate``. transformers prepares and passes the arguments.
 
     Greedy ids equal those of plain ``generate`` up to near-ties of two logits. Sampled ids have the same distribution, and
-    follow ``torch.manual_seed``. Logits processors, stopping criteria, streamer, batches with left padding, several return
-    sequences, scores and logits act as in ``generate``. Processors must be stateless: they also score drafted tokens.
+    follow ``torch.manual_seed``. Logits processors, stopping criteria, streamers, left-padded batches, several return
+    sequences, scores and logits work as in ``generate``. Processors must be stateless: they also score drafted tokens.
 
     The first call for a model takes seconds: it checks the model and measures its passes. The model decodes one call at a time.
 
@@ -112,7 +112,7 @@ def _callers_streamer() -> Any:
     """The streamer of the ``generate`` call; None if there is none.
 
     transformers (5.24 and before) passes a streamer to its own loops only. A streamer that receives the prompt but no
-    end would block its reader forever. So the streamer is read from the frame of ``generate``.
+    end would block its reader forever. This function therefore reads the streamer from the stack frame of ``generate``.
     """
     frame = inspect.currentframe()
     caller = frame.f_back.f_back if frame is not None and frame.f_back is not None else None

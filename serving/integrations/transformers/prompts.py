@@ -33,8 +33,7 @@ def read_prompts(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -
     ``attention_mask`` [batch, n]: 0 for padding; None if nothing is padded.
 
     Raises:
-        InvalidArgument: there are more than ``MOST_ROWS`` rows, or a row has padding that is not on the left, or only
-            padding.
+        InvalidArgument: there are more than ``MOST_ROWS`` rows, or a row is all padding or has padding not on the left.
     """
     if len(input_ids) > MOST_ROWS:
         raise InvalidArgument(f"the batch has {len(input_ids)} rows; at most {MOST_ROWS} are decoded at once, split it")

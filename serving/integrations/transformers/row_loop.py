@@ -21,7 +21,7 @@ class RowStep:
     Attributes:
         row: number of the row.
         tokens: one or more.
-        logits: float[k, vocab], the target's logits of the tokens, if they are kept; else None.
+        logits: float[k, vocab], the target's logits of the tokens; None if logits are not kept.
         last: whether the row has ended.
     """
 
@@ -42,7 +42,10 @@ class RowLoop:
         self._rows: dict[int, Request] = {}
 
     def add(self, row: int, prompt: PaddedPrompt, settings: SamplingSettings, max_nodes: int, logits: bool) -> None:
-        """Start ``row``. ``logits``: whether to keep its logits. Raises as ``Request`` and ``StepLoop.join``."""
+        """Start ``row``.
+
+        ``logits``: whether to keep its logits. Raises the errors of ``Request`` and ``StepLoop.join``.
+        """
         request = Request(next(self._numbers), self._loop.target, prompt.tokens, settings, self._drafter, max_nodes)
         request.keep_logits = logits
         self._loop.join(request)

@@ -52,7 +52,7 @@ def _of_row(processor: Processor, row: int, batch: int) -> Processor:
         return RepetitionPenaltyLogitsProcessor(processor.penalty, own)
 
     def one_by_one(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Each text replaces ``row`` in a batch, because a processor can depend on the row number."""
+        """Each text replaces ``row`` in a full batch, because a processor can depend on the row number."""
         results = [
             processor(text.expand(batch, -1).clone(), own.expand(batch, -1).clone())[row]
             for text, own in zip(texts, scores, strict=True)

@@ -57,7 +57,7 @@ def find_session(model: Any, datastore: str | Path | None, drafter: str) -> Sess
 class Session:
     """Decodes ``generate`` calls of one model, one at a time. Thread-safe.
 
-    Between calls the model has its original attention and mode.
+    Between calls, the model's original attention and mode are restored.
 
     Attributes:
         drafter: name of the drafter; empty for none.

@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def register() -> None:
-    """Replace a kernel that leaves temperatures of drafted rows uninitialised; vLLM calls this in each of its processes.
+    """Replace a kernel that leaves temperatures of drafted rows uninitialised. vLLM calls ``register`` in every process.
 
     Without the replacement, sampled output on CPUs is garbage with any drafter. Greedy output is correct.
     """
@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def allow_no_rows() -> None:
-    """Let top-k sampling without top-p accept steps in which no request has a draft. vLLM's engine would crash."""
+    """Let top-k sampling without top-p accept steps without drafts. Otherwise vLLM's engine crashes."""
     from vllm.v1.sample.ops import topk_topp_sampler
 
     original = topk_topp_sampler.apply_top_k_only

@@ -26,7 +26,7 @@ class Proposer:
             additional_config={"suffolk": {"datastores": ["grpc://localhost:7700/code"]}})
 
     ``num_speculative_tokens`` is the longest chain. ``additional_config["suffolk"]`` holds ``IntegrationOptions``. Only the rank
-    whose drafts vLLM uses opens datastores; others propose nothing.
+    whose drafts vLLM uses opens datastores; other ranks propose nothing.
 
     Attributes:
         on_finish: called with each finished sequence, in vLLM's worker process; for subclasses. The sequence may
@@ -36,7 +36,7 @@ class Proposer:
     on_finish: ClassVar[Callable[[FinishedText], None] | None] = None
 
     def __init__(self, vllm_config: Any) -> None:
-        """Raises Unsupported for another version of vLLM, and as ``read_options`` and ``DraftCore``."""
+        """Raises Unsupported for an untested version of vLLM, and the errors of ``read_options`` and ``DraftCore``."""
         require_version()
         allow_no_rows()
         model, speculative = vllm_config.model_config, vllm_config.speculative_config
@@ -52,7 +52,7 @@ class Proposer:
         self._allowed = self._most
 
     def load_model(self, *arguments: Any, **named: Any) -> None:
-        """Does nothing: there is no model. vLLM calls it."""
+        """Does nothing, since there is no draft model. vLLM requires the method."""
 
     def begin_step(self, batch: Any, scheduled: Any) -> None:
         """Receive the batch of the next ``propose``, and the scheduler's output for it (``runner_hook``)."""
@@ -73,7 +73,7 @@ class Proposer:
         """Return one chain per row; empty for rows that still read their prompt.
 
         Args:
-            sampled_token_ids: the new tokens of each row; none for a row that still reads its prompt.
+            sampled_token_ids: new tokens of each row; empty while a row reads its prompt.
             num_tokens_no_spec: number of tokens of each row, including new ones.
             token_ids_cpu: int32[rows, max_model_len], the tokens.
         """
@@ -111,7 +111,10 @@ def require_version() -> None:
 
 
 def _is_output_rank() -> bool:
-    """Whether vLLM uses this rank's drafts: the first of the tensor-parallel group. Only the last pipeline stage has a proposer."""
+    """Whether this is the first tensor-parallel rank, whose drafts vLLM uses.
+
+    Only the last pipeline stage has a proposer.
+    """
     from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
     return int(get_tensor_model_parallel_rank()) == 0

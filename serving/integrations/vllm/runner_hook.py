@@ -1,4 +1,4 @@
-"""Passes request ids, prompt lengths and finished requests to the proposer, which vLLM does not do."""
+"""Passes request ids, prompt lengths and finished requests to the proposer. vLLM does not pass them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 def install() -> None:
     """Wrap ``GPUModelRunner.execute_model``, once per process. CPU runners inherit it.
 
-    Steps without tokens also report finished requests, so wrapping ``propose_draft_token_ids`` would not suffice.
+    Wrapping ``propose_draft_token_ids`` does not suffice: steps without tokens also report finished requests.
     """
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
