@@ -17,7 +17,8 @@ MAX_LINE_BYTES = 256 << 20
 
 
 class Position(NamedTuple):
-    """Where reading continues: the index of a file in the inputs, and the number of its blocks that are read."""
+    """Where reading continues: the index of a file in the inputs, and the number of blocks of that file already
+    read."""
 
     file: int
     block: int
@@ -28,7 +29,7 @@ START = Position(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Whole JSON lines of the file ``path``. ``first_line`` is the line number of the first, counted from 1."""
+    """Whole JSON lines of the file ``path``. ``first_line`` is the number of the first line, counted from 1."""
 
     path: str
     first_line: int
@@ -37,7 +38,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Rows of the table ``path`` as objects, the first of them its row number ``first_row`` (from 1)."""
+    """Rows of the table ``path`` as objects. ``first_row`` is the number of the first row, counted from 1."""
 
     path: str
     first_row: int
@@ -46,7 +47,8 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Whole documents as (source, text or UTF-8 bytes). ``metadata`` has an entry for each, or is empty if none has any."""
+    """Whole documents as (source, text or UTF-8 bytes). ``metadata`` has an entry for each document, or is empty if no
+    document has metadata."""
 
     documents: tuple[tuple[str, str | bytes], ...]
     metadata: tuple[Metadata, ...] = ()
@@ -62,7 +64,7 @@ class TokenRun:
         ids: any integer array. End-of-document ids split documents further.
         starts: offsets in ``ids`` where a document begins.
         sources: the source of each document at ``starts``. None: documents are named by their position in the file.
-        metadata: of each document at ``starts``; empty if no document has any.
+        metadata: metadata of each document at ``starts``; empty if no document has metadata.
     """
 
     path: str
@@ -84,7 +86,7 @@ class Block:
         payload: the content.
         next: where reading continues after this block.
         bytes_read: bytes of the inputs read up to here.
-        skipped: files skipped up to here, by reason.
+        skipped: number of files skipped up to here, by reason.
     """
 
     payload: Payload

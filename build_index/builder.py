@@ -35,14 +35,14 @@ from suffolk.datastore.manifest import Manifest, now, read_manifest
 INLINE_BYTES = 4 << 20
 """Corpora up to this size are tokenized in the builder: starting processes would take longer."""
 NAMED_CORPORA = 100
-"""Corpora that the manifest names; its size is limited."""
+"""The largest number of corpora that the manifest names, because the manifest's size is limited."""
 
 
 def plan_build(options: BuildOptions) -> BuildPlan:
     """Estimate the tokens, time, memory and disk of a build from a sample of the corpus. Writes nothing.
 
     Raises:
-        SuffolkError: as ``build``, for settings and inputs that it refuses at once.
+        SuffolkError: the settings or inputs are refused; see ``build``.
     """
     inputs = find_inputs(options)
     target = find_target(options)
@@ -53,8 +53,8 @@ def plan_build(options: BuildOptions) -> BuildPlan:
 def build(options: BuildOptions, progress: WorkProgress | None = None) -> BuildReport:
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
-    After an interruption, a call with the same settings keeps the finished segments and resumes with the next. The files are
-    byte for byte those of an uninterrupted build.
+    After an interruption, a call with the same settings keeps the finished segments and resumes with the next. The
+    files equal those of an uninterrupted build byte for byte.
 
     Raises:
         NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.

@@ -29,7 +29,7 @@ class ChatTemplate:
 
     Attributes:
         sources: Jinja sources by name; most models have only ``default``.
-        tokens: special tokens by name, such as ``bos_token``, which templates write.
+        tokens: special tokens by name, for example ``bos_token``. Templates insert them into the text.
     """
 
     sources: Mapping[str, str]
@@ -46,7 +46,7 @@ class ChatTemplate:
 
         Args:
             tools: JSON schemas of the tools that the model may call.
-            asking: whether to end with the header of the model's next answer.
+            asking: whether the text ends with the header of the model's next answer.
 
         Raises:
             InvalidArgument: the template rejects the conversation. The message holds only the reason.
@@ -58,7 +58,7 @@ class ChatTemplate:
                 messages=list(messages), tools=list(tools) or None, documents=None, add_generation_prompt=asking,
                 **self.tokens,
             )  # fmt: skip
-        except Exception as error:  # a template is a program by the model's author, and can raise anything
+        except Exception as error:  # a template is a program by the model's author, which can raise any exception
             raise InvalidArgument(f"the chat template rejects it ({' '.join(str(error).split())[:160]})") from error
 
 

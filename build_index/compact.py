@@ -1,4 +1,4 @@
-"""Compacts a datastore: merges its segments into few, and removes deleted documents from the files."""
+"""Compacts a datastore: merges segments, and removes deleted documents from the files."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class CompactReport:
 
     Attributes:
         store: the datastore's folder.
-        generation: the live one; unchanged unless ``changed``.
-        changed: whether there was something to do.
+        generation: number of the published generation; a new one only if ``changed``.
+        changed: whether a new generation was published.
         segments_before, segments: number of segments before and after.
-        documents, tokens: those of the datastore, which compaction does not change.
-        removed_documents, removed_tokens: deleted ones that were removed from the files.
+        documents, tokens: number of documents and of tokens in the datastore. Compaction does not change them.
+        removed_documents, removed_tokens: number of deleted documents, and of their tokens, removed from the files.
         bytes_before, bytes: size of all segment files before and after.
         seconds: wall time.
     """
@@ -54,7 +54,7 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Neighbouring segments that become one of ``tokens`` tokens, separators included."""
+    """Neighbouring segments to merge into one segment of ``tokens`` tokens, separators included."""
 
     entries: tuple[SegmentEntry, ...]
     tokens: int
@@ -73,7 +73,7 @@ def compact(
 
     Args:
         segments: 1 or more.
-        threads: for merging; 0 takes every core.
+        threads: number of threads that merge; 0: one per core.
 
     Memory: 1/8 byte a token, twice the document table of the largest new segment, and some MiB a thread.
     Disk: the new segments beside the old ones.
@@ -89,7 +89,7 @@ def compact(
     if not 0 <= threads <= MAX_THREADS:
         raise InvalidArgument(f"threads: {threads} is not allowed; give 0 (every core) to {MAX_THREADS}")
     path, began = Path(store), time.monotonic()
-    read_manifest(path)  # refuses before a folder is made
+    read_manifest(path)  # raises before a folder is made
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
         deleted = datastore.deleted()
         groups = _group(_left(datastore, deleted), segments)

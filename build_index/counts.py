@@ -10,12 +10,13 @@ class Counts:
     """Totals of a block, a segment or a build.
 
     Attributes:
-        documents: documents with tokens.
-        described: documents with metadata.
-        tokens: tokens, without separators.
-        text_bytes: UTF-8 bytes read, or for tokenized corpora the bytes of their ids.
-        replaced: invalid UTF-8 sequences, replaced by U+FFFD.
-        left_out: records without a document: requests without an answer, conversations that the chat template rejects.
+        documents: number of documents that have tokens.
+        described: number of documents that have metadata.
+        tokens: number of tokens, without separators.
+        text_bytes: bytes of UTF-8 text; for tokenized corpora, bytes of token ids.
+        replaced: number of invalid UTF-8 sequences, each replaced by U+FFFD.
+        left_out: number of records that yield no document: requests without an answer, conversations that the chat
+            template rejects.
         routed, checked, differed: see ``suffolk.build_index.encoder.EncodedTexts``.
     """
 

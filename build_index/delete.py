@@ -28,10 +28,11 @@ class DeletionReport:
 
     Attributes:
         store: the datastore's folder.
-        generation: the live one; unchanged if nothing was deleted.
-        documents, tokens: deleted by this call; in a dry run, those it would delete.
-        left_documents, left_tokens: those that remain.
-        unknown_ids: ids that no document has.
+        generation: number of the published generation; unchanged if nothing was deleted.
+        documents, tokens: number of documents and of tokens that this call deleted, or would delete without
+            ``dry_run``.
+        left_documents, left_tokens: number of documents and of tokens that remain.
+        unknown_ids: the given ids that no document has.
     """
 
     store: str
@@ -54,12 +55,12 @@ def delete(
 
     Args:
         store: the datastore's folder.
-        ids: whole sources; if there are none, every source.
+        ids: sources of documents, as whole strings; if empty, documents of every source.
         where: conditions such as ``license=gpl-3.0`` (``suffolk.datastore.query.parse_query``).
-        dry_run: only count.
-        threads: for sorting; 0 takes every core.
+        dry_run: count the documents, but delete none.
+        threads: number of threads that sort; 0: one per core.
 
-    Memory: that of building a segment of the deleted tokens, at most 64 million, and an entry for each document.
+    Memory: as much as building a segment of the deleted tokens, at most 64 million, and an entry for each document.
 
     Raises:
         InvalidArgument: neither ids nor conditions are given, a condition cannot be parsed, or no document has its field.
@@ -69,7 +70,7 @@ def delete(
     """
     path = Path(store)
     query = parse_query(ids, where)
-    read_manifest(path)  # refuses before a folder is made
+    read_manifest(path)  # raises before a folder is made
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
         chosen: Sources = {}
         fields, sources = {"source"}, set()
@@ -83,7 +84,7 @@ def delete(
         generation = datastore.manifest.generation
         if chosen and not dry_run:
             workspace.refuse_unfinished("delete")
-            datastore.verify("checksums")  # damaged tokens would be subtracted from counts for good
+            datastore.verify("checksums")  # a deletion segment with damaged tokens would make counts wrong permanently
             generation = _publish(workspace, datastore, chosen, threads)
         facts = datastore.info()
         return DeletionReport(

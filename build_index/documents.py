@@ -23,7 +23,7 @@ class Documents:
     """The documents of a block.
 
     Attributes:
-        sources, metadata: those of each document.
+        sources, metadata: source and metadata of each document.
         texts: the text of each document; empty if the document consists of recorded tokens.
         recorded: map from a document's index to its recorded tokens.
         text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.

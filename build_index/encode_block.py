@@ -24,7 +24,7 @@ from suffolk.datastore.segment import separator, token_dtype
 
 @dataclass(frozen=True, slots=True)
 class EncodeSetup:
-    """The settings of a block encoder. Picklable: sent once to each worker."""
+    """The settings of a block encoder. It can be pickled, and is sent once to each worker."""
 
     options: BuildOptions
     tokenizer_json: str | None

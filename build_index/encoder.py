@@ -1,4 +1,4 @@
-"""Tokenizes text with Kitoken, the fast path, where it gives the ids of Hugging Face tokenizers; elsewhere with those."""
+"""Tokenizes text with Kitoken, the fast path, or with Hugging Face tokenizers where Kitoken's ids may differ."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class EncodedTexts:
 
     Attributes:
         ids: one list per text.
-        routed: texts with content that only Hugging Face tokenizers handle.
-        checked: slices that both tokenized.
-        differed: slices with different ids. If there are any, all ids are from Hugging Face tokenizers.
+        routed: number of texts with content that only Hugging Face tokenizers handle.
+        checked: number of slices that both libraries tokenized.
+        differed: number of these slices with different ids. If it is above 0, all ids are from Hugging Face tokenizers.
     """
 
     ids: list[list[int]]
@@ -80,7 +80,7 @@ class Encoder:
             batch = list(texts[start : start + HF_BATCH])
             try:
                 encodings = self._exact.encode_batch_fast(batch, add_special_tokens=False)
-            except Exception as error:  # the library raises bare Exception for everything
+            except Exception as error:  # the library raises plain Exception for every error
                 raise Unsupported(
                     f"tokenizer: it cannot encode the corpus ({' '.join(str(error).split())[:160]}); give one that has an id "
                     "for every text, such as an unknown token"
@@ -89,7 +89,8 @@ class Encoder:
         return ids
 
     def _check(self, fast: Kitoken, texts: Sequence[str], seed: int) -> tuple[int, int]:
-        """Tokenize slices of ``texts`` with both. Returns the number of slices, and of those with different ids."""
+        """Tokenize slices of ``texts`` with both libraries. Returns the number of slices, and how many have different
+        ids."""
         if not texts:
             return 0, 0
         chooser = random.Random(seed)

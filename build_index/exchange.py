@@ -16,7 +16,7 @@ RESPONSES = ("response", "response_body", "output", "completion")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One choice of a response: a message, or the text of a completion; ``finish``: OpenAI's reason, or empty."""
+    """One choice of a response: a message, or the text of a completion. ``finish``: the finish reason, or empty."""
 
     content: Message | str
     finish: str = ""
@@ -30,7 +30,7 @@ class Exchange:
         prompt: a conversation, or the text of a completion.
         answers: the choices; empty if the request failed.
         model: its name in the log, or empty.
-        max_tokens: the most tokens that the request allowed; None if it set no limit.
+        max_tokens: the request's limit of generated tokens; None if it set no limit.
     """
 
     prompt: Conversation | str

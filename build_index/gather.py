@@ -29,7 +29,7 @@ class Gatherer:
     """Makes segments out of encoded blocks.
 
     Attributes:
-        run: totals of this run; those of earlier runs of the same build are not included.
+        run: totals of this run. Earlier runs of the same build are not included.
         read_seconds, sort_seconds: wall time of this run.
         first_left_out: the first record of this run without a document, with the reason.
     """

@@ -133,7 +133,7 @@ def _expand(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterat
 def _expand_match(match: str, pattern: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[str, bool]]:
     if os.path.isfile(match):
         yield match, True
-    elif os.path.isdir(match) and "**" not in pattern:  # "**" matches the files inside folders too
+    elif os.path.isdir(match) and "**" not in pattern:  # "**" also matches the files inside folders
         yield from ((path, False) for path in _walk(match, options, skipped))
 
 
@@ -171,7 +171,8 @@ def _endings(extensions: Sequence[str]) -> tuple[str, ...]:
 
 
 def _takes_tokens(options: BuildOptions) -> bool:
-    """Whether .npy and .bin files in folders are read: only if tokens are expected, as source trees hold other arrays."""
+    """Whether .npy and .bin files in folders are read. They are skipped unless tokens are expected: source trees hold
+    other arrays."""
     return options.tokenizer is None or options.token_format is not None or options.end_of_document is not None
 
 

@@ -27,11 +27,11 @@ class FinishedSegment:
     """A segment that is on disk.
 
     Attributes:
-        entry: its entry for the manifest.
-        next: where reading continues after it.
+        entry: the segment's entry for the manifest.
+        next: where reading continues after the segment.
         inputs: identity of the files up to ``next``. The segment is valid while they are unchanged.
-        counts: its totals.
-        skipped: files skipped up to ``next``, by reason.
+        counts: totals of the segment.
+        skipped: number of files skipped up to ``next``, by reason.
     """
 
     entry: SegmentEntry
@@ -62,7 +62,7 @@ def record_segment(path: Path, segment: FinishedSegment) -> None:
 
 
 def record_complete(path: Path, inputs: Inputs) -> None:
-    """Record that all segments are finished, so that a later run can tell a crash after publishing from one before."""
+    """Record that all segments are finished. A later run then knows whether a crash came before or after publishing."""
     _append(path, {"complete": inputs.identity(len(inputs.files))})
 
 
@@ -77,7 +77,7 @@ def is_complete(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) 
 
 
 def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> Journal | str | None:
-    """The usable part of an earlier run; the reason, as a text, if none of it is usable; None without an earlier run.
+    """The usable part of an earlier run. If none is usable, the reason as a text; without an earlier run, None.
 
     Segments are usable up to the first one whose files changed. So corpora may be added after those already read.
     """

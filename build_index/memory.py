@@ -6,9 +6,10 @@ import os
 
 
 def peak_memory(process: int | None = None) -> int:
-    """The largest resident size of the process (None: this one) since its start, in bytes; 0 if it has ended.
+    """The largest resident size of a process since its start, in bytes; 0 if it has ended. ``process`` None: this
+    process.
 
-    Read from /proc, because getrusage of a child includes the parent it was forked from.
+    It is read from /proc, because getrusage of a child process includes its parent's size at the fork.
     """
     try:
         with open(f"/proc/{process or os.getpid()}/status") as status:

@@ -26,8 +26,8 @@ class BuildOptions:
     Attributes:
         corpora: files, folders or glob patterns, read in this order.
         output: the datastore's folder.
-        tokenizer: a Hugging Face folder, a tokenizer.json or a hub name. None for tokenized corpora. When appending, None
-            is the datastore's tokenizer.
+        tokenizer: a Hugging Face folder, a tokenizer.json or a hub name. None: the corpora are tokenized or, when
+            appending, the datastore's tokenizer is used.
         mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" puts new segments in their place.
         text_field, id_field: field of a JSON line (a dotted name reads nested objects), or column of a Parquet file.
         records: the form of JSON lines and Parquet rows. "text" reads ``text_field``; "chat" writes conversations with the
@@ -38,7 +38,7 @@ class BuildOptions:
         end_of_document: the id that ends a document in tokenized corpora; None if documents are not marked.
         vocab_size: number of ids, for corpora without a tokenizer.
         segment_tokens: the size of a segment, in tokens; it bounds memory.
-        order_depth: tokens by which suffixes are sorted. None is 64, or the datastore's depth when appending.
+        order_depth: tokens by which suffixes are sorted. None: 64, or when appending the datastore's depth.
         tokenization: "auto" uses Kitoken if it gives equal ids for a sample, "exact" uses only Hugging Face tokenizers.
         threads: processes for tokenizing and threads for sorting; 0: every core that this process may use.
 

@@ -16,16 +16,18 @@ from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.segment import token_dtype
 
 STORE_BYTES_PER_TOKEN = {2: 6.2, 4: 7.2}
-"""Upper bound of the bytes that a token takes in a segment, by the width of its array type."""
+"""Upper bound of the bytes per token of a segment, by the width of the token array's type."""
 
 SORT_TOKENS_PER_SECOND = 8e6
-"""Rate of one thread on large segments. Measured: 11 to 14 million on source code, fewer on a slow disk."""
+"""Tokens that one thread sorts in a second, in large segments. Measured: 11 to 14 million on source code, fewer on a
+slow disk."""
 
 SORT_BYTES_PER_TOKEN = 4 + 1
-"""A position for each token, and the scratch memory of sorting (csrc/core/sort.h)."""
+"""Bytes of memory per token while sorting: its position, and scratch memory (csrc/core/sort.h)."""
 
 BUILDER_BYTES, WORKER_BYTES = 300e6, 250e6
-"""Resident size without a segment: interpreter, libraries, tokenizer, queued blocks."""
+"""Bytes of memory of the builder, and of a worker, without a segment: interpreter, libraries, tokenizer, queued
+blocks."""
 
 IDS_RATE = 200e6
 """Bytes of token ids that are read in a second."""
@@ -117,7 +119,7 @@ def require_disk(plan: BuildPlan, store: Path) -> None:
     """Refuse a build that does not fit on its disk.
 
     Raises:
-        ResourceExhausted: more is needed than is free.
+        ResourceExhausted: the build needs more disk space than is free.
     """
     needed = plan.store_bytes + plan.work_bytes
     if needed > plan.free_bytes:

@@ -17,12 +17,13 @@ from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeS
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 
 BLOCKS_PER_WORKER = 3
-"""One is being encoded, one is queued, and one has a result that is not yet received."""
+"""Blocks in flight per worker: one is being encoded, one is queued, and one waits for its result to be received."""
 
 
 @contextmanager
 def open_encoder(setup: EncodeSetup, workers: int) -> Iterator[InlineEncoder | WorkerPool]:
-    """Context manager of a block encoder, with ``workers`` processes if that is above 1. They end with the context."""
+    """Context manager of a block encoder. If ``workers`` is above 1, it has that many processes, which end with the
+    context."""
     if workers <= 1:
         yield InlineEncoder(setup)
         return

@@ -23,7 +23,7 @@ class WorkProgress(Protocol):
         ...
 
     def advance(self, work: str, share: float, facts: str) -> None:
-        """A ``share`` (0..1) of the task ``work`` is done; ``facts`` are shown beside it."""
+        """Show that the ``share`` (0..1) of the task ``work`` is done, with ``facts`` beside it."""
         ...
 
 
@@ -51,7 +51,7 @@ class PlainProgress:
         first, began = self._begun.setdefault(work, (share, now))
         if now - max(began, self._last) >= PLAIN_SECONDS:
             self._last = now
-            done = share - first  # resumed work does not begin at 0
+            done = share - first  # a resumed task does not begin at a share of 0
             left = f"about {(now - began) * (1 - share) / done:,.0f} s left" if done > 0 else "time left unknown"
             self.note(f"{work}: {share:4.0%}, {facts}, {left}")
 

@@ -33,7 +33,7 @@ class Proof:
 
     Attributes:
         fast: whether the build may use the fast path.
-        reason: why, as a text for the report.
+        reason: the reason for ``fast``, as a text for the report.
         documents, text_bytes, tokens: size of the sample.
         fast_rate: bytes of text per second on the fast path; 0 if it was not tried.
         exact_rate: bytes of text per second of Hugging Face tokenizers, with all their threads.
@@ -66,7 +66,7 @@ class Sample:
 
 
 def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
-    """The Kitoken form of ``tokenizer``, or the reason, as a text, why there is none."""
+    """The Kitoken form of ``tokenizer``. If there is none, the reason as a text."""
     try:
         return Kitoken.from_tokenizers(tokenizer.to_str().encode())
     except ValueError as error:

@@ -15,7 +15,7 @@ from suffolk.build_index.inputs import InputFile
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
 COMPRESSED_CHUNK = 512
-"""Bytes of a zstd stream read at a time. The unpacked chunk is held in memory: at most 32,000 times as much, 16 MiB."""
+"""Bytes of a zstd stream read at a time. The unpacked chunk in memory has at most 16 MiB, 32,000 times as much."""
 MAX_WINDOW = 1 << 31
 
 
@@ -30,7 +30,7 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
     bytes_read = 0
     for number, (chunk, bytes_read) in enumerate(_chunks(file)):
         if number == 0:
-            chunk = chunk.removeprefix(BOM_UTF8)  # some editors and exports write it
+            chunk = chunk.removeprefix(BOM_UTF8)  # some editors and export tools write a byte order mark
         cut = chunk.rfind(b"\n") + 1
         if cut:
             data = rest + chunk[:cut] if rest else chunk[:cut]

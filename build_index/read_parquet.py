@@ -24,13 +24,14 @@ TEXT_TYPES = ("string", "large_string", "string_view")
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | Records | TokenRun, int]]:
     """Yield batches of rows, each with the number of bytes of the file read so far. A batch has at most 1 MiB, or one row.
 
-    The rows are texts or conversations if there are a tokenizer and a column of them. Otherwise they are the lists of ids in
-    ``input_ids``.
+    With a tokenizer, the rows are those of a column of texts or conversations, if there is one. Otherwise they are the
+    lists of ids in ``input_ids``.
 
     Raises:
         Unsupported: pyarrow is not installed.
         Corruption: the file is damaged.
-        InvalidArgument: both columns are missing, a value is missing or of the wrong type, or an id or metadata is not UTF-8.
+        InvalidArgument: there is no column to read, a value is missing or of the wrong type, or an id or metadata is
+            not UTF-8.
     """
     try:
         import pyarrow
@@ -132,7 +133,7 @@ def _texts(batch: Any, column: str, sources: list[str], metadata: tuple[Metadata
 
 
 def _bytes(column: Any) -> Any:
-    """A text column as bytes, in which parsing replaces and counts invalid UTF-8; other columns unchanged."""
+    """A text column as bytes; other columns unchanged. Parsing later replaces and counts invalid UTF-8 in the bytes."""
     if str(column.type).startswith("dictionary"):
         column = column.dictionary_decode()
     return column.cast("large_binary") if str(column.type) in TEXT_TYPES else column

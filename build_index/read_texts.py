@@ -15,12 +15,13 @@ SNIFF_BYTES = 1024
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the start of a file holds a NUL byte, which text in UTF-8 does not."""
+    """Whether the start of a file holds a NUL byte. Text in UTF-8 holds none."""
     return b"\0" in data[:SNIFF_BYTES]
 
 
 def read_small_text(file: InputFile, skipped: Counter[str]) -> bytes | None:
-    """The content of the file. If it is empty, or binary and found in a folder: None, and counted in ``skipped``.
+    """The content of the file. An empty file, or a binary file found in a folder, gives None and is counted in
+    ``skipped``.
 
     Raises:
         InvalidArgument: the file is binary, and the user named it.

@@ -14,7 +14,8 @@ from suffolk.datastore.errors import Corruption, InvalidArgument
 
 
 def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
-    """Yield runs of a one-dimensional integer array. Each ends after an end-of-document id, unless it has none.
+    """Yield runs of a one-dimensional integer array. Each run ends after an end-of-document id, unless it contains
+    none.
 
     Raises:
         Corruption: not a .npy file, or truncated.
@@ -63,7 +64,7 @@ def _runs(file: InputFile, ids: npt.NDArray[np.integer], end_of_document: int | 
         window = np.asarray(ids[start : start + BLOCK_TOKENS])
         if end_of_document is not None and start + len(window) < total:
             ends = np.flatnonzero(window == end_of_document)
-            if len(ends):  # else a document is longer than the block, and is cut at its end
+            if len(ends):  # without such an id, a document is longer than the block, and is cut at the end of the block
                 window = window[: int(ends[-1]) + 1]
         yield TokenRun(file.path, start, window), file.size * (start + len(window)) // total
         start += len(window)

@@ -8,28 +8,29 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The outcome of a build. Rates are of this run alone; all other numbers include earlier runs of the same build.
+    """The outcome of a build. Rates count this run alone. All other numbers include earlier runs of the same build,
+    unless stated.
 
     Attributes:
         store: the datastore's folder.
         generation: the generation that was published.
-        segments, documents, tokens: added by this build.
-        described: documents with metadata; None if ``--metadata`` is not given.
+        segments, documents, tokens: number of each that this build added.
+        described: number of documents with metadata; None if ``--metadata`` is not given.
         text_bytes: UTF-8 bytes of text (bytes of ids, for tokenized corpora).
         store_bytes: size of the added segments.
         seconds: wall time of this run.
-        tokenize_seconds, sort_seconds: the two large parts of it; the first includes reading.
-        run_text_bytes, run_tokens: done by this run.
-        resumed_segments: segments of an interrupted run.
+        tokenize_seconds, sort_seconds: wall time of tokenizing (reading included) and of sorting, in this run.
+        run_text_bytes, run_tokens: bytes of text and number of tokens that this run processed.
+        resumed_segments: number of segments kept from an interrupted run.
         peak_memory_bytes: largest resident size of the builder plus that of each worker.
-        workers: tokenizing processes.
-        left_out: records without a document.
+        workers: number of tokenizing processes.
+        left_out: number of records that yield no document.
         replaced_invalid: invalid UTF-8 sequences, replaced by U+FFFD.
         skipped: files left out, by reason.
-        fast: whether the fast path was used; ``tokenization`` is the reason.
+        fast: whether the fast path was used; ``tokenization`` gives the reason.
         routed: documents with content that only Hugging Face tokenizers handle.
-        checked: slices of documents that both tokenized during the build.
-        differed: slices with different ids. Hugging Face tokenizers encoded their blocks again.
+        checked: number of slices of documents that both libraries tokenized during the build.
+        differed: number of these slices with different ids. Hugging Face tokenizers encoded their blocks again.
     """
 
     store: str
@@ -115,7 +116,7 @@ def megabytes(size: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number and its noun, in the plural unless the number is 1."""
+    """A number and a noun; the noun is in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 

@@ -23,10 +23,10 @@ class Target:
     Attributes:
         previous: the published generation; None if there is none.
         tokenizer: None if all corpora are tokenized and no tokenizer is given.
-        fingerprint: of the tokenizer, 64 hex digits, or None.
+        fingerprint: fingerprint of the tokenizer, 64 hex digits; None without a tokenizer.
         vocab_size: ids are below it.
         order_depth: tokens by which suffixes are sorted.
-        token_width: "u16" or "u32", of the ids in ``.bin`` corpora.
+        token_width: width of the ids in ``.bin`` corpora, "u16" or "u32".
         template: the chat template of the tokenizer that the options name; None if it has none.
     """
 

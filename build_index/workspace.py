@@ -52,7 +52,7 @@ class Workspace:
         self.tokens = self.folder / "tokens"
 
     def clear(self) -> None:
-        """Discard all unfinished work and make empty folders."""
+        """Remove all unfinished work, and make empty folders."""
         self.discard()
         failpoint("clear.removed")
         (self.folder / SEGMENTS_NAME).mkdir(parents=True)
@@ -88,13 +88,13 @@ class Workspace:
         try:
             publish(self.store, manifest)
         except SuffolkError:
-            if self.live_generation() != manifest.generation:  # else it is published, and only its flush failed
+            if self.live_generation() != manifest.generation:  # if equal, only the flush failed
                 for name in moved:  # a full disk: move the finished segments back, for the next run to resume from
                     os.rename(self.store / SEGMENTS_NAME / name, self.new_segment(name))
             raise
 
     def publish_change(self, make: Callable[[], Manifest]) -> Manifest:
-        """Publish the generation that ``make`` builds here. If that fails, all its files are removed."""
+        """Publish the generation that ``make`` builds here. On failure, all files of that generation are removed."""
         self.clear()
         try:
             manifest = make()
@@ -106,7 +106,7 @@ class Workspace:
         return manifest
 
     def live_generation(self) -> int:
-        """The generation that is published; 0 if none is.
+        """The number of the published generation; 0 if there is none.
 
         Raises:
             Corruption, PermissionDenied, Unsupported: as ``read_manifest``.
@@ -121,7 +121,7 @@ class Workspace:
 
         Readers that have an older generation open keep its segments.
         """
-        # until this is done, a power cut may bring the old manifest back, which needs its segments
+        # before this flush, a power cut may bring back the old manifest, which needs its segments
         fsync_directory(self.store)
         listed = {entry.name for entry in manifest.files()}
         if manifest.tokenizer is not None:
@@ -138,7 +138,7 @@ class Workspace:
         """Refuse to publish while an interrupted build waits here: both would use the same generation number.
 
         Raises:
-            Unavailable: an interrupted build waits here. ``afterwards`` is the command that the message says to repeat.
+            Unavailable: an interrupted build waits here. The message says to repeat the command ``afterwards``.
         """
         if self.holds_work() and not self._is_published():
             raise Unavailable(
@@ -191,7 +191,7 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
                 workspace.discard()
             raise
         finally:
-            if fresh:  # while the lock is held: only its holder may remove files
+            if fresh:  # before the lock is released, because only its holder may remove files
                 _remove_empty(store, created)
 
 

@@ -14,7 +14,7 @@ class ContextIndex:
     """
 
     def __init__(self, vocab_size: int, source: int = RETRIEVED) -> None:
-        """``source``: the bit that marks the nodes of its drafts."""
+        """``source``: the bit that this object sets in ``DraftTree.sources`` of every node that it drafts."""
         self._source = source
         self._native = _native.ContextIndex(vocab_size)
 
@@ -33,7 +33,7 @@ class ContextIndex:
         """Keep the first ``size`` tokens.
 
         Raises:
-            InvalidArgument: the context is shorter.
+            InvalidArgument: the context has fewer than ``size`` tokens.
         """
         self._native.truncate(size)
 

@@ -25,20 +25,22 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
 _SHARE = 0.25
-"""The largest share of the free memory that the files of a datastore may take with residency "auto" to be warmed."""
+"""With residency "auto", the files are read into memory if they take at most this share of the free memory."""
 MAX_THREADS = 1024
 MAX_OCCURRENCES = (1 << 32) - 2
-"""The largest number of tokens of a segment."""
+"""The largest number of tokens in a segment."""
 
 
 def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) -> Datastore:
-    """Open the latest generation of the datastore at ``path``. The time does not depend on its size, unless it is locked.
+    """Open the latest generation of the datastore at ``path``. Opening takes the same time for every size, except with
+    residency ``locked``.
 
     Args:
         residency: how files are kept in memory.
-            ``mmap``: the system reads pages as queries touch them, and drops them when it needs memory. A thread reads the
-            sections in which every query begins, 1/8 byte a token.
-            ``warm``: as ``mmap``, and the thread then reads all files. For stores that fit into memory.
+            ``mmap``: the system reads pages as queries touch them, and drops them when it needs memory. A thread reads
+            the sections that every query reads first. They take 1/8 byte a token.
+            ``warm``: the same as ``mmap``, except that the thread then reads all files. Use it if the datastore fits
+            into memory.
             ``auto``: ``warm`` if the files take at most a quarter of the free memory, else ``mmap``.
             ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
         threads: threads that share one batch, including the calling one, 1..1024; 0: one per core. The first batch of more
@@ -47,7 +49,7 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
     Raises:
         InvalidArgument: ``residency`` or ``threads`` is not allowed.
         NotFound: there is no datastore.
-        Corruption: a file is damaged, missing, or not the one in the manifest.
+        Corruption: a file is damaged or missing, or differs from its entry in the manifest.
         Unsupported: a newer version wrote a file.
         ResourceExhausted: the system refuses to lock that much memory.
     """
@@ -57,7 +59,7 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
             return Datastore(Path(path), manifest, residency, threads)
         except Corruption:
             if read_manifest(Path(path)).generation == manifest.generation:
-                raise  # otherwise a newer generation was published, and files of this one were removed
+                raise  # otherwise a newer generation was published, and removed this one's files
 
 
 class Datastore(Retriever):
@@ -120,11 +122,13 @@ class Datastore(Retriever):
     def clock(
         self, contexts: Sequence[Tokens], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Seconds of each context's lookup, and of the draft from its match, in C++ alone: two float64[contexts]."""
+        """For each context, the seconds of its lookup and the seconds of its draft: two float64[contexts]. Only time in
+        C++ counts."""
         return self._searcher().clock(contexts, max_match, min_match, max_depth, max_nodes)
 
     def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
-        """Up to ``limit`` occurrences of ``pattern``, spread evenly over all, each with the ``context`` tokens after it.
+        """Up to ``limit`` occurrences of ``pattern``, spread evenly over all of them. Each comes with the ``context``
+        tokens that follow it.
 
         Raises:
             InvalidArgument: ``pattern`` is empty, longer than the order depth or outside the vocabulary; a number is negative.
@@ -235,7 +239,7 @@ class Datastore(Retriever):
     def resident_bytes(self) -> int | None:
         """Bytes of the segment files in the page cache, whichever process read them. The time is proportional to the size.
 
-        None if the system does not tell: only the files' owner and users with write permission may ask.
+        None if the system refuses to answer. It answers only to the files' owner and to users with write permission.
         """
         self._searcher()
         sizes = [segment.native.resident_bytes() for segment in (*self._segments, *self._deletions)]
@@ -253,7 +257,7 @@ class Datastore(Retriever):
         """See ``Retriever.tokenizer``.
 
         Raises:
-            Corruption: its file is missing, damaged, or another tokenizer's.
+            Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
         """
         if self._tokenizer is None:
             self._tokenizer = self._read_tokenizer()
@@ -265,7 +269,7 @@ class Datastore(Retriever):
         Args:
             depth: ``headers`` (the checks of opening), ``checksums`` (reads all bytes once), or ``full`` (also the order,
                 the document tables, and the tokens in deletion segments).
-            progress: called with a segment's name and the share of it (0..1) that is checked.
+            progress: called with the name of a segment and the share of that segment (0..1) that is checked.
 
         Raises:
             Corruption: names the file and the place.
@@ -278,7 +282,7 @@ class Datastore(Retriever):
         if depth == "full":
             self._verify_deletions()
             for _ in self.origins():
-                pass  # reading checks the document tables
+                pass  # reading the documents checks their tables
 
     def close(self) -> None:
         """See ``Retriever.close``. Files are unmapped when the last running call ends. The tokenizer remains usable."""
@@ -307,7 +311,8 @@ class Datastore(Retriever):
         return self._native
 
     def _live_locator(self) -> _native.Searcher:
-        """A searcher with the indices of deleted documents. Made on first use, because it reads their list."""
+        """A searcher with the indices of deleted documents. It is made on first use, because making it reads the list
+        of deleted documents."""
         self._searcher()
         if self._locator is None:
             self._locator = self._make_searcher(list(self.deleted().values()))

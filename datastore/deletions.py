@@ -28,7 +28,7 @@ def deleted_place(origin: Origin) -> tuple[str, int]:
     """The live segment and the document index that an entry of a deletion segment names. The document may not exist.
 
     Raises:
-        Corruption: the entry has no such fields.
+        Corruption: the entry does not name a segment and a document index.
     """
     segment, document = origin.metadata.get("segment"), origin.metadata.get("document")
     if not isinstance(segment, str) or not isinstance(document, int):
@@ -40,7 +40,7 @@ def read_deleted(entries: Sequence[SegmentEntry], origins: Iterable[Origin]) -> 
     """The deleted documents of the live segments ``entries``; the array of a segment may be empty.
 
     Raises:
-        Corruption: an origin names a document that does not exist, or that another origin names too.
+        Corruption: an origin names a document that does not exist, or two origins name the same document.
     """
     sizes = {entry.name: entry.documents for entry in entries}
     found: dict[str, set[int]] = {name: set() for name in sizes}

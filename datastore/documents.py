@@ -20,12 +20,13 @@ from suffolk.datastore.errors import Corruption, InvalidArgument, damaged
 
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24
-"""Limit of an unpacked block. It bounds the memory of a reader, even if the file is damaged."""
+"""The largest size of an unpacked block, in bytes. This bounds a reader's memory even if the file is damaged."""
 MAX_TABLE_BYTES = (1 << 32) - 1
-"""Limit of all blocks together: their offsets have 4 bytes."""
+"""The largest size of all blocks together, in bytes, because offsets of blocks have 4 bytes."""
 MAX_SOURCE_CHARACTERS = 4096
 MAX_METADATA_BYTES = 1 << 14
-"""Limit of one document's metadata as JSON. A block of the largest metadata and sources fits MAX_BLOCK_BYTES."""
+"""The largest size of one document's metadata, in bytes of JSON. A block whose documents all have the largest metadata
+and source fits MAX_BLOCK_BYTES."""
 
 Value = str | int | float | bool
 Metadata = Mapping[str, Value]
@@ -79,12 +80,12 @@ class DocumentTableWriter:
             self._close_block()
 
     def extend(self, origins: Iterable[tuple[str, Metadata]]) -> None:
-        """Add several in order."""
+        """Add several documents, in order."""
         for source, metadata in origins:
             self.add(source, metadata)
 
     def finish(self) -> bytes:
-        """The table, for ``write_segment(documents=...)``. It takes memory for a second copy.
+        """The table, for ``write_segment(documents=...)``. Making it takes the memory of a second copy.
 
         Raises:
             InvalidArgument: the table would have more than 4 GiB.
@@ -113,7 +114,7 @@ class DocumentTable:
         self._path = path
 
     def origin(self, document: int) -> Origin:
-        """The entry of document ``document``; an empty one if the segment was written without a table.
+        """The entry of document ``document``; an empty entry if the segment was written without a table.
 
         Raises:
             Corruption: the table is damaged.
@@ -130,7 +131,7 @@ class DocumentTable:
         """The entry of each of the segment's ``documents``, in order.
 
         Raises:
-            Corruption: the table is damaged, or has another number of documents.
+            Corruption: the table is damaged, or its number of documents differs from the segment's.
         """
         for first in range(0, documents, BLOCK_DOCUMENTS):
             expected = min(BLOCK_DOCUMENTS, documents - first)

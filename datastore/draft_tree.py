@@ -10,7 +10,7 @@ import numpy.typing as npt
 from suffolk.datastore import _native
 
 RETRIEVED = 1
-"""The bit of a datastore in ``DraftTree.sources``; the other bits belong to drafters."""
+"""The bit of ``DraftTree.sources`` for nodes from a datastore; the other bits belong to drafters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,9 @@ class DraftTree:
             never exceeds its parent's.
         sources: uint32[n], a bit for each source that proposed the node.
         counts: uint64[n], how many occurrences continue with the node's path; None unless a datastore made the tree.
-        match_length: how many tokens at the context's end were found; 0 if none were, or no datastore made the tree.
-        match_count: how often they were found, over all segments.
+        match_length: length of the longest suffix of the context that was found; 0 if none was, or no datastore made
+            the tree.
+        match_count: number of occurrences of that suffix in all segments.
 
     Immutable by convention: the arrays are not copied. Safe to share between threads.
     """
@@ -75,7 +76,7 @@ class DraftTree:
         return self.head(int(np.count_nonzero(self.scores >= least)))
 
     def validate(self, vocab_size: int) -> DraftTree:
-        """This tree, if it is one.
+        """Check the arrays, and return this tree.
 
         Raises:
             InvalidArgument: an array has another type, lengths differ, a parent does not precede its child, a score is outside

@@ -59,4 +59,4 @@ def damaged(path: object, problem: str) -> Corruption:
 
 
 ALL_ERRORS = tuple(SuffolkError.__subclasses__())
-"""The classes above."""
+"""Every class of error above."""

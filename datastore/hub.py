@@ -18,7 +18,8 @@ def is_path(name: str) -> bool:
 
 
 def model_file(name_or_path: str | Path, file: str) -> Path | None:
-    """``file`` of a model: in its folder, beside its file, in the hub's local cache or on the hub; None if it is nowhere."""
+    """The path of ``file`` of a model; None if it is missing. Searches a model on disk, or the hub and its local
+    cache."""
     path = expand(name_or_path)
     if path.exists() or is_path(str(name_or_path)):
         folder = path if path.is_dir() else path.parent
@@ -56,7 +57,7 @@ def adapter_base(folder: Path) -> str | None:
 
 
 def download(name: str, file: str) -> str:
-    """The path of ``file`` of the model, fetched from the hub. Raises NotFound: the hub did not give it."""
+    """Fetch ``file`` of the model from the hub and return its path. Raises NotFound: the download failed."""
     from huggingface_hub import hf_hub_download
 
     try:

@@ -1,8 +1,8 @@
 """The manifest lists the segments of one generation of a datastore. Publishing a generation replaces it.
 
-A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, ``LOCK``, and the tokenizer if it was built with one. Segment files
-never change, and their names are never reused. So a reader keeps the generation it opened. The manifest is replaced by one
-rename: a crash at any time leaves the old one or the new one.
+A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, ``LOCK``, and the tokenizer if it was built with one.
+Segment files never change, and their names are never reused. So a reader can keep the generation that it opened. The
+manifest is replaced by one rename: a crash at any time leaves the old manifest or the new one.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Manifest:
     """One generation of a datastore.
 
     Attributes:
-        generation: 1, 2, 3 ... ; each published manifest has a new one.
+        generation: number of the generation, from 1. Each published manifest has a higher one.
         segments: the live segments, in the order in which they were built.
         vocab_size: all token ids are below it.
-        order_depth: the smallest of all segments.
+        order_depth: the smallest order depth of the segments.
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
-        created: ISO 8601, UTC.
-        settings: how it was built; no code reads it.
-        deletions: segments that hold the deleted documents of the live ones (datastore/deletions.py).
+        created: time of publication, in ISO 8601, UTC.
+        settings: the settings of the build, for information only; no code reads them.
+        deletions: segments that hold the deleted documents of the live segments (datastore/deletions.py).
     """
 
     generation: int
@@ -68,7 +68,7 @@ class Manifest:
         return (*self.segments, *self.deletions)
 
     def next(self, **changes: Any) -> Manifest:
-        """The next generation, created now, with ``changes`` of fields."""
+        """The next generation, created now, with the fields in ``changes`` replaced."""
         return replace(self, generation=self.generation + 1, created=now(), **changes)
 
 
@@ -127,7 +127,7 @@ def publish(store: Path, manifest: Manifest) -> None:
                 f"{path} is missing or has not {entry.bytes} bytes; run the command again, which writes it anew"
             )
     content = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode()
-    if len(content) > MAX_MANIFEST_BYTES:  # readers refuse more
+    if len(content) > MAX_MANIFEST_BYTES:  # readers refuse a larger manifest
         raise ResourceExhausted(
             f"{store / MANIFEST_NAME} would have {len(content)} bytes, and may have {MAX_MANIFEST_BYTES}: make fewer segments "
             "(larger --segment-tokens, or 'suffolk compact' before), or build another datastore"
@@ -140,7 +140,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
 
     Raises:
-        ResourceExhausted: the disk is full, or refuses the name of the new file.
+        ResourceExhausted: the disk is full, or the directory entry of the new file cannot be flushed.
         PermissionDenied: the folder cannot be written to.
     """
     temporary = path.with_name(path.name + ".tmp")
@@ -165,10 +165,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Flush the names inside a folder to the disk.
+    """Flush the directory entries of a folder to the disk.
 
     Raises:
-        ResourceExhausted: the disk refuses. A power cut may then restore the old names.
+        ResourceExhausted: the flush failed. A power cut may then restore the old entries.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

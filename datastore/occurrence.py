@@ -18,7 +18,7 @@ class Occurrence:
         segment: name of the segment.
         document: index of the document in the segment.
         offset: token offset of the pattern in the document.
-        source, metadata: of the document; see ``suffolk.datastore.documents.Origin``.
+        source, metadata: origin of the document; see ``suffolk.datastore.documents.Origin``.
         tokens: uint32[m], the pattern and the tokens after it, up to the document's end.
     """
 

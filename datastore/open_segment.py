@@ -67,7 +67,7 @@ def open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> OpenS
     """Map the file of ``entry`` in ``folder``.
 
     Raises:
-        Corruption: the file is damaged, missing, or not the one that ``manifest`` lists.
+        Corruption: the file is damaged or missing, or differs from its entry in ``manifest``.
         Unsupported: a newer version wrote it.
     """
     path = folder / entry.name

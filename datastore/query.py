@@ -28,7 +28,7 @@ class Condition:
     operand: str
 
     def holds(self, origin: Origin) -> bool:
-        """Whether the condition is true. Values are compared as JSON text. Without the field, only ``!=`` is true."""
+        """Whether the condition is true. Values are compared as JSON text. For a missing field, only ``!=`` is true."""
         value = origin.source if self.field == "source" else origin.metadata.get(self.field)
         if value is None:
             return self.operator == "!="
@@ -37,7 +37,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects documents for which all ``conditions`` are true, and whose source is in ``sources`` unless that is empty."""
+    """Selects documents for which all ``conditions`` are true. If ``sources`` is not empty, it must hold the document's
+    source."""
 
     sources: Collection[str]
     conditions: tuple[Condition, ...]

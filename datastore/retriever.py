@@ -27,7 +27,7 @@ MAX_NODES = 1024
 
 
 class Match(NamedTuple):
-    """How many tokens at the context's end were found, and how often; (0, 0) if none were."""
+    """Length of the longest suffix that occurs, in tokens, and its number of occurrences; (0, 0) if none occurs."""
 
     length: int
     count: int  # type: ignore[assignment]  # hides tuple.count

@@ -20,9 +20,9 @@ class SegmentEntry:
 
     Attributes:
         name: file name inside ``segments/``.
-        tokens, documents: their numbers; separators are not tokens.
-        bytes: size of the file.
-        checksum: of the whole file, 8 hex digits; also in the file's trailer.
+        tokens, documents: number of tokens and of documents; separators are not counted.
+        bytes: size of the file in bytes.
+        checksum: checksum of the whole file, 8 hex digits; it is also in the file's trailer.
     """
 
     name: str
@@ -38,7 +38,8 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 
 
 def separator(dtype: npt.DTypeLike) -> int:
-    """The value that follows every document in a token array: the largest of its type, which is not a token id."""
+    """The value that follows every document in a token array: the largest value of the array's type. It is never a
+    token id."""
     return int(np.iinfo(dtype).max)
 
 
@@ -59,15 +60,15 @@ def write_segment(
         tokens: uint16 or uint32 [n], every document followed by one separator; may be a memory map.
         vocab_size: all ids are below it.
         order_depth: suffixes are sorted by this many tokens, 1..1024. In a query, max_match + max_depth may not exceed it.
-        fingerprint: of the tokenizer, 64 hex digits; None if unknown.
+        fingerprint: fingerprint of the tokenizer, 64 hex digits; None if unknown.
         documents: the table of ``DocumentTableWriter.finish``.
-        threads: 0 for as many as the machine has cores. The bytes written do not depend on it.
+        threads: number of threads that sort; 0: one per core. The bytes written do not depend on it.
         progress: called with the share done (0..1) about ten times a second. If it raises, the work ends.
 
     Memory: 5 bytes a token beside ``tokens`` and ``documents``.
 
     Raises:
-        InvalidArgument: an id is out of range, there are no tokens, the last separator is missing, or more than 2^31 tokens.
+        InvalidArgument: an id is out of range, there are no tokens or more than 2^31, or the last separator is missing.
         ResourceExhausted: disk or memory is used up, or the system starts no more threads.
         KeyboardInterrupt: within a tenth of a second after Ctrl-C.
     """
@@ -90,10 +91,10 @@ def merge_segments(
     """Merge sorted segments into the segment ``path``, which appears whole and on disk, or not at all.
 
     Args:
-        inputs: segment files of one vocabulary, tokenizer and order depth.
-        deleted: for each input the documents to leave out, as rising indices.
+        inputs: segment files with the same vocabulary, tokenizer and order depth.
+        deleted: for each input, the indices of the documents to leave out, in rising order.
         documents: the document table of the remaining documents.
-        threads, progress: as for ``write_segment``.
+        threads, progress: threads that merge (0: one per core), and a function called as in ``write_segment``.
 
     The bytes are those that ``write_segment`` writes for the remaining documents in order. Checksums of the inputs are not
     compared: verify them first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are mapped.

@@ -54,7 +54,8 @@ def vocab_size(tokenizer: Tokenizer) -> int:
 def fingerprint(tokenizer: Tokenizer) -> str:
     """SHA-256 (hex) of vocabulary, merges, scores and added tokens with their ids.
 
-    Notation, decoders and templates are left out. So copies of one tokenizer have one fingerprint, whatever version saved them.
+    Notation, decoders and templates are left out. So all copies of a tokenizer have the same fingerprint, whichever
+    library version saved them.
     """
     model: dict[str, Any] = json.loads(tokenizer.to_str())["model"]
     added = tokenizer.get_added_tokens_decoder()
@@ -85,13 +86,13 @@ def _deterministic(tokenizer: Tokenizer) -> Tokenizer:
 def _feed(digest: Any, *parts: str) -> None:
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(4, "little") + data)  # the length tells ("ab", "c") from ("a", "bc")
+        digest.update(len(data).to_bytes(4, "little") + data)  # the length distinguishes ("ab", "c") from ("a", "bc")
 
 
 def _load_file(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception for everything
+    except Exception as error:  # the library raises plain Exception for every error
         raise Corruption(
             f"tokenizer {path}: not a tokenizer.json ({error}); give a Hugging Face folder or its tokenizer.json"
         ) from error

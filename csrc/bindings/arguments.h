@@ -19,14 +19,14 @@ namespace py = pybind11;
 // for one that is not in the vocabulary.
 std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit, std::uint32_t vocab_size);
 
-// Throws kInvalidArgument, naming the bound, for a negative or too large one.
+// Throws kInvalidArgument, naming the bound, if a bound is negative or too large.
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes);
 
 // The fields of Python's DraftTree. Scores are the share of the match's occurrences that continue with the node's path; all sources
 // are `source`.
 py::tuple tree_tuple(const DraftTree& tree, std::uint32_t source);
 
-// A Progress that takes the GIL, handles signals, so that Ctrl-C ends a long call, and calls `callback` unless it is None.
+// A Progress that takes the GIL, handles signals, and calls `callback` unless it is None. So Ctrl-C ends a long call.
 Progress progress_with_signals(const py::object& callback);
 
 }  // namespace suffolk::bindings

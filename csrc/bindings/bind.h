@@ -5,7 +5,7 @@
 
 namespace suffolk::bindings {
 
-// Columns are checked before they are read; a wrong one raises InvalidArgument. These calls take microseconds and keep the GIL.
+// Columns are checked before they are read; a wrong column raises InvalidArgument. These calls take microseconds and keep the GIL.
 void bind_drafting(pybind11::module_& module);
 
 // Operands are addresses, so that the extension is built without torch. serving/engine/model/skinny_gemm.py checks them.

@@ -99,7 +99,7 @@ class Searcher {
     return answers;
   }
 
-  // Seconds of each context's lookup, and of the draft from its match, in C++ alone. One thread.
+  // For each context, the seconds of its lookup and the seconds of its draft, in C++ alone. One thread.
   py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const {
     const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
     check(bounds, order_depth_);
@@ -124,7 +124,7 @@ class Searcher {
 
   // (segment, position) of up to `limit` occurrences of the whole pattern in documents that are not deleted, spread evenly over the
   // interval of each segment. If documents are deleted, at most kMaxProbes occurrences of a segment are probed, spread evenly. So
-  // live ones are missed only if there are more.
+  // live occurrences are missed only if a segment has more than kMaxProbes.
   std::vector<std::pair<std::size_t, std::uint64_t>> occurrences(const py::handle& pattern, std::uint64_t limit) const {
     const std::vector<std::uint32_t> ids = token_tail(pattern, order_depth_, vocab_size_);
     std::vector<std::pair<std::size_t, std::uint64_t>> found;
@@ -144,7 +144,7 @@ class Searcher {
 
   Corpus corpus() const { return {views_, live_}; }
 
-  // At least `wanted` positions in documents that are not deleted, or all there are; evenly spread, in suffix order.
+  // At least `wanted` positions in documents that are not deleted, or all if there are fewer; evenly spread, in suffix order.
   std::vector<std::uint64_t> live_positions(std::size_t segment, Interval interval, std::uint64_t wanted) const {
     const bool whole = deleted_.empty() || deleted_[segment].empty();
     const std::uint64_t limit = whole ? wanted : std::max(wanted, kMaxProbes), most = std::min(interval.size(), limit);

@@ -24,7 +24,7 @@ void ContextIndex::truncate(std::uint64_t size) {
 DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
   check(bounds, std::numeric_limits<std::uint32_t>::max());
   std::size_t longest = bounds.min_match - 1;  // match length of the occurrences found so far
-  std::vector<std::uint32_t> starts;           // position after each of them, oldest first
+  std::vector<std::uint32_t> starts;           // position after each of these occurrences, oldest first
   const std::size_t size = tokens_.size();
   for (std::size_t end = 1; end < size; ++end) {
     if (tokens_[end - 1] != tokens_[size - 1]) continue;

@@ -33,7 +33,8 @@ Narrowed narrow(const Suffixes& suffixes, std::span<const std::uint32_t> pattern
   if (last > suffixes.directory_count) return narrowed;
   const SuffixKey* const begin = suffixes.directory + first;
   const SuffixKey* const end = suffixes.directory + last;
-  // Entries before `low` precede the pattern, and those from `high` on follow it. Entries in between agree with it.
+  // Entries before `low` precede the pattern, and entries from `high` on follow it. Entries in between agree with it as far as the
+  // key reaches.
   const SuffixKey* const low = std::lower_bound(begin, end, pattern_key(pattern, suffixes.tokens.width, 0));
   const SuffixKey* const high = std::upper_bound(low, end, pattern_key(pattern, suffixes.tokens.width, 1));
   const auto rank = [&](const SuffixKey* entry) { return (first + static_cast<std::uint64_t>(entry - begin)) * kDirectoryStride; };

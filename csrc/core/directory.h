@@ -9,15 +9,16 @@
 
 namespace suffolk {
 
-// Bounds of the interval of suffixes that begin with a pattern: its `lo` is in first.lo..first.hi, its `hi` in last.lo..last.hi.
+// Bounds of the interval of suffixes that begin with a pattern. Its first rank is in first.lo..first.hi, its end in
+// last.lo..last.hi.
 struct Narrowed {
   Interval first;
   Interval last;
   bool occurs = false;  // a key begins with the whole pattern
 };
 
-// Narrows the search for `pattern` among the ranks of `bucket`, usually to one stride. Without a directory both bounds are the
-// bucket. A damaged directory gives wrong bounds, but within the bucket. O(log entries). REQUIRES: pattern is not empty.
+// Narrows the search for `pattern` among the ranks of `bucket`, usually to one stride. Without a directory, both bounds are the
+// whole bucket. A damaged directory gives wrong bounds inside the bucket. O(log entries). REQUIRES: pattern is not empty.
 Narrowed narrow(const Suffixes& suffixes, std::span<const std::uint32_t> pattern, Interval bucket) noexcept;
 
 // Whether the directory holds the tokens at this depth.
@@ -34,7 +35,7 @@ inline std::uint32_t directory_token(const Suffixes& suffixes, std::uint64_t ent
   return token < suffixes.vocab_size ? token : kEnd;
 }
 
-// Narrows a partition_point over the tokens at `depth` of these ranks to the ranks between two entries.
+// Narrows a partition_point over the tokens at `depth` of the ranks in `range`. Returns the ranks between two entries.
 // REQUIRES: range.lo <= range.hi <= suffixes.count.
 template <typename Predicate>
 Interval narrow_by_token(const Suffixes& suffixes, std::uint32_t depth, Interval range, Predicate before) noexcept {

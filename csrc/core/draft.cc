@@ -97,7 +97,7 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
       last = rank;
       rank += step;
     }
-    if (token != kEnd && last - start >= Samples::kBlock * step) {  // few runs are this long, but some of those are very long
+    if (token != kEnd && last - start >= Samples::kBlock * step) {  // few runs are this long, but some are very long
       last = samples.last_equal(last);
       rank = last + step;
     }
@@ -149,8 +149,8 @@ class Expansion {
     bool is_rest;
   };
 
-  // The reverse of the output order, for std::priority_queue. A rest comes before nodes of its count, because it may hold a
-  // node that precedes them.
+  // The reverse of the output order, for std::priority_queue. A rest comes before nodes of the same count, because it may hold a
+  // node that precedes these nodes.
   struct Worse {
     const Expansion* expansion;
     bool operator()(const Entry& a, const Entry& b) const {
@@ -161,7 +161,7 @@ class Expansion {
     }
   };
 
-  // Whether `a` comes before `b`, of the same count: it is shallower, or equally deep with a path smaller in token order.
+  // Whether `a` comes before `b`, which has the same count: `a` is shallower, or equally deep with a smaller path in token order.
   bool precedes(std::int32_t a, std::int32_t b) const {
     if (node(a).depth != node(b).depth) return node(a).depth < node(b).depth;
     bool smaller = false;
@@ -187,7 +187,7 @@ class Expansion {
     Interval range;
   };
 
-  // Opens the children whose count is at most `bound` and at least a share of it. The rest stays open unless none of it can be
+  // Opens the children whose count is at most `bound` and at least a share of `bound`. The rest stays open if it can still give
   // output. A child whose count is lowered by deletions is found again later, at that count.
   void expand(std::int32_t parent, std::uint64_t bound) {
     // A smaller share finds more children at once, but also more that are not needed: there are many light children.
@@ -203,7 +203,7 @@ class Expansion {
         intervals_.push_back(known ? heavy_[i++].range : find_child(parent, segment, token));
       }
       const std::uint64_t count = corpus_.count(std::span(intervals_).subspan(first_interval));
-      if (count < least || count > bound) {  // too light yet, or opened already
+      if (count < least || count > bound) {  // still too light, or already opened
         intervals_.resize(first_interval);
         continue;
       }
@@ -215,7 +215,7 @@ class Expansion {
     if (least > least_useful()) open_.push({least - 1, parent, true});
   }
 
-  // The smallest count that a further output node can have: max_nodes nodes of this count or more are known.
+  // The smallest count of any further output node: max_nodes nodes with at least this count are known.
   std::uint64_t least_useful() const { return best_.size() < bounds_.max_nodes ? 1 : best_.top(); }
 
   // Fills heavy_, sorted by token and segment, with runs of every child that has `least` to `bound` occurrences in the live

@@ -38,7 +38,7 @@ class MappedFile {
   void lock() const;
 
   // Bytes of the file in the page cache, whichever process read them; above 4 GiB an estimate from a sample of a million pages.
-  // None if the system does not tell: only the file's owner and users with write permission may ask.
+  // None if the system refuses to answer. It answers only to the owner and to users with write permission.
   std::optional<std::uint64_t> resident_bytes() const;
 
  private:

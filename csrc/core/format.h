@@ -33,7 +33,7 @@ struct Header {
   std::array<std::uint8_t, 8> magic;
   std::uint32_t version;
   std::uint32_t header_bytes;  // sizeof(Header)
-  std::uint64_t reader_flags;  // features that a reader must know
+  std::uint64_t reader_flags;  // features that every reader must know
   std::uint64_t writer_flags;  // features that only a writer must know
   std::uint32_t token_width;   // 2, 3 or 4
   std::uint32_t position_width;  // 4
@@ -44,7 +44,7 @@ struct Header {
   std::uint32_t order_depth;
   std::array<std::uint8_t, 32> fingerprint;  // SHA-256 of the tokenizer, zeros if there is none
   std::uint64_t file_bytes;
-  std::uint64_t table_offset;  // of the section table
+  std::uint64_t table_offset;  // where the section table begins
   std::array<char, 32> writer;  // "suffolk 0.1.0", zero-filled
   std::array<std::uint8_t, 100> reserved;  // zeros
   std::uint32_t checksum;  // CRC-32C of the bytes before

@@ -10,7 +10,7 @@
 
 namespace suffolk {
 
-// Maps token positions of one segment to those of a new segment, in which its remaining documents begin at `base`. Immutable and
+// Maps token positions of one segment to positions of a new segment. The remaining documents begin at `base` there. Immutable and
 // thread-safe. Memory: 12 bytes for each run of deleted documents, and 4 for every 4096 tokens; none if nothing is deleted.
 class KeptTokens {
  public:

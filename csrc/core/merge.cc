@@ -223,7 +223,7 @@ class Merger {
   std::vector<Suffixes> segments_;
   SuffixOrder order_;
   std::vector<KeptTokens> kept_;
-  std::uint64_t tokens_ = 0;  // of the output
+  std::uint64_t tokens_ = 0;  // tokens of the output
   std::uint64_t documents_ = 0;
   std::uint64_t input_suffixes_ = 0;
 };

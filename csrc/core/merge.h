@@ -26,7 +26,7 @@ struct MergeSettings {
 // equals, byte for byte, the one that write_segment makes of these documents.
 //
 //   inputs          one or more, alive until the end, with one vocabulary, tokenizer and order depth
-//   document_table  of the remaining documents; stored as it is
+//   document_table  the table of the remaining documents; stored unchanged
 //
 // The ranks are cut into slices at sampled suffixes. Several threads merge slices, which are written in order.
 // Memory beside the arguments: 1/8 byte a token for the directory, 12 bytes a deleted document, some MiB a thread.

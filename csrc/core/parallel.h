@@ -21,7 +21,7 @@ namespace suffolk {
 // throws, the work ends with the same exception.
 using Progress = std::function<void(double)>;
 
-// The progress of a piece of work, shared by its threads. They return soon after `stop` is set.
+// The progress of a piece of work, shared by its threads. The threads return soon after `stop` is set.
 struct Work {
   std::atomic<std::uint64_t> done = 0;
   std::uint64_t total = 0;
@@ -37,9 +37,9 @@ inline unsigned thread_count(unsigned wanted) { return wanted != 0 ? wanted : st
        "; give fewer --threads, or raise the limit of processes (ulimit -u)");
 }
 
-// Calls `run(thread)` for thread = 0..threads-1, each on its own thread, and `progress` in this one. Returns when all have
-// returned, and rethrows the first exception of a thread or of `progress`. No thread runs before all are started, so they may
-// wait for each other. If one cannot be started, none runs and kResourceExhausted is thrown.
+// Calls `run(thread)` for thread = 0..threads-1, each on its own thread, and `progress` in this one. Returns when all threads have
+// returned. Then rethrows the first exception of a thread or of `progress`. No thread runs before all are started, so they may wait
+// for each other. If a thread cannot be started, none runs and kResourceExhausted is thrown.
 template <typename Run>
 void run_parallel(unsigned threads, Work& work, const Progress& progress, const Run& run) {
   std::mutex mutex;

@@ -8,7 +8,7 @@
 namespace suffolk {
 namespace {
 
-// partition_point in O(log of the answer's distance from lo): most runs are short beside their range.
+// partition_point in O(log(answer - lo)), because most runs are much shorter than their range.
 template <typename Predicate>
 std::uint64_t gallop(std::uint64_t lo, std::uint64_t hi, Predicate before) noexcept {
   for (std::uint64_t step = 1; step < hi - lo; step *= 2) {
@@ -123,7 +123,7 @@ Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context
   if (longest == 0) return {};
   Match best = match_of(corpus, context.last(longest));
   if (best.count > 0 || corpus.live == corpus.suffixes.size()) return best.count > 0 ? best : Match{};  // 0: a damaged order
-  // All its occurrences are deleted: bisect again, by exact counts.
+  // All occurrences of the longest match are deleted: bisect again, by exact counts.
   for (std::size_t low = bounds.min_match, high = longest - 1; low <= high;) {
     const std::size_t length = low + (high - low) / 2;
     Match match = match_of(corpus, context.last(length));

@@ -39,7 +39,7 @@ struct Corpus {
 struct Match {
   std::uint32_t length = 0;         // tokens; 0 if nothing was found
   std::uint64_t count = 0;          // see Corpus
-  std::vector<Interval> intervals;  // one for each of the corpus' suffixes; no entries if length is 0
+  std::vector<Interval> intervals;  // one for each entry of Corpus::suffixes; empty if length is 0
 };
 
 // Throws kInvalidArgument, naming the bound, if `bounds` breaks the rules of QueryBounds.

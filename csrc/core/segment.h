@@ -18,11 +18,11 @@ namespace suffolk {
 
 enum class Depth { kHeaders, kChecksums, kFull };
 
-// An open segment. Immutable and thread-safe. It owns its mapping, which the views of it must not outlive.
+// An open segment. Immutable and thread-safe. It owns its mapping. Views of the segment must not outlive it.
 class Segment {
  public:
   // Maps the file. Checks header, section table and trailer, and all sizes against the real file size, in constant time. The
-  // content of sections is not checked here: its values are bounded when they are read.
+  // content of sections is not checked here: values are bounded when they are read.
   // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format).
   explicit Segment(const std::string& path);
 
@@ -39,7 +39,7 @@ class Segment {
 
   // The document that holds this token position; document_count if none does. O(log documents).
   std::uint64_t document_at(std::uint64_t position) const noexcept;
-  // The token positions of document `index`, without its separator, cut to the tokens there are.
+  // The token positions of document `index`, without its separator, cut to the end of the tokens.
   // REQUIRES: index < header().document_count
   Interval document_range(std::uint64_t index) const noexcept;
   // Throws kInvalidArgument unless these document indices rise and exist.
@@ -62,7 +62,7 @@ class Segment {
   [[noreturn]] void corrupt(const Parts&... problem) const;
 
   std::string path_;
-  std::shared_ptr<const MappedFile> file_;  // shared with the thread that reads it in
+  std::shared_ptr<const MappedFile> file_;  // shared with the thread that reads the file into memory
   format::Header header_ = {};
   std::uint32_t checksum_ = 0;
   SectionTable table_ = {};

@@ -15,14 +15,14 @@ namespace suffolk {
 struct SegmentSettings {
   std::uint32_t vocab_size = 0;                   // token ids are below it; it determines token_width
   std::uint32_t order_depth = 64;                 // tokens by which suffixes are sorted
-  std::array<std::uint8_t, 32> fingerprint = {};  // of the tokenizer; zeros if unknown
+  std::array<std::uint8_t, 32> fingerprint = {};  // fingerprint of the tokenizer; zeros if unknown
   unsigned threads = 0;                           // 0: as many as the machine has cores
 };
 
 // Writes the segment `path` completely, or not at all.
 //
 //   tokens          [0..n-1], each document followed by one separator (the largest value of Token)
-//   document_table  stored as it is
+//   document_table  stored unchanged
 //
 // Memory beside the tokens: 4 bytes a token, and the memory of sort_suffixes (at most 1 byte a token). The bytes written do not
 // depend on the number of threads. Throws kInvalidArgument (ids, depth, no tokens, too many tokens), kResourceExhausted (disk),

@@ -15,10 +15,10 @@ namespace suffolk {
 namespace {
 
 constexpr std::size_t kMaxGroups = 64;
-constexpr std::size_t kGroupSuffixes = 1 << 14;  // in a group, on average, at least: small texts are one group and sorted directly
+constexpr std::size_t kGroupSuffixes = 1 << 14;  // least average size of a group: a small text is one group, sorted directly
 constexpr std::size_t kScanBlock = 1 << 19;      // suffixes read at a time while inducing
 constexpr std::size_t kAhead = 32;               // suffixes between the prefetch of a cache line and its use
-constexpr std::uint64_t kDirectCost = 6;         // of sorting a suffix directly, in units of inducing one; only for progress
+constexpr std::uint64_t kDirectCost = 6;         // cost of sorting a suffix directly, in units of inducing one; only for progress
 
 template <typename Token>
 class Sorter {
@@ -125,7 +125,7 @@ class Sorter {
       direct += direct_size(token);
       for (auto& counts : counts_) rank += std::exchange(counts[token], rank);
     }
-    const std::uint64_t scanned = first_ranks_[groups_[groups_.size() - 2]];  // by `induce`: all groups but the last
+    const std::uint64_t scanned = first_ranks_[groups_[groups_.size() - 2]];  // read by `induce`: all groups but the last
     work_.total = direct * kDirectCost + scanned + positions_.size() - direct;
     parallel([&](unsigned thread) {
       // First gathered without a branch, because half of all branches would be mispredicted; then written to prefetched lines.

@@ -11,8 +11,8 @@ namespace suffolk {
 // The largest number of tokens that are sorted at once: the highest bit of a position is a mark while sorting.
 inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
 
-// Sorts the suffixes of `tokens` by their first `order_depth` tokens, ties by position. A suffix ends at the separator (the
-// largest value of Token) that ends its document; none starts there.
+// Sorts the suffixes of `tokens` by their first `order_depth` tokens, ties by position. A suffix ends at the separator (the largest
+// value of Token) of its document. No suffix starts at a separator.
 //
 //   tokens        [0..n-1]           ids below vocab_size and separators; the last is a separator; n <= kMaxSortedTokens
 //   positions     [0..suffixes-1]    out: start of each suffix in suffix order; suffixes = n less the separators

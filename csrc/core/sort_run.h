@@ -25,7 +25,7 @@ struct Text {
 
   std::span<const Token> tokens;
   std::uint32_t order_depth;
-  unsigned token_bits;   // enough for all ids and a value for the end
+  unsigned token_bits;   // bits that hold every id and a value for the end
   unsigned key_tokens;   // tokens in one key
 
   Text(std::span<const Token> tokens_, std::uint32_t vocab_size, std::uint32_t order_depth_)
@@ -110,7 +110,7 @@ class RunSorter {
       : text_(text), mark_depth_(mark_depth), limit_(limit), stop_(stop) {}
 
   // Sorts suffixes that agree in their first `depth` tokens, and do not end there, by their first order_depth tokens; ties by
-  // position. Sets kMark on suffixes that agree in mark_depth tokens with another, unless all of these agree in order_depth
+  // position. Sets kMark on suffixes that agree with another in mark_depth tokens, unless all these suffixes agree in order_depth
   // tokens. It may set more marks; if mark_depth is 0, it sets all.
   // REQUIRES: positions are below kMark.
   void sort(std::span<std::uint32_t> run, std::uint32_t depth) {

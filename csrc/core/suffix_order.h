@@ -15,7 +15,7 @@ struct SuffixEntry {
   std::uint32_t segment;
 };
 
-// Compares suffixes by their keys, and reads further tokens only if these are equal. A view; thread-safe.
+// Compares suffixes by their keys, and reads further tokens only if the keys are equal. A view; thread-safe.
 // REQUIRES: all segments have one vocabulary and token width. Positions are below the token count.
 class SuffixOrder {
  public:

@@ -44,7 +44,7 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake;  // a job was added, or `stop` was set
   std::condition_variable left;  // the last helper left a job
-  std::deque<Job*> jobs;         // those with pieces that no thread has taken
+  std::deque<Job*> jobs;         // jobs with pieces that no thread has taken
   unsigned started = 0;
   bool stop = false;
 

@@ -10,8 +10,8 @@
 
 namespace suffolk {
 
-// Up to `threads` threads, including the calling one, for work of independent pieces. The others are started by the first call that
-// has work for them, and end with the pool. Thread-safe: any number of threads may call one pool at the same time.
+// Up to `threads` threads, including the calling one, for work of independent pieces. The first call that has work for the other
+// threads starts them. They end with the pool. Thread-safe: any number of threads may call one pool at the same time.
 //
 // The threads exist only in the process that first used the pool. In a child that is forked later, the calling thread does all
 // of the work. A child that is forked before the first use starts its own threads.

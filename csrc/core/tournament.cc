@@ -8,7 +8,7 @@
 namespace suffolk {
 namespace {
 
-// The key of a segment without further suffixes. No suffix has it: none begins with a separator.
+// The key of a segment without further suffixes. No suffix has this key, because none begins with a separator.
 constexpr SuffixKey kNone = {~std::uint64_t{0}, ~std::uint64_t{0}};
 
 // The kept suffixes of one segment between two ranks.

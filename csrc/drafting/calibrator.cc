@@ -87,7 +87,7 @@ void Calibrator::score(const CountedTree& tree, std::span<float> scores) const {
   for (std::size_t node = 0; node < size; ++node) {
     const auto above = static_cast<std::size_t>(tree.parents[node] + 1);
     chances[node] /= std::max(1.0, sums[above]);
-    if (above > 0) chances[node] *= chances[above - 1];  // which is already that of the parent's whole path
+    if (above > 0) chances[node] *= chances[above - 1];  // already the probability of the parent's whole path
     scores[node] = static_cast<float>(chances[node]);
   }
 }

@@ -1,8 +1,8 @@
 // Estimates the acceptance probability of retrieved tokens, and learns it while decoding.
 //
 // A share of counts is not a probability: if a match of two tokens was always followed by one token, that token is not certain. The
-// same share means different probabilities in a corpus and in the context of the request. So each source has its own tables. They
-// hold, for each kind of node, how often a node with an accepted parent was accepted.
+// same share means different probabilities in a corpus and in the context of the request. So each source has its own tables. For
+// each kind of node, a table holds how often a node with an accepted parent was accepted.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct CountedTree {
   std::span<const std::int32_t> parents;
   std::span<const std::uint64_t> counts;  // occurrences that continue with a node's path; if empty, 1 for each node
   std::uint64_t match_length = 0;         // tokens at the context's end that were found
-  std::uint64_t match_count = 0;          // how often they were found
+  std::uint64_t match_count = 0;          // how often these tokens were found
 };
 
 // The outcome of a verified tree: for each node whose parent was accepted, the earlier estimate, and whether the node was accepted.
@@ -41,20 +41,20 @@ class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);
 
-  // Writes the estimated probability, in 0..1, that each node's whole path is accepted. The scores of the children of a node add up
-  // to at most its own, because at most one of them is accepted. O(n)
+  // Writes the estimated probability, in 0..1, that each node's whole path is accepted. The scores of a node's children add up to
+  // at most the node's score, because at most one child is accepted. O(n)
   // REQUIRES: scores has an entry for each node
   void score(const CountedTree& tree, std::span<float> scores) const;
 
-  // Counts the outcome of a tree. `tokens` are those that followed the context. O(n) for each accepted token, and about 2,000
+  // Counts the outcome of a tree. `tokens` are the tokens that followed the context. O(n) for each accepted token, and about 2,000
   // multiplications for the decay.
   Evidence learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
 
-  // The tables, for `restore`: hits and seen of each cell.
+  // The tables, for `restore`: the counts `hits` and `seen` of each cell.
   std::vector<double> state() const;
 
-  // Replaces all counts by those of another calibrator. Throws kInvalidArgument, and changes nothing, if `state` has another size,
-  // an entry that is not finite or below 0, or more hits than seen.
+  // Replaces all counts by the counts of another calibrator. Throws kInvalidArgument, and changes nothing, if `state` has another
+  // size, an entry that is not finite or below 0, or more hits than seen.
   void restore(std::span<const double> state);
 
  private:

@@ -55,7 +55,7 @@ class ActiveSources {
 template <std::size_t kMost>
 class Pool {
  public:
-  // `change`: the source's probability of the child, minus the one it gave the child before.
+  // `change`: the source's probability of the child, minus the source's earlier probability of that child.
   void add(std::size_t source, double change) {
     sources_ |= 1U << source;
     expected_[source] += change;
@@ -172,7 +172,7 @@ class Trie {
   struct Node {
     std::int32_t token, parent;
     std::size_t pool;   // shared with its siblings
-    Probabilities<kMost> probabilities{};  // given its parent, by source
+    Probabilities<kMost> probabilities{};  // probability given its parent, by source
     std::uint32_t mark = 0, proposers = 0;
     double value = 0;       // after `score`, the probability of the whole path
     std::size_t below = 0;  // the pool of its children; 0, the root's pool, if it has none

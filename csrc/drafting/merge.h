@@ -33,11 +33,11 @@ struct MergedTree {
 // a node with several bits belongs to the lowest. If a source proposes a node twice, the higher score counts. Nodes without a
 // bit have no estimate; they only lead to other nodes.
 //
-// If one source alone proposes children of a node, its estimates count unchanged, scaled down to a sum of at most 1. The
-// estimates of several sources are pooled: the log probability of a child is the weighted sum of their logs. The weights of n
-// equal sources add up to sqrt(n), because their texts are correlated. A source that does not propose a child gives it a share
-// of its remaining probability. The less probability a source gives to its own children, the less it counts. At most one child
-// is accepted, so the probabilities of the children and of none are normalized to a sum of 1.
+// If one source alone proposes children of a node, its estimates are not pooled. They are scaled down if their sum exceeds 1. The
+// estimates of several sources are pooled: a child's log probability is the weighted sum of the logs of its estimates. The weights
+// of n equal sources add up to sqrt(n), because their texts are correlated. A source that does not propose a child gives it a share
+// of its remaining probability. The less probability a source gives to its own children, the less it counts. At most one child is
+// accepted, so the probabilities of the children and of none are normalized to a sum of 1.
 //
 // `weights` has an entry for each source, by its bit. O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no
 // tree, scores break the rules of ScoredTree, or weights are not finite or out of range.

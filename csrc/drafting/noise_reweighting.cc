@@ -14,7 +14,7 @@ constexpr double kUnit = 0x1p-53;
 // Fitted by research/fit_noise.py to answers sampled at temperature 0.7. Temperature 1 gives similar values.
 constexpr double kConstant = -0.012, kOdds = 1.057, kNoise = 0.270, kNoiseOdds = -0.058;
 constexpr double kLeast = 1e-6;                // probabilities are cut to kLeast..1 - kLeast
-constexpr double kWarmest = 1, kSurest = 4.5;  // upper bounds of temperature and log-odds: those of the fitted data
+constexpr double kWarmest = 1, kSurest = 4.5;  // upper bounds of temperature and log-odds: the largest of the fitted data
 
 // The acceptance probability of a token, given its noise.
 double reweighted(double chance, double noise, double temperature) {

@@ -19,13 +19,13 @@ struct Sampling {
   double temperature;  // above 0
 };
 
-constexpr double kMeanNoise = 0.5772156649015329;  // of standard Gumbel noise: Euler's constant
+constexpr double kMeanNoise = 0.5772156649015329;  // mean of standard Gumbel noise: Euler's constant
 
 // Standard Gumbel noise of a token at a position. It equals the target's noise except for the rounding of logarithms.
 double gumbel_noise(std::uint64_t seed, std::int64_t position, std::int64_t token) noexcept;
 
-// Writes the scores of `tree`, given the noise of its nodes. `position` is that of the children of the context's last token.
-// The scores of siblings may add up to more than their parent's. O(n)
+// Writes the scores of `tree`, given the noise of its nodes. `position` is the position of the children of the context's last
+// token. The scores of siblings may add up to more than their parent's. O(n)
 // Throws kInvalidArgument if the columns are no tree, or the scores break the rules of ScoredTree.
 // REQUIRES: scores has an entry for each node
 void reweight_scores(const ScoredTree& tree, std::int64_t position, const Sampling& sampling, std::span<float> scores);

@@ -17,7 +17,7 @@ constexpr std::size_t kWays = 4;  // entries of a bucket
 constexpr std::size_t kFewestEnds = 64, kMostEnds = std::size_t{1} << 24;
 constexpr std::size_t kMostNodes = std::numeric_limits<std::int32_t>::max();
 
-constexpr double kWarmest = 1;     // upper bound of the temperature: that of the fitted data
+constexpr double kWarmest = 1;     // upper bound of the temperature: the highest of the fitted data
 constexpr float kLeast = -87;      // lower bound of a log probability: the exponential of smaller ones is denormal
 constexpr double kSlight = 0.003;  // candidates of a smaller probability get no node
 

@@ -41,8 +41,8 @@ class Recycler {
   // have the same whole number of rows, there are fewer rows than tokens, and no candidate is negative.
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
-  // The `max_nodes` most likely continuations of `tokens`, up to `max_depth`; only the last kOrder tokens are read. `position`:
-  // that of the next token. `sampling`: the target's settings; none for greedy decoding. O(n log n) for n nodes.
+  // The `max_nodes` most likely continuations of `tokens`, up to `max_depth`; only the last kOrder tokens are read. `position`: the
+  // position of the next token. `sampling`: the target's settings; none for greedy decoding. O(n log n) for n nodes.
   // Throws kInvalidArgument if max_nodes is 2^31 or more.
   RecycledTree draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
                      const std::optional<Sampling>& sampling);
@@ -56,7 +56,7 @@ class Recycler {
     std::array<float, kWidth> log_probabilities;
   };
   struct Entry {
-    std::uint64_t key = 0;   // of an end; 0 where empty
+    std::uint64_t key = 0;   // key of an end; 0 in an empty entry
     std::uint64_t used = 0;  // value of clock_ at the last use
     Distribution distribution{};
   };

@@ -18,7 +18,7 @@
 namespace suffolk::kernels {
 namespace {
 
-constexpr std::size_t kTile = 16;  // outputs, rows, or pairs of inputs of a tile
+constexpr std::size_t kTile = 16;  // outputs, rows, or pairs of inputs in a tile
 constexpr std::size_t kTileInputs = 32;
 constexpr std::size_t kTileFloats = kTile * kTile;
 constexpr std::size_t kPanelTiles = 2;  // tiles of outputs that are read together

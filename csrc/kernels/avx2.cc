@@ -41,7 +41,7 @@ struct Avx2 : Scalars {
   }
 };
 
-bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows it
+bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows F16C
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }

@@ -7,7 +7,7 @@
 
 namespace suffolk::kernels {
 
-constexpr std::size_t kMostRows = 64;  // at most: their partial sums and inputs fit the caches
+constexpr std::size_t kMostRows = 64;  // the most rows at a time: their partial sums and inputs fit the caches
 
 struct Backend {
   std::size_t panel;  // outputs whose weights are read together

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kPieces = 8;            // per thread, so that a delayed thread does not delay the others
 constexpr std::size_t kLeastWork = 1U << 16;  // multiplications for which another thread is worth its start
-constexpr std::size_t kAlignment = 64;        // of packed rows: a vector in two cache lines takes twice as long to read
+constexpr std::size_t kAlignment = 64;        // alignment of packed rows: a vector in two cache lines takes twice as long to read
 
 const Backend* best_backend(Element element, bool bytes) noexcept {
   for (const Backend* backend : {avx512_backend(element, bytes), avx2_backend(element, bytes)}) {
@@ -29,7 +29,7 @@ const Backend& best_backend(const SkinnyGemm& product) noexcept {
 std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
 
 void multiply_few(const Backend& backend, const SkinnyGemm& product, unsigned threads) {
-  thread_local std::vector<float> kept;  // between calls: a decoding step makes more than a hundred
+  thread_local std::vector<float> kept;  // kept between calls, because a decoding step makes more than a hundred
   kept.resize(std::max(kept.size(), backend.packed_size(product.row_count, product.inputs) + kAlignment / sizeof(float)));
   void* aligned = kept.data();
   std::size_t space = kept.size() * sizeof(float);

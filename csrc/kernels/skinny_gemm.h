@@ -36,8 +36,8 @@ struct SkinnyGemm {
 // Whether this processor supports `skinny_gemm` for the element type. fp16 needs an x86-64 with F16C, AVX2 and FMA.
 bool supports(Element element) noexcept;
 
-// Computes the product with up to `threads` threads (see workers.h). Safe to call from any number of threads. May throw
-// std::bad_alloc, for row_count * inputs floats. REQUIRES: supports(product.element), threads >= 1
+// Computes the product with up to `threads` threads (see workers.h). Safe to call from any number of threads. Allocates row_count *
+// inputs floats, and may throw std::bad_alloc. REQUIRES: supports(product.element), threads >= 1
 void skinny_gemm(const SkinnyGemm& product, unsigned threads);
 
 }  // namespace suffolk::kernels

@@ -1,5 +1,5 @@
-// The loops of every backend. A source file that includes this defines SUFFOLK_TARGET, the instructions that its functions may
-// use. It gives `backend_of` a class `Set` that extends `Scalars`:
+// The loops of every backend. Before a source file includes this header, it defines SUFFOLK_TARGET, the instructions that its
+// functions may use. The file gives `backend_of` a class `Set` that extends `Scalars`:
 //
 //   Vector                              kLanes fp32 numbers
 //   std::size_t kLanes                  8 or 16
@@ -30,7 +30,7 @@ namespace suffolk::kernels {
 namespace {
 
 constexpr std::size_t kPanelOutputs = 12;  // outputs whose weights are read together; a multiple of every tile's outputs
-constexpr std::size_t kBlockInputs = 768;  // 6 rows of them are 18 KiB, and stay in the L1 cache
+constexpr std::size_t kBlockInputs = 768;  // 6 rows of this many inputs take 18 KiB, and stay in the L1 cache
 constexpr std::size_t kStreamedRows = 2;   // up to here inputs are not cut into blocks: long streams of weights are read faster
 constexpr std::size_t kCacheLine = 64;
 
@@ -71,12 +71,12 @@ struct Ahead {
 // One block of inputs for one tile of rows.
 template <class Lanes>
 struct Strip {
-  const typename Lanes::Weight* weights;  // of the first output
-  std::size_t inputs;                     // from one output's weights to the next's
-  const float* packed;                    // of the first row
-  std::size_t steps;                      // whole ones of kLanes inputs
-  std::size_t rest;                       // inputs after them, fewer than kLanes
-  float* sums;                            // [outputs, row_count, kLanes], of the first output and row
+  const typename Lanes::Weight* weights;  // weights of the first output
+  std::size_t inputs;                     // distance from one output's weights to the next output's
+  const float* packed;                    // inputs of the first row
+  std::size_t steps;                      // number of whole steps of kLanes inputs
+  std::size_t rest;                       // number of inputs after these steps, fewer than kLanes
+  float* sums;                            // [outputs, row_count, kLanes], from the first output and row on
   std::size_t row_count;
   Ahead ahead;
 };
