@@ -17,8 +17,7 @@ MAX_LINE_BYTES = 256 << 20
 
 
 class Position(NamedTuple):
-    """Where reading continues: the index of a file in the inputs, and the number of blocks of that file already
-    read."""
+    """Where reading continues: the index of a file in the inputs, and the number of blocks read from that file."""
 
     file: int
     block: int

@@ -27,7 +27,7 @@ class Documents:
         texts: the text of each document; empty if the document consists of recorded tokens.
         recorded: map from a document's index to its recorded tokens.
         text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.
-        replaced: invalid UTF-8 sequences, replaced by U+FFFD.
+        replaced: number of invalid UTF-8 sequences, each replaced by U+FFFD.
         left_out: records without a document, each with its place and the reason.
     """
 

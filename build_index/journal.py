@@ -29,7 +29,7 @@ class FinishedSegment:
     Attributes:
         entry: the segment's entry for the manifest.
         next: where reading continues after the segment.
-        inputs: identity of the files up to ``next``. The segment is valid while they are unchanged.
+        inputs: identity of the files up to ``next``. The segment is valid while these files are unchanged.
         counts: totals of the segment.
         skipped: number of files skipped up to ``next``, by reason.
     """

@@ -28,7 +28,8 @@ class BuildOptions:
         output: the datastore's folder.
         tokenizer: a Hugging Face folder, a tokenizer.json or a hub name. None: the corpora are tokenized or, when
             appending, the datastore's tokenizer is used.
-        mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" puts new segments in their place.
+        mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" replaces its segments by new
+            ones.
         text_field, id_field: field of a JSON line (a dotted name reads nested objects), or column of a Parquet file.
         records: the form of JSON lines and Parquet rows. "text" reads ``text_field``; "chat" writes conversations with the
             tokenizer's chat template; "recording" takes the tokens of ``--record``; "auto" decides by the fields.

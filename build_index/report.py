@@ -16,7 +16,7 @@ class BuildReport:
         generation: the generation that was published.
         segments, documents, tokens: number of each that this build added.
         described: number of documents with metadata; None if ``--metadata`` is not given.
-        text_bytes: UTF-8 bytes of text (bytes of ids, for tokenized corpora).
+        text_bytes: bytes of UTF-8 text; for tokenized corpora, bytes of token ids.
         store_bytes: size of the added segments.
         seconds: wall time of this run.
         tokenize_seconds, sort_seconds: wall time of tokenizing (reading included) and of sorting, in this run.
@@ -25,10 +25,10 @@ class BuildReport:
         peak_memory_bytes: largest resident size of the builder plus that of each worker.
         workers: number of tokenizing processes.
         left_out: number of records that yield no document.
-        replaced_invalid: invalid UTF-8 sequences, replaced by U+FFFD.
-        skipped: files left out, by reason.
+        replaced_invalid: number of invalid UTF-8 sequences, each replaced by U+FFFD.
+        skipped: number of files left out, by reason.
         fast: whether the fast path was used; ``tokenization`` gives the reason.
-        routed: documents with content that only Hugging Face tokenizers handle.
+        routed: number of documents with content that only Hugging Face tokenizers handle.
         checked: number of slices of documents that both libraries tokenized during the build.
         differed: number of these slices with different ids. Hugging Face tokenizers encoded their blocks again.
     """

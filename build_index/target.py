@@ -27,7 +27,7 @@ class Target:
         vocab_size: ids are below it.
         order_depth: tokens by which suffixes are sorted.
         token_width: width of the ids in ``.bin`` corpora, "u16" or "u32".
-        template: the chat template of the tokenizer that the options name; None if it has none.
+        template: the chat template of the tokenizer that the options name; None if that tokenizer has none.
     """
 
     previous: Manifest | None

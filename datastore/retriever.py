@@ -46,7 +46,7 @@ class Retriever(Protocol):
 
     @property
     def name(self) -> str:
-        """The datastore's name: that of its folder, or the name under which a server offers it."""
+        """The datastore's name: the name of its folder, or the name under which a server offers it."""
         ...
 
     @property

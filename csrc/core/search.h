@@ -31,7 +31,7 @@ struct Corpus {
   Corpus(std::span<const Suffixes> all, std::size_t live_segments) noexcept : suffixes(all), live(live_segments) {}
   explicit Corpus(std::span<const Suffixes> segments) noexcept : Corpus(segments, segments.size()) {}
 
-  // The count of a pattern with these intervals, one for each of `suffixes`; 0 if a damaged file makes it negative.
+  // The count of a pattern with these intervals, one for each of `suffixes`; 0 if a damaged file makes the difference negative.
   std::uint64_t count(std::span<const Interval> intervals) const noexcept;
 };
 

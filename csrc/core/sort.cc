@@ -192,7 +192,7 @@ class Sorter {
             const std::uint32_t position = ranks[i] & ~kMark;
             const Token token = position > 0 ? tokens_[position - 1] : kSeparator;
             const bool placed = token >= above && token != kSeparator;
-            gathered[filled] = ranks[i] - 1;  // with its mark
+            gathered[filled] = ranks[i] - 1;  // including its mark
             first_tokens[filled] = token;
             filled += placed ? 1 : 0;
             counts[placed ? token : 0] += placed ? 1 : 0;

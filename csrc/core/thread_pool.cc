@@ -72,7 +72,7 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(unsigned threads) : threads_(threads), state_(std::make_shared<State>()) {}
 
 ThreadPool::~ThreadPool() {
-  if (owner_ == 0 || !owned()) return;  // no threads; and in a forked child the mutex may stay locked forever
+  if (owner_ == 0 || !owned()) return;  // no threads to end; in a forked child, the mutex may stay locked forever
   {
     const std::lock_guard lock(state_->mutex);
     state_->stop = true;

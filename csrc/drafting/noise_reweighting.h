@@ -1,4 +1,4 @@
-// Reweights retrieved tokens by the sampling noise of the target, which is known before it samples.
+// Reweights retrieved tokens by the target's sampling noise, which is known before the target samples.
 //
 // The target samples the token with the highest sum of log probability and Gumbel noise. The noise is a hash of seed, position
 // and token. So of two tokens that followed equally often, the one with more noise is more likely. A token of probability p
