@@ -177,7 +177,7 @@ def _compared(
 
 
 def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
-    """The differences from the first run's outputs, and the number of compared tokens."""
+    """The differences between a run's outputs and those of the first run, and the number of compared tokens."""
     tokens = sum(each for each, _ in compared)
     differences = [each for _, each in compared if each is not None]
     return {

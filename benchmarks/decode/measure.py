@@ -134,7 +134,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The decoding methods by name: the engine's, and those of ``rival`` if given."""
+    """The decoding methods by name: those of the engine, and those of ``rival`` if given."""
 
     engine: Engine
     rival: TransformersModel | None

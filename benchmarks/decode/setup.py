@@ -27,7 +27,7 @@ from suffolk.serving.transport.url import is_url
 
 
 def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
-    """Raise InvalidArgument if a drafter's name is unknown, or if its datastore or network is missing."""
+    """Raise InvalidArgument if a drafter's name is unknown, or if a drafter's datastore or network is missing."""
     kinds = options.models.parts()
     for name in options.drafters:
         if name != USELESS and name not in kinds and not (name == "hybrid" and kinds):
@@ -80,7 +80,7 @@ def load_target(options: DecodingOptions) -> Target:
 def encode_prompts(
     target: Target, prompts: list[Prompt], options: DecodingOptions
 ) -> tuple[list[tuple[Prompt, list[int]]], list[dict[str, Any]]]:
-    """Encode the prompts that leave room for a whole answer; return them, and the skipped ones."""
+    """Encode the prompts that leave room for a whole answer. Return the encoded and the skipped prompts."""
     encoded: list[tuple[Prompt, list[int]]] = []
     skipped: list[dict[str, Any]] = []
     for prompt in prompts:

@@ -31,7 +31,7 @@ class TransformersModel:
     """
 
     def __init__(self, name: str, target: Target, assistant: str | None = None, datastore: str | None = None) -> None:
-        """Load ``name`` again, in the target's dtype and on its device.
+        """Load the model ``name`` again, with the target's dtype and on the target's device.
 
         ``assistant``: the draft model of assisted generation. ``datastore``: read by ``suffolk.generate``.
         """

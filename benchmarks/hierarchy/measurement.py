@@ -63,8 +63,8 @@ class Measurements:
     def levels(self) -> Levels:
         """All levels in an order that makes any plan a valid stack (``require_stack``).
 
-        Models are ordered by cost, exits by layers. The variants of one model are adjacent here, but never neighbours
-        in a plan.
+        Models are ordered by cost, exits by their number of layers. The variants of one model are adjacent here, but
+        two variants of one model are never neighbours in a plan.
         """
         return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1])
 
@@ -115,7 +115,7 @@ class Measurements:
                     known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
             for row, starts in known.items():
                 runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
-                if row < len(searched):  # the mean acceptance counts only places where a token was found
+                if row < len(searched):  # the mean covers only places where a token was found
                     there = [each.found[searched[row]] > 0 for each in self.agreements]
                     starts = [each[places] for each, places in zip(starts, there, strict=True)]
                 acceptance[row][column] = mean_acceptance(starts)

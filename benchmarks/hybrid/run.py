@@ -83,7 +83,7 @@ class _Drafters:
 
 
 def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
-    """Measure everything that the file lacks; return the file, and facts of the run.
+    """Run the measurements whose results the file lacks; return the file, and facts of the run.
 
     Raises:
         NotFound, Unsupported, InvalidArgument: model, datastores, heads or prompts are missing or do not fit together.

@@ -1,4 +1,4 @@
-"""Drafts from one source a step: a rule chooses a text source or the network."""
+"""Drafts from one source per step. A rule chooses a text source or the network."""
 
 from __future__ import annotations
 

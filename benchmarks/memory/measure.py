@@ -104,7 +104,10 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
 
 
 def _sample(store: Path, manifest: Manifest, options: MemoryOptions) -> list[list[int]]:
-    """Windows of the corpus that end at random tokens. They are read one by one, since the corpus may be large."""
+    """Windows of the corpus that end at random tokens.
+
+    They are read one by one, because the corpus may not fit into memory.
+    """
     chooser = np.random.default_rng(options.seed)
     segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
     sizes = [entry.tokens + entry.documents for entry in manifest.segments]

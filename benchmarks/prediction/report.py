@@ -22,7 +22,7 @@ NOTES = (
 
 
 def prediction_lines(results: dict[str, Any]) -> list[str]:
-    """The table and the notes."""
+    """Format the table and the notes."""
     summary = results["summary"]
     gap = max(each["largest_near_tie_gap"] for each in summary.values())
     lines = [format_table(HEADERS, [_row(name, each) for name, each in summary.items()]), f"largest gap: {gap:.3g}"]

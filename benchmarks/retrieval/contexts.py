@@ -22,7 +22,7 @@ class ContextSet:
     """Contexts of one kind.
 
     Attributes:
-        name: seen or unseen.
+        name: "seen" or "unseen".
         how: description of how they were made.
         contexts: token ids, oldest first.
         continuations: the tokens that follow each context in its document; shorter at the document's end.

@@ -1,9 +1,9 @@
 """Wraps the published ``draftretriever`` package (versions 0.1.0 and 0.1.1) for comparisons.
 
-The package is not the suffix array of the REST repository, which has the same name. It keeps statistics of short token runs and
-samples a tree by random search. Only the last two tokens of a context have an effect. The package returns no counts,
-and repeated queries give different answers. A context of one token without a match ends the process. Memory grows with
-every new context.
+The REST repository has a suffix array of the same name, which is other code. The package stores statistics of short
+token runs and samples a tree by random search. Only the last two tokens of a context have an effect. The package
+returns no counts, and repeated queries give different answers. A context of one token without a match ends the
+process. Memory grows with every new context.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ Call = Callable[[Any], object]
 def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int) -> dict[str, list[float]]:
     """Measure seconds of each call for each query, ``rounds`` times, after one warm-up round.
 
-    In a round, a call gets all queries in one random order before the next call starts. So each call finds the
-    processor's caches as it left them. The order of calls rotates.
+    In a round, a call gets all queries in one random order before the next call starts. So the processor's caches hold
+    what the same call left there. The order of calls rotates.
     """
     chooser = np.random.default_rng(seed)
     names = list(calls)
@@ -34,7 +34,7 @@ def time_alternating(
 ) -> dict[str, list[float]]:
     """Like ``time_rounds``, but each query goes to all calls before the next query starts.
 
-    So each call finds the processor's caches as the other calls left them.
+    So the processor's caches hold what the other calls left there.
     """
     chooser = np.random.default_rng(seed)
     names = list(calls)

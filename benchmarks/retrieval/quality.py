@@ -58,10 +58,10 @@ def compare_trees(
 
 
 def _judge_rival(store: Datastore, rival: DraftRetriever, each: ContextSet) -> dict[str, Any]:
-    """Return statistics of draftretriever's trees, and how far its answers are from exact.
+    """Return statistics of draftretriever's trees, and three measures of their errors.
 
-    Three values show this: the share of repeated queries with another answer, the number of context tokens that it uses,
-    and the share of nodes that never occur in the corpus.
+    These measures are the share of repeated queries with another answer, the number of context tokens that the package
+    uses, and the share of nodes that never occur in the corpus.
     """
     trees = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     again = [prefixes(rival.search_suffixes(context)) for context in each.contexts]

@@ -1,4 +1,4 @@
-"""Measures the cost of a worker's transports: one engine is called in its process, over gRPC and over HTTP in turn."""
+"""Measures the cost of a worker's transports: one engine is called in turn in its own process, over gRPC and over HTTP."""
 
 from __future__ import annotations
 

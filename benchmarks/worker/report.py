@@ -21,7 +21,7 @@ NOTES = (
 
 
 def worker_lines(results: dict[str, Any]) -> list[str]:
-    """The table and the notes."""
+    """Format the table and the notes."""
     rows = [
         (
             f"{size}: {drafter}, {transport}",
@@ -40,7 +40,7 @@ def worker_lines(results: dict[str, Any]) -> list[str]:
 
 
 def worker_panels(results: dict[str, Any]) -> list[Panel]:
-    """The ratio, and the time to the first token, of every transport."""
+    """Plot the ratio and the time to the first token of every transport."""
     found = {
         f"{size}, {drafter}": transports
         for size, drafters in results["streams"].items()

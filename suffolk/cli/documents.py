@@ -19,7 +19,7 @@ def document_id(place: Occurrence) -> str:
 
 
 def example_id(store: Datastore) -> str | None:
-    """The id of the first document that has one."""
+    """The id of the first document that has an id."""
     return next((source for _, _, (source, _) in store.origins() if source is not None), None)
 
 

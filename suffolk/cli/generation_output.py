@@ -20,7 +20,7 @@ RESET = "\x1b[0m"
 
 
 class Stream(Protocol):
-    """A generation, in this process or in a worker."""
+    """A running generation, in this process or in a worker."""
 
     def __iter__(self) -> Iterator[Any]: ...
 

@@ -1,4 +1,4 @@
-"""Files that a command writes at its end, checked at its start."""
+"""Checks at a command's start the files that it writes at its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def require_folder(option: str, file: Path | None) -> None:
 
 
 def plot_beside(json_file: Path, plot: Path | None) -> Path:
-    """The file of a measurement's plot: ``plot``, or else beside ``json_file``. Checks that both can be written.
+    """The file of a measurement's plot. Checks that both files can be written.
+
+    It is ``plot`` if given, else a file beside ``json_file``.
 
     Raises:
         InvalidArgument: both are one file, or ``json_file`` is a device and there is no ``plot``.

@@ -16,7 +16,7 @@ class DraftCandidate:
         request_id: the number of the request.
         scores: float32[n], falling: the probability that the path to each node is accepted.
         of_models: bool[n], nodes that only models proposed.
-        seconds: the request's share of the drafting time, without the next two.
+        seconds: the request's share of the drafting time, without ``model_seconds`` and ``prefill_seconds``.
         model_seconds: the request's share of the passes of models.
         prefill_seconds: the request's share of the prefill of models.
         verified: the first nodes, by score, that the target verifies. The planner may only raise it.

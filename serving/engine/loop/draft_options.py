@@ -1,4 +1,4 @@
-"""What a caller sets for the drafts of one request. Imports no torch."""
+"""The options that a caller sets for the drafts of one request. Imports no torch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class DraftOptions:
     """Options of one request's drafts. They change its speed, never its text.
 
     Attributes:
-        prediction: the expected answer, or most of it, as a text or token ids. It is one more source of drafts. Drafters that
-            run no retrieval ignore it.
+        prediction: the expected answer, or most of it, as a text or token ids. It serves as one more source of
+            drafts. Drafters that run no retrieval ignore it.
         datastores: names of the datastores to search; None for all.
         remember: whether the text may be kept after its end. False: it is not recorded, and drafters do not learn its tokens.
 

@@ -1,4 +1,4 @@
-"""The caller's handle of a running generation."""
+"""The caller's handle for a running generation."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
         return step
 
     def put(self, step: Step) -> None:
-        """For the engine: one more step."""
+        """Called by the engine: add one more step."""
         with self._changed:
             self._steps.append(step)
             self._wake()
 
     def end(self, error: SuffolkError | None = None) -> None:
-        """For the engine: no step follows; ``error`` is raised after the last one."""
+        """Called by the engine: no step follows. ``error`` is raised after the last step."""
         with self._changed:
             if not self._ended:
                 self._ended, self._error = True, error

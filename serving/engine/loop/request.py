@@ -105,7 +105,7 @@ class Request:
         return [int(token) for token in self.tokens[self.stats.prompt_tokens : self.length]]
 
     def contexts(self, tree: DraftTree) -> RowContexts:
-        """The texts of a step that verifies ``tree``."""
+        """The texts before each row of a step that verifies ``tree``."""
         return RowContexts.of_tree(self.tokens[: self.length], self.stats.prompt_tokens, tree)
 
     def commit(

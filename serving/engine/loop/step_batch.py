@@ -118,7 +118,8 @@ class StepBatch:
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:
     """The planner's view of a draft.
 
-    A sampled chain has no scores and is verified whole: a choice in view of its tokens would change the output distribution.
+    A sampled chain has no scores and is verified whole: a choice that depends on its tokens would change the output
+    distribution.
     """
     tree = tree_of(proposal)
     is_tree = isinstance(proposal, DraftTree)

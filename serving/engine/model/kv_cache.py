@@ -50,7 +50,7 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        """``layers``: an empty cache made for the model; its layers with a shape are replaced."""
+        """``layers``: an empty cache made for the model; its layers that have a shape are replaced."""
         self.slots = slots
         self.capacity = capacity
         self.lengths = np.zeros(slots, np.int64)

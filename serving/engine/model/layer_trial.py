@@ -9,7 +9,7 @@ import torch
 
 
 def some_rows(count: int, layer: torch.nn.Linear) -> torch.Tensor:
-    """Deterministic rows [count, inputs] of the layer's dtype."""
+    """Deterministic input rows [count, inputs] in the layer's dtype."""
     numbers = torch.sin(torch.arange(count * layer.in_features, dtype=torch.float32))
     return numbers.view(count, -1).to(layer.weight.dtype)
 

@@ -26,7 +26,7 @@ def require_memory(name: str, weights: int, cache: int, available: int, device: 
     """Check that ``weights`` + ``cache`` bytes and a margin of 5 % fit into ``available``.
 
     Raises:
-        ResourceExhausted: they do not fit; the message has the three sizes.
+        ResourceExhausted: they do not fit; the message states the three sizes.
     """
     if (weights + cache) * _HEADROOM > available:
         raise ResourceExhausted(

@@ -22,7 +22,7 @@ class RowContexts:
     Attributes:
         tokens: int32[length], prompt and generated tokens; one or more.
         prompt_length: the number of prompt tokens among them.
-        paths: int64[rows, deepest], the drafted tokens on each row's path from the top; padded with -1.
+        paths: int64[rows, deepest], the drafted tokens on each row's path from row 0; padded with -1.
         depths: int64[rows], 0 for row 0.
     """
 

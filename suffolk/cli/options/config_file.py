@@ -31,7 +31,9 @@ def command_settings(command: str, words: Sequence[str] = ()) -> dict[str, Setti
 
 
 def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str, Given]:
-    """The settings that the file gives to ``command``, by name. Its table wins over keys at the top. Checks the whole file.
+    """The settings that the file gives to ``command``, by name.
+
+    The command's table wins over keys at the top. Checks the whole file.
 
     Raises:
         NotFound, InvalidArgument: the file cannot be read, or has an unknown key or a value of a wrong type or out of range.

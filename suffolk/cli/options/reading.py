@@ -38,7 +38,10 @@ def read_options(
 
 
 def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: Sequence[str]) -> dict[str, Given]:
-    """The settings that ``words`` and the file of --config give, by name; ``words`` win. Raises as ``read_options``."""
+    """The settings that ``words`` and the file of --config give, by name.
+
+    Where both set a value, ``words`` win. Raises as ``read_options``.
+    """
     texts = parse_words(parser, settings, words)
     given = {name: _given(settings[name], values, settings[name].label) for name, values in texts.items()}
     assigned: dict[str, list[str]] = {}
@@ -61,7 +64,7 @@ def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: 
 
 
 def labels_of(settings: Mapping[str, Setting], given: Mapping[str, Given]) -> dict[str, str]:
-    """The label of each setting: as it was given, or else its option."""
+    """The label of each setting: the form in which it was given, or else its option."""
     return {name: given[name].label if name in given else each.label for name, each in settings.items()}
 
 

@@ -36,13 +36,16 @@ class Setting:
         default: value if the setting is not given; REQUIRED if it must be given.
         help: one line.
         group: heading in the help.
-        flag: name of the option. ``metavar``: placeholder of its value in the help.
+        flag: name of the option.
+        metavar: placeholder of its value in the help.
         rare: whether it has no option, but is set in a file or with --set.
         positional: whether it is an argument without a flag.
-        many: whether the value is a tuple. ``several``: whether one option takes several words.
-        within: range of a number, from the field's annotation. ``choices``: the allowed values.
+        many: whether the value is a tuple.
+        several: whether one option takes several words.
+        within: range of a number, from the field's annotation.
+        choices: the allowed values.
         blank: whether a text may be empty.
-        excludes: settings that cannot be given together with it.
+        excludes: settings that cannot be given together with this one.
         read: parser of the value's text, for values with a syntax of their own.
     """
 
