@@ -26,8 +26,8 @@ from suffolk.benchmarks.decode.setup import (
 )
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.stopping import keep
-from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests
-from suffolk.benchmarks.worker.streams import Answer, Stopwatch, StreamRun, run_streams
+from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests, generate
+from suffolk.benchmarks.worker.streams import Answer, StreamRun, run_streams
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.engine.costs.cost_store import find_costs
@@ -154,16 +154,7 @@ def _requests(
 
 
 def _in_process(server: WorkerServer, requests: WorkerRequests) -> StreamRun:
-    return run_streams(partial(_generate, server.service.engine, requests), requests.prompts, requests.streams)
-
-
-def _generate(engine: Engine, requests: WorkerRequests, prompt: Sequence[int]) -> Answer:
-    watch, texts = Stopwatch(), []
-    generation = engine.generate(prompt, requests.settings, requests.drafter, requests.max_nodes)
-    for step in generation:
-        watch.token()
-        texts.append(step.text)
-    return watch.answer("".join(texts), len(generation.tokens))
+    return run_streams(partial(generate, server.service.engine, requests), requests.prompts, requests.streams)
 
 
 def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:

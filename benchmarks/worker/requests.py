@@ -7,12 +7,15 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.worker.streams import Answer, Ask, Stopwatch
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.worker.client import connect_worker
+from suffolk.serving.worker.client import WorkerClient, connect_worker
+
+if TYPE_CHECKING:  # the clients' process needs no torch
+    from suffolk.serving.engine.loop.engine import Engine
 
 ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE = "engine", "gRPC", "HTTP, streamed", "HTTP, whole"
 TRANSPORTS = (ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE)
@@ -80,16 +83,21 @@ def asking(requests: WorkerRequests) -> Ask:
     raise InvalidArgument(f"transport {requests.transport!r} is unknown; use one of {', '.join(TRANSPORTS[1:])}")
 
 
+def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> Answer:
+    """Generate with ``decoder``, in this process or behind gRPC, and time the tokens as they come."""
+    watch, texts = Stopwatch(), []
+    generation = decoder.generate(prompt, requests.settings, requests.drafter, requests.max_nodes)
+    for step in generation:
+        watch.token()
+        texts.append(step.text)
+    return watch.answer("".join(texts), len(generation.tokens))
+
+
 def _ask_grpc(requests: WorkerRequests) -> Ask:
     client = connect_worker(f"grpc://{requests.address}")
 
     def ask(prompt: Sequence[int]) -> Answer:
-        watch, texts = Stopwatch(), []
-        generation = client.generate(prompt, requests.settings, requests.drafter, requests.max_nodes)
-        for step in generation:
-            watch.token()
-            texts.append(step.text)
-        return watch.answer("".join(texts), len(generation.tokens))
+        return generate(client, requests, prompt)
 
     return ask
 
