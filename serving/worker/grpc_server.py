@@ -57,7 +57,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
         The request's slot is free once the text has ended, even if replies are unread.
         """
         service = self._service
-        with service.admit("grpc", "Generate") as outcome:
+        with service.admit("Generate") as outcome:
             call = unpack_call(request, service.engine.target)
             generation = service.start(call)
             if not on_end(generation.cancel):  # after a normal end, cancelling has no effect

@@ -74,14 +74,16 @@ class DecodeService:
                 engine.target.grammars.load()  # blocks all threads for a second, so load before requests come
 
     @contextmanager
-    def admit(self, transport: str, method: str, texts: int = 1) -> Iterator[CallOutcome]:
-        """Admit and measure a call that generates ``texts`` texts. All transports use it.
+    def admit(self, method: str) -> Iterator[CallOutcome]:
+        """Measure and admit a gRPC call, which generates one text.
+
+        An HTTP call is admitted after its body is read, because the body names the number of texts (``openai/endpoint.py``).
 
         Raises:
             ResourceExhausted: the queue is full.
             Unavailable: the worker is stopping.
         """
-        with self.metrics.measure_call(transport, method) as outcome, self.admission.admit_call(texts):
+        with self.metrics.measure_call("grpc", method) as outcome, self.admission.admit_call():
             yield outcome
 
     def start(self, call: GenerateCall) -> Generation:
