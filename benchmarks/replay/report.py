@@ -86,8 +86,9 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
     lines = [
         format_table([*headers, "accepted from", "failures", "replayed/s"], cells),
-        "M: tokens per target pass, after the first token of each recording; to 1, to 2 ...: share of passes that accepted "
-        "at least 1, 2 ... drafted tokens; failures: drafts that failed",
+        "M: tokens per target pass, after the first token of each recording",
+        "'to 1', 'to 2' ...: share of passes that accepted at least 1, 2 ... drafted tokens",
+        "failures: drafts that failed",
     ]
     if planned:
         lines.append("speed-up: predicted ratio to plain decoding, computed from the pass costs")

@@ -46,7 +46,9 @@ class DraftBody(LookupBody):
         """Raises InvalidArgument if the lengths of ``max_nodes`` and ``contexts`` differ."""
         sizes = self.max_nodes if isinstance(self.max_nodes, list) else [self.max_nodes] * len(self.contexts)
         if len(sizes) != len(self.contexts):
-            raise InvalidField("max_nodes", f": give one whole number, or {len(self.contexts)}, one per context")
+            raise InvalidField(
+                "max_nodes", f": give one whole number, or a list of {len(self.contexts)}, one for each context"
+            )
         queries = [
             draft_pb2.DraftQuery(context=context, max_nodes=size)
             for context, size in zip(self._contexts(), sizes, strict=True)

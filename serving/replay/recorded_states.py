@@ -56,7 +56,7 @@ class RecordedStates:
         self._tokens, self._prompt, self._given, self._chunk = tokens, prompt, 0, None
 
     def advance(self, request_id: int, length: int, learns: bool = True) -> float:
-        """Extend the text to ``length`` tokens; the target reads all but the last in chunks. Returns learning seconds.
+        """Extend the text to ``length`` tokens. The target reads all tokens but the last one, in chunks. Returns learning seconds.
 
         Args:
             learns: whether the drafter learns from the logits of the new tokens.

@@ -43,7 +43,7 @@ class Recording:
         vocab_size: vocabulary size of the model.
         model: name of the model.
         tokenizer: fingerprint of the model's tokenizer, or None.
-        group: group of the text in reports.
+        group: the kind of prompt, by which reports group their results; may be empty.
         finish: finish reason, one of ``FINISHED``.
         drafter: name of the drafter; "none" for plain decoding.
         max_nodes: largest draft tree.
@@ -104,7 +104,8 @@ class Recording:
         """
         if not isinstance(row, dict) or "recording" not in row:
             raise InvalidArgument(
-                "not a recording: field 'recording' is missing; --record writes recordings, and --tokenizer reads logs"
+                "not a recording: field 'recording' is missing; make recordings with 'suffolk worker --record', or "
+                "pass --tokenizer if the file is a log"
             )
         if row["recording"] != FORMAT:
             raise Unsupported(f"field recording is {row['recording']!r}, this version reads {FORMAT}; record again")

@@ -9,8 +9,8 @@ in service, and the speed-up is predicted. Drafters that read only tokens need n
 With --tokenizer, logs of requests to OpenAI's API and their responses are replayed as well, and
 conversations ('messages', 'conversations'), each answer as one text.
 
-Ctrl-C ends it early with exit code 130. Drafters and sizes that have finished all texts are
-reported, marked as a part; if none has, the first is reported with the texts that it has finished.
+Ctrl-C ends it early with exit code 130. The report then covers the drafters and sizes that
+have finished all texts, and says so; if none has, it covers the first with the texts that it has finished.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ def http_option(port: int, services: str) -> Any:
     ``services``: names of the services at the address, for the help.
     """
     return option(
-        f"127.0.0.1:{port}", f"HOST:PORT for {services}, or :PORT on loopback; off: none", metavar="[HOST]:PORT"
+        f"127.0.0.1:{port}",
+        f"address of {services}: HOST:PORT, or :PORT for loopback; 'off' opens no port",
+        metavar="[HOST]:PORT",
     )
 
 

@@ -1,4 +1,4 @@
-"""Metadata and deletion from the corpus to the answers, through the command line and the library."""
+"""Metadata and deletion, end to end: from a corpus to the answers of lookups, by command line and library."""
 
 from __future__ import annotations
 
@@ -136,7 +136,8 @@ def test_a_full_disk_leaves_the_old_generation(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_build_is_not_taken_for_done(tmp_path: Path) -> None:
-    """A deletion takes the generation number of the interrupted build, which must not treat it as its own."""
+    """A deletion would publish the generation number of the interrupted build. The resumed build would then take that generation
+    for its own, and end as complete."""
     store = tmp_path / "store"
     make_store(store, [[[1, 2, 3]]], vocab_size=9).close()
     (store / "build/segments").mkdir(parents=True)

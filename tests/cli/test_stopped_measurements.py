@@ -32,7 +32,7 @@ EAGER = (
     "-c",
     "from suffolk.benchmarks.replay import runs; runs.PROGRESS_SECONDS = 0; " + SUFFOLK[2],
 )
-"""Run the replay command, which reports every finished recording."""
+"""The command line of ``suffolk`` that reports progress after every recording, without a pause between two reports."""
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +190,9 @@ def test_what_only_one_way_has_done_is_left_out(
 def test_a_comparison_of_outputs_that_is_stopped_costs_its_own_size_alone(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The comparison follows all runs, and Ctrl-C during it discarded them.
+    """Regression: outputs are compared after all runs, and Ctrl-C during the comparison used to discard the runs.
 
-    The first size compares the outputs of one method, each further size those of both.
+    At the first batch size, the outputs of one method are compared with plain decoding. At a further size, those of both are.
     """
     interrupt(monkeypatch, batches, "first_difference", 3 * len(PROMPTS))
     path = tmp_path / "x.json"

@@ -31,7 +31,7 @@ MAX_NEW = 24
 def alternate(texts: torch.Tensor) -> torch.Tensor:
     """A strict grammar: after the prompt odd and even tokens alternate.
 
-    It raises for other texts, as automata do. Only drafts can violate it.
+    It raises for other texts, as automata do. Sampled tokens obey the grammar, so only drafted tokens can violate it.
     """
     odd = texts[:, len(PROMPT) - 1 :] % 2
     if (odd[:, 1:] == odd[:, :-1]).any():

@@ -1,4 +1,4 @@
-"""The coupling measurement equals its definition, and writes its files."""
+"""How often the target's token is among the drafter's top tokens under the same noise: equal to a direct computation."""
 
 from __future__ import annotations
 

@@ -36,11 +36,12 @@ def regenerate(
     skipped: Counter[str],
     report: Callable[[int], None],
 ) -> Iterator[Document]:
-    """One document per row: a prompt and the target's answer, together at most ``window`` tokens. Only answers count.
+    """One document per row: a prompt and the target's answer, together at most ``window`` tokens. Only the
+    answer's tokens have a loss.
 
-    A prompt is a conversation without its last answer, or the beginning of a text. Answers are appended to ``file`` in order. They
-    are not generated again, because an answer depends only on its prompt, the settings and the seed. ``report`` receives the
-    number of answers so far.
+    A prompt is a conversation without its last answer, or the beginning of a text. Answers are appended to ``file`` in order.
+    A resumed run reads them from there, because an answer depends only on its prompt, the settings and the seed. ``report``
+    receives the number of answers so far.
 
     Raises as ``Engine``, and Corruption if ``file`` belongs to other rows.
     """

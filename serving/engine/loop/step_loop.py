@@ -75,7 +75,9 @@ class StepLoop:
         self._names = frozenset(drafters or {})
         self.running: list[Request] = []
         self._recording = 0.0  # seconds of the planner's last ``record``, a cost of drafting
-        self._free = list(range(slots))  # a heap: passes of static shape run over the first slots
+        self._free = list(
+            range(slots)
+        )  # a heap, which gives the lowest free slot: passes of static shape run over slots 0 to n - 1
 
     @property
     def free(self) -> int:
@@ -84,7 +86,7 @@ class StepLoop:
 
     @property
     def drifts(self) -> int:
-        """How often all costs were scaled because real steps differed from the measured ones (``CostModel``)."""
+        """How often all costs were scaled because steps took longer or shorter than ``CostModel`` predicts."""
         return 0 if self._planner is None else self._planner.costs.drifts
 
     def require_room(self, request: Request) -> None:
@@ -137,7 +139,7 @@ class StepLoop:
     def step(self) -> list[tuple[Request, Step | SuffolkError]]:
         """Run one pass for all running requests.
 
-        Returns the new tokens or the error of each request. Requests that end leave.
+        Returns the new tokens or the error of each request. Requests that finish are removed, and their slots are free.
 
         Raises:
             ResourceExhausted: the device has no memory for the pass, even without drafts.
@@ -183,7 +185,7 @@ class StepLoop:
     def _read(
         self, entries: Sequence[BatchEntry], clock: Clock
     ) -> tuple[PassResult, dict[int, torch.Tensor], dict[int, Outcome | SuffolkError]]:
-        """Run the pass and verify: the pass, then logits and outcomes by request number.
+        """Run the pass and verify its drafts. Returns the pass, and logits and outcomes by request number.
 
         May be repeated until ``KVCache.keep`` is called. Raises ResourceExhausted."""
         slots = [entry.request.slot for entry in entries]

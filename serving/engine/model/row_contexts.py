@@ -41,7 +41,7 @@ class RowContexts:
         depths[1:] = tree.depths()
         paths = np.full((len(depths), depths.max()), -1, np.int64)
         rows = ancestors = np.arange(1, len(depths))
-        while len(rows):  # one round per level: each row itself, then its parent, ...
+        while len(rows):  # each round writes one token of every path: the row's own, then its parent's, up to the root
             paths[rows, depths[ancestors] - 1] = tree.tokens[ancestors - 1]
             ancestors = tree.parents[ancestors - 1].astype(np.int64) + 1
             rows, ancestors = rows[ancestors > 0], ancestors[ancestors > 0]

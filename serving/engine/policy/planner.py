@@ -17,7 +17,7 @@ from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 @dataclass(slots=True)
 class _Running:
-    """A running request: its budgets, its recent tokens, and their time in plain tokens."""
+    """A running request: its budgets, the number of its recent tokens, and their time. The unit of time is one plain token."""
 
     drafter: str
     budget: SpeculationBudget
@@ -46,7 +46,10 @@ class Planner:
         self._passes_with_drafts = 0
 
     def open(self, request_id: int, drafter: str, mixes: bool = False) -> None:
-        """Start a request of ``drafter``. ``mixes``: the drafter can leave out its models; they then have a budget of their own."""
+        """Start a request of ``drafter``.
+
+        ``mixes``: the drafter can skip its neural models. The models then have a budget of their own, apart from retrieval's.
+        """
         share = REFILL / 2 if mixes else REFILL
         budget = self._budgets.setdefault(drafter, SpeculationBudget(share))
         models = self._budgets.setdefault(f"{drafter}: models", SpeculationBudget(share)) if mixes else None
@@ -84,11 +87,11 @@ class Planner:
     def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
         """Cut the draft trees: set how many nodes of each candidate to verify.
 
-        Takes the best nodes of all requests together, as many as give the most expected tokens per second, possibly none. In a
-        pass that also reads prompts, a node must repay its time at the token rate of passes without prompts.
+        Takes the best nodes of all requests together, as many as give the most expected tokens per second, possibly none. If
+        the pass also reads prompts, the nodes are weighed against the token rate of a pass that reads no prompt.
 
         Args:
-            candidates: the drafts; ``verified`` is set.
+            candidates: the drafts. The method sets their ``verified``.
             requests: requests that decode in the pass; each gets one token without drafts.
             rows: rows of the pass without these nodes, including prompt rows.
             context: mean cached tokens of the requests.
@@ -100,7 +103,9 @@ class Planner:
             self._passes_with_drafts = 0
             return
         scores = np.concatenate([self._scale(each) * each.scores for each in candidates])
-        order = np.argsort(-scores, kind="stable")  # within a request scores fall, so its first nodes come first
+        order = np.argsort(
+            -scores, kind="stable"
+        )  # stable: the scores of a request fall, so its nodes keep their order
         expected = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
         nodes = np.arange(len(expected), dtype=np.float64)
         unread = requests + sum(each.verified for each in candidates)

@@ -1,7 +1,7 @@
 """Compare each drafter with plain decoding.
 
-Ctrl-C ends it early with exit code 130. The prompts that every drafter has finished are reported,
-marked as a part."""
+Ctrl-C ends it early with exit code 130. The report then covers the prompts that every drafter has
+finished, and says so."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PromptOptions(setting.Options):
 
     GROUP = "prompts"
     prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
-    style: str = option("both", "for rows with a prefill", choices=STYLES)
+    style: str = option("both", "how to ask a prompt that has the beginning of its answer", choices=STYLES)
     limit: int | None = option(None, "prompts of each file, chosen at random (default: all)")
     max_new_tokens: int = option(128, "longest answer, in tokens")
     ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
@@ -50,11 +50,13 @@ class PromptOptions(setting.Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedOptions(DrafterOptions):
-    """Which drafters are compared. Token recycling would know the answers of earlier rounds."""
+    """Which drafters are compared. Token recycling is left out, because it would know the answers of earlier rounds."""
 
     WITHOUT = ("token-recycling",)
     drafters: str | None = option(
-        None, "separated by commas (default: all that can run); useless: drafts that are never right", metavar="LIST"
+        None,
+        "names, separated by commas (default: all that can run); 'useless' drafts wrong tokens only",
+        metavar="LIST",
     )
 
 
@@ -67,7 +69,7 @@ class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions
     top_p: float = option(1.0, "1: no limit", metavar="P", group="prompts")
     slowed: float = option(
         0.0,
-        "milliseconds to add to every drafter call, to see that drafting stops",
+        "milliseconds of delay in every call of a drafter; shows that drafting stops when it costs too much",
         metavar="MS",
         group="drafting",
     )

@@ -1,7 +1,7 @@
 """Measure the speed-up by predicted texts, by the share of the text that changes.
 
 The model edits source files. Predictions are its own plain answers, with a share of the lines replaced.
-Ctrl-C ends it early with exit code 130. The prompts that are done are reported, marked as a part."""
+Ctrl-C ends it early with exit code 130. The report then covers the finished prompts, and says so."""
 
 from __future__ import annotations
 

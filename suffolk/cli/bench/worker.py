@@ -1,7 +1,7 @@
 """Measure what the worker's transports cost: HTTP, streamed and whole, and gRPC beside calls in its process.
 
-Ctrl-C ends it early with exit code 130. The turns that every transport has finished are reported,
-marked as a part."""
+Ctrl-C ends it early with exit code 130. The report then covers the turns that every
+transport has finished, and says so."""
 
 from __future__ import annotations
 

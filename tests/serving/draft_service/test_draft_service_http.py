@@ -1,4 +1,4 @@
-"""HTTP/JSON: the answers and limits of gRPC, statuses, metrics, health."""
+"""HTTP/JSON gives the answers of gRPC and has its limits. Also status codes, metrics and health."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [[]] * 257}, "queries: the batch has 257 queries; the limit is 256; split it"),
         ({"contexts": [[1] * 4097]}, "queries[0].context has 4097 tokens; the limit is 4096"),
         ({"contexts": [[1]], "max_nodes": 1025}, "max_nodes is 1025; input should be less than or equal to 1024"),
-        ({"contexts": [[1]], "max_nodes": [1, 2]}, "max_nodes: give one whole number, or 1, one per context"),
+        (
+            {"contexts": [[1]], "max_nodes": [1, 2]},
+            "max_nodes: give one whole number, or a list of 1, one for each context",
+        ),
         ({"contexts": [[1]], "max_nodes": [1.5]}, "max_nodes"),
         ({"contexts": [[1]] * 129, "max_nodes": 1024}, "max_nodes add up to 132096; the limit is 131072"),
         ({"contexts": [[1]], "max_depth": 65}, "max_depth is 65; input should be less than or equal to 64"),
@@ -252,7 +255,7 @@ def test_readiness_ends_before_the_process(server: DraftServer) -> None:
 
 
 def test_a_server_that_stops_finishes_its_answers(brute: BruteForceRetriever) -> None:
-    """Running answers were cut off."""
+    """Regression: stopping the server used to cut off running answers."""
     brute.gate.clear()
     with serving({"wiki": brute}, grace=HANG) as server, ThreadPoolExecutor(2) as pool:
         answer = pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]})
@@ -277,7 +280,7 @@ def test_calls_that_outlast_the_grace_are_cut_off(brute: BruteForceRetriever) ->
         stop = pool.submit(server.stop)
         with pytest.raises((http.client.HTTPException, OSError)):
             answer.result(HANG)
-        brute.gate.set()  # a thread is not interrupted
+        brute.gate.set()  # the server cannot interrupt the call's thread: let it finish
         stop.result(HANG)
 
 

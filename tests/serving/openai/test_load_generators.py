@@ -1,4 +1,4 @@
-"""Published programs against the worker: GuideLLM's load, eight requests at once, and a task of lm-eval.
+"""Runs two published programs against the worker: GuideLLM with eight requests at once, and one task of lm-eval.
 
 They have many requirements, so they are installed in environments of their own, and found on the PATH.
 docs/how-to/openai-api.md shows the commands.

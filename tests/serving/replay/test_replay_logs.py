@@ -121,7 +121,7 @@ def test_other_lines_are_named(tmp_path: Path, model: Path) -> None:
     with pytest.raises(Corruption, match="line 1: not JSON"):
         read_recordings([tmp_path / "log.jsonl"], LogReader(model))
     write_rows(tmp_path / "log.jsonl", [FORMS["nested"]])
-    with pytest.raises(InvalidArgument, match="--record writes recordings, and --tokenizer reads logs"):
+    with pytest.raises(InvalidArgument, match="pass --tokenizer if the file is a log"):
         read_recordings([tmp_path / "log.jsonl"])
 
 
