@@ -22,12 +22,12 @@ from suffolk.datastore.retriever import (
 )
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.breaker import CircuitBreaker
+from suffolk.serving.draft_service.tokenizer_frame import unpack_tokenizer
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.call_errors import call_error
 from suffolk.serving.transport.channel import open_channel
 from suffolk.serving.transport.limits import check_deadline
 from suffolk.serving.transport.server_info import parse_server_info
-from suffolk.serving.transport.tokens import pack_tokens, to_tokens
 from suffolk.serving.transport.url import ServiceUrl, describe_url, parse_url
 
 DEFAULT_DEADLINE = 0.02
@@ -109,12 +109,12 @@ class RemoteDatastore(Retriever):
     ) -> list[Match]:
         limits.check_match(max_match, min_match)
         request = draft_pb2.LookupRequest(
-            datastore=self._name, max_match=max_match, min_match=min_match, contexts=_tails(contexts, max_match)
+            datastore=self._name, max_match=max_match, min_match=min_match, **wire.pack_contexts(contexts, max_match)
         )
         self._check_breaker()
         return self._finish(
             lambda: self._stub.Lookup(request, timeout=self.deadline),
-            lambda reply: wire.unpack_matches(reply.matches, len(contexts), max_match),
+            lambda reply: wire.unpack_matches(reply, len(contexts), max_match),
             self.deadline,
         )
 
@@ -192,7 +192,7 @@ class RemoteDatastore(Retriever):
             reply = self._invoke(
                 lambda: self._stub.GetTokenizer(request, timeout=TOKENIZER_DEADLINE), TOKENIZER_DEADLINE
             )
-            self._tokenizer = self._parse(lambda sent: wire.unpack_tokenizer(sent.tokenizer_zstd, expected), reply)
+            self._tokenizer = self._parse(lambda sent: unpack_tokenizer(sent.tokenizer_zstd, expected), reply)
         return self._tokenizer
 
     def close(self) -> None:
@@ -222,12 +222,10 @@ class RemoteDatastore(Retriever):
             max_match=max_match,
             min_match=min_match,
             max_depth=max_depth,
-            queries=[
-                draft_pb2.DraftQuery(context=tail, max_nodes=size)
-                for tail, size in zip(_tails(contexts, max_match), sizes, strict=True)
-            ],
+            max_nodes=wire.pack_sizes(sizes),
+            **wire.pack_contexts(contexts, max_match),
         )
-        return request, lambda reply: wire.unpack_trees(reply.trees, sizes, max_match, self._vocab_size)
+        return request, lambda reply: wire.unpack_trees(reply, sizes, max_match, self._vocab_size)
 
     def _check_breaker(self) -> None:
         if not self.breaker.allows_call():
@@ -271,12 +269,3 @@ class RemoteDatastore(Retriever):
             raise call_error(error, describe_url(self.url), "draft service", late) from None
         except (grpc.FutureCancelledError, ValueError) as error:  # another thread closes the channel
             raise Unavailable(f"{self.url}: {error}; open it again") from None
-
-
-def _tails(contexts: Sequence[Tokens], max_match: int) -> list[bytes]:
-    """The last ``max_match`` tokens of each context, packed."""
-    limits.check_batch(len(contexts))
-    return [
-        pack_tokens(to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{index}]"))
-        for index, context in enumerate(contexts)
-    ]

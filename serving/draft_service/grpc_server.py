@@ -49,11 +49,10 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             abort_call(context, error)
 
     def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
-        return draft_pb2.DraftReply(trees=[wire.pack_tree(tree) for tree in self._service.draft(request, expired)])
+        return wire.pack_trees(self._service.draft(request, expired))
 
     def _lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> draft_pb2.LookupReply:
-        matches = self._service.lookup(request, expired)
-        return draft_pb2.LookupReply(matches=[draft_pb2.Match(length=length, count=count) for length, count in matches])
+        return wire.pack_matches(self._service.lookup(request, expired))
 
     def _info(self, request: draft_pb2.GetInfoRequest) -> draft_pb2.GetInfoReply:
         fields = ("vocab_size", "order_depth", "generation", "tokens")

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.limits import MAX_NODES
-from suffolk.serving.transport.tokens import pack_tokens
+from suffolk.serving.transport.tokens import TOKEN
 
 Token = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
 MatchLength = Annotated[int, Field(ge=1, le=limits.MAX_CONTEXT)]
@@ -30,10 +30,14 @@ class LookupBody(BaseModel):
     min_match: MatchLength = retriever.DEFAULT_MIN_MATCH
 
     def request(self) -> draft_pb2.LookupRequest:
-        return draft_pb2.LookupRequest(contexts=self._contexts(), **self.model_dump(exclude={"contexts"}))
+        return draft_pb2.LookupRequest(**self._fields())
 
-    def _contexts(self) -> list[bytes]:
-        return [pack_tokens(np.array(context, np.int32)) for context in self.contexts]
+    def _fields(self) -> dict[str, Any]:
+        """The fields of a request. Only contexts and sizes are packed otherwise."""
+        return self.model_dump(exclude={"contexts", "max_nodes"}) | {
+            "contexts": np.array([token for context in self.contexts for token in context], TOKEN).tobytes(),
+            "lengths": wire.pack_sizes(map(len, self.contexts)),
+        }
 
 
 class DraftBody(LookupBody):
@@ -49,11 +53,7 @@ class DraftBody(LookupBody):
             raise InvalidField(
                 "max_nodes", f": give one whole number, or a list of {len(self.contexts)}, one for each context"
             )
-        queries = [
-            draft_pb2.DraftQuery(context=context, max_nodes=size)
-            for context, size in zip(self._contexts(), sizes, strict=True)
-        ]
-        return draft_pb2.DraftRequest(queries=queries, **self.model_dump(exclude={"contexts", "max_nodes"}))
+        return draft_pb2.DraftRequest(max_nodes=wire.pack_sizes(sizes), **self._fields())
 
 
 def tree_json(tree: DraftTree) -> dict[str, Any]:

@@ -44,17 +44,17 @@ def check_depth(max_depth: int) -> None:
 
 
 def check_batch(size: int) -> None:
-    check_size("queries: the batch", size, MAX_BATCH, "queries", "split it into several calls")
+    check_size("contexts: the batch", size, MAX_BATCH, "queries", "split it into several calls")
 
 
 def check_context(index: int, size: int) -> None:
-    check_size(f"queries[{index}].context", size, MAX_CONTEXT, "tokens", "send only its last max_match")
+    check_size(f"contexts[{index}]", size, MAX_CONTEXT, "tokens", "send only its last max_match")
 
 
 def check_nodes(max_nodes: Sequence[int]) -> None:
     for index, size in enumerate(max_nodes):
-        check_range(f"queries[{index}].max_nodes", size, 0, MAX_NODES)
+        check_range(f"max_nodes[{index}]", size, 0, MAX_NODES)
     if sum(max_nodes) > MAX_BATCH_NODES:
         raise InvalidArgument(
-            f"queries: max_nodes add up to {sum(max_nodes)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
+            f"max_nodes add up to {sum(max_nodes)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
         )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
-
-import numpy as np
-import numpy.typing as npt
 
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
@@ -14,9 +11,9 @@ from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.metrics import DraftMetrics
+from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.admission import AdmissionController
-from suffolk.serving.transport.tokens import unpack_tokens
 
 CHUNK = 32
 """Queries between two checks of the deadline."""
@@ -48,13 +45,11 @@ class DraftService:
             NotFound: there is no datastore of that name.
             DeadlineExceeded: the deadline passed or the call was cancelled.
         """
-        limits.check_batch(len(request.queries))
         max_match, min_match = _match_lengths(request)
         max_depth = _value_or(request, "max_depth", retriever.DEFAULT_MAX_DEPTH)
-        max_nodes = [_value_or(query, "max_nodes", retriever.DEFAULT_MAX_NODES) for query in request.queries]
         limits.check_depth(max_depth)
-        limits.check_nodes(max_nodes)
-        contexts = _contexts([query.context for query in request.queries])
+        contexts = wire.unpack_contexts(request)
+        max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts))
         datastore = self._datastores[self._resolve(request.datastore)]
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired):
@@ -64,9 +59,8 @@ class DraftService:
 
     def lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> list[Match]:
         """One match per context. Raises the same errors as ``draft``."""
-        limits.check_batch(len(request.contexts))
         max_match, min_match = _match_lengths(request)
-        contexts = _contexts(request.contexts)
+        contexts = wire.unpack_contexts(request)
         datastore = self._datastores[self._resolve(request.datastore)]
         matches: list[Match] = []
         for part in _chunks(len(contexts), expired):
@@ -83,7 +77,7 @@ class DraftService:
         }
 
     def tokenizer(self, name: str) -> bytes:
-        """The tokenizer.json of a datastore as a zstd frame (wire.py).
+        """The tokenizer.json of a datastore as a zstd frame (tokenizer_frame.py).
 
         Raises:
             NotFound: there is no datastore of that name, or it has no tokenizer.
@@ -94,7 +88,7 @@ class DraftService:
             tokenizer = self._datastores[name].tokenizer()
             if tokenizer is None:
                 raise NotFound(f"datastore {name} was built from token ids and has no tokenizer; pass token ids")
-            self._tokenizers[name] = wire.pack_tokenizer(tokenizer)
+            self._tokenizers[name] = pack_tokenizer(tokenizer)
         return self._tokenizers[name]
 
     def _resolve(self, name: str) -> str:
@@ -114,13 +108,6 @@ def _match_lengths(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) ->
     min_match = _value_or(request, "min_match", retriever.DEFAULT_MIN_MATCH)
     limits.check_match(max_match, min_match)
     return max_match, min_match
-
-
-def _contexts(packed: Sequence[bytes]) -> list[npt.NDArray[np.int32]]:
-    contexts = [unpack_tokens(data, f"queries[{index}].context") for index, data in enumerate(packed)]
-    for index, context in enumerate(contexts):
-        limits.check_context(index, len(context))
-    return contexts
 
 
 def _value_or(message: Any, field: str, default: int) -> int:

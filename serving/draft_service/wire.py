@@ -1,127 +1,159 @@
-"""Packs draft trees and tokenizers as bytes, and validates replies. Arrays are little-endian, without padding."""
+"""Packs the contexts, matches and trees of a batch as columns (draft.proto), and validates columns that were received.
+
+A column holds the values of all queries, one query after another: one numpy call on it costs less than one on each query.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
-from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.datastore.errors import Corruption, InvalidArgument, ResourceExhausted
-from suffolk.datastore.retriever import Match
-from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Match, Tokens
 from suffolk.serving.draft_service import limits
 from suffolk.serving.proto import draft_pb2
-from suffolk.serving.transport.tokens import TOKEN, pack_tokens
+from suffolk.serving.transport.tokens import TOKEN, to_tokens
 
+SIZE = np.dtype("<u4")
 SCORE = np.dtype("<f4")
 COUNT = np.dtype("<u8")
+Ids = npt.NDArray[np.int32]
 
 
-def pack_tree(tree: DraftTree) -> draft_pb2.DraftTree:
-    counts = np.zeros(len(tree), COUNT) if tree.counts is None else tree.counts
-    return draft_pb2.DraftTree(
-        tokens=pack_tokens(tree.tokens),
-        parents=pack_tokens(tree.parents),
-        scores=tree.scores.astype(SCORE, copy=False).tobytes(),
-        counts=counts.astype(COUNT, copy=False).tobytes(),
-        match_length=tree.match_length,
-        match_count=tree.match_count,
+def pack_contexts(contexts: Sequence[Tokens], max_match: int) -> dict[str, bytes]:
+    """The fields ``contexts`` and ``lengths`` of a request with the last ``max_match`` tokens of each context."""
+    limits.check_batch(len(contexts))
+    tails = [
+        to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{index}]")
+        for index, context in enumerate(contexts)
+    ]
+    return {"contexts": _join(tails, TOKEN), "lengths": pack_sizes(map(len, tails))}
+
+
+def unpack_contexts(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> list[Ids]:
+    """The contexts of a request, not copied. Raises InvalidArgument if they are malformed or above a limit."""
+    lengths = _column(request.lengths, SIZE, "lengths").tolist()
+    limits.check_batch(len(lengths))
+    for index, length in enumerate(lengths):
+        limits.check_context(index, length)
+    tokens = _column(request.contexts, TOKEN, "contexts")
+    _require_sum("contexts", len(tokens), "lengths", lengths)
+    return [tokens[begin:end] for begin, end in _ranges(lengths)]
+
+
+def pack_sizes(sizes: Iterable[int]) -> bytes:
+    """Sizes or limits as a column."""
+    return np.fromiter(sizes, SIZE).tobytes()
+
+
+def unpack_max_nodes(data: bytes, queries: int) -> list[int]:
+    """The field ``max_nodes`` of a request, one entry per query. Raises InvalidArgument if it is malformed or above a limit."""
+    sizes = _column(data, SIZE, "max_nodes").tolist() or [DEFAULT_MAX_NODES]
+    if len(sizes) == 1:
+        sizes *= queries
+    if len(sizes) != queries:
+        raise InvalidArgument(
+            f"max_nodes has {len(sizes)} entries for {queries} contexts; give one, or one per context"
+        )
+    limits.check_nodes(sizes)
+    return sizes
+
+
+def pack_trees(trees: Sequence[DraftTree]) -> draft_pb2.DraftReply:
+    counts = [np.zeros(len(tree), COUNT) if tree.counts is None else tree.counts for tree in trees]
+    return draft_pb2.DraftReply(
+        tokens=_join([tree.tokens for tree in trees], TOKEN),
+        parents=_join([tree.parents for tree in trees], TOKEN),
+        scores=_join([tree.scores for tree in trees], SCORE),
+        counts=_join(counts, COUNT),
+        sizes=pack_sizes(map(len, trees)),
+        match_lengths=pack_sizes(tree.match_length for tree in trees),
+        match_counts=np.array([tree.match_count for tree in trees], COUNT).tobytes(),
     )
 
 
-def pack_tokenizer(tokenizer: Tokenizer) -> bytes:
-    """The tokenizer.json as one zstd frame. Raises ResourceExhausted if it is larger than a reply may be."""
-    text = tokenizer.to_str().encode()
-    frame = zstandard.ZstdCompressor(level=9).compress(text)
-    if len(text) > limits.MAX_TOKENIZER_BYTES or len(frame) > limits.MAX_REPLY_BYTES - 1024:
-        raise ResourceExhausted(
-            f"the tokenizer has {len(text)} bytes, {len(frame)} compressed; the limits are {limits.MAX_TOKENIZER_BYTES} and "
-            f"{limits.MAX_REPLY_BYTES - 1024}; load it from its own file and pass token ids"
-        )
-    return frame
-
-
-def unpack_tokenizer(frame: bytes, expected: str) -> Tokenizer:
-    """The inverse of ``pack_tokenizer``.
-
-    Args:
-        expected: fingerprint of the datastore's tokenizer.
-
-    Raises:
-        InvalidArgument: the frame is damaged, too large when decompressed, or holds another tokenizer.
-    """
-    try:
-        if not 0 <= zstandard.frame_content_size(frame) <= limits.MAX_TOKENIZER_BYTES:
-            raise InvalidArgument(f"tokenizer: its frame states no size up to {limits.MAX_TOKENIZER_BYTES} bytes")
-        text = zstandard.ZstdDecompressor().decompress(frame, max_output_size=limits.MAX_TOKENIZER_BYTES)
-        tokenizer = parse_tokenizer(text)
-    except (zstandard.ZstdError, Corruption) as error:
-        raise InvalidArgument(f"tokenizer: {error}") from None
-    if (found := fingerprint(tokenizer)) != expected:
-        raise InvalidArgument(f"tokenizer: its fingerprint is {found}, not {expected}, that of the datastore")
-    return tokenizer
-
-
 def unpack_trees(
-    messages: Sequence[draft_pb2.DraftTree], max_nodes: Sequence[int], max_match: int, vocab_size: int
+    reply: draft_pb2.DraftReply, max_nodes: Sequence[int], max_match: int, vocab_size: int
 ) -> list[DraftTree]:
-    """The trees of a reply, one per entry of ``max_nodes``. Raises InvalidArgument if one is malformed or too large.
-
-    All trees are checked together, because the overhead of a numpy call exceeds the work on one small tree.
-    """
-    if len(messages) != len(max_nodes):
-        raise InvalidArgument(f"trees: {len(messages)} trees for {len(max_nodes)} queries")
-    parts = [(message.tokens, message.parents, message.scores, message.counts) for message in messages]
-    sizes = [len(part[0]) // TOKEN.itemsize for part in parts]
-    for index, (part, size, limit) in enumerate(zip(parts, sizes, max_nodes, strict=True)):
-        _check_lengths(index, part, size, limit)
-    tokens = np.frombuffer(b"".join(part[0] for part in parts), TOKEN)
-    parents = np.frombuffer(b"".join(part[1] for part in parts), TOKEN)
-    scores = np.frombuffer(b"".join(part[2] for part in parts), SCORE)
-    counts = np.frombuffer(b"".join(part[3] for part in parts), COUNT)
-    sources = np.full(len(tokens), RETRIEVED, np.uint32)
+    """The trees of a reply, one per entry of ``max_nodes``. Raises InvalidArgument if one is malformed or too large."""
+    sizes = _column(reply.sizes, SIZE, "sizes").tolist()
+    matches = unpack_matches(reply, len(max_nodes), max_match)
+    if len(sizes) != len(max_nodes):
+        raise InvalidArgument(f"sizes: {len(sizes)} trees for {len(max_nodes)} queries")
+    for index, (size, limit) in enumerate(zip(sizes, max_nodes, strict=True)):
+        if size > limit:
+            raise InvalidArgument(f"trees[{index}] has {size} nodes; the query allows {limit}")
+    tokens, parents = _column(reply.tokens, TOKEN, "tokens"), _column(reply.parents, TOKEN, "parents")
+    scores, counts = _column(reply.scores, SCORE, "scores"), _column(reply.counts, COUNT, "counts")
+    for field, values in (("tokens", tokens), ("parents", parents), ("scores", scores), ("counts", counts)):
+        _require_sum(field, len(values), "sizes", sizes)
     if not np.all((scores >= 0) & (scores <= 1)):
-        raise InvalidArgument("trees: a score is not in 0..1")
-    valid = _are_trees(tokens, parents, sizes, vocab_size)
+        raise InvalidArgument("scores: a score is not in 0..1")
+    sources = np.full(len(tokens), RETRIEVED, np.uint32)
     trees = []
-    for index, (message, size, end) in enumerate(zip(messages, sizes, accumulate(sizes), strict=True)):
-        if message.match_length > max_match:
-            raise InvalidArgument(f"trees[{index}] has match length {message.match_length}; the limit is {max_match}")
-        nodes = slice(end - size, end)
-        fields = tokens[nodes], parents[nodes], scores[nodes], sources[nodes], counts[nodes]
-        tree = DraftTree(*fields, message.match_length, message.match_count)
-        trees.append(tree if valid else tree.validate(vocab_size))  # validate names the node
+    for (begin, end), (length, count) in zip(_ranges(sizes), matches, strict=True):
+        nodes = slice(begin, end)
+        trees.append(
+            DraftTree(tokens[nodes], parents[nodes], scores[nodes], sources[nodes], counts[nodes], length, count)
+        )
+    if not _are_trees(tokens, parents, sizes, vocab_size):
+        for tree in trees:
+            tree.validate(vocab_size)  # names the node
     return trees
 
 
-def unpack_matches(messages: Sequence[draft_pb2.Match], size: int, max_match: int) -> list[Match]:
-    """The matches of a reply. Raises InvalidArgument if their number is not ``size``, or a match is impossible."""
-    if len(messages) != size:
-        raise InvalidArgument(f"matches: {len(messages)} matches for {size} contexts")
-    matches = [Match(message.length, message.count) for message in messages]
+def pack_matches(matches: Sequence[Match]) -> draft_pb2.LookupReply:
+    return draft_pb2.LookupReply(
+        match_lengths=pack_sizes(match.length for match in matches),
+        match_counts=np.array([count for _, count in matches], COUNT).tobytes(),
+    )
+
+
+def unpack_matches(reply: draft_pb2.LookupReply | draft_pb2.DraftReply, queries: int, max_match: int) -> list[Match]:
+    """The matches of a reply. Raises InvalidArgument if their number is not ``queries``, or one is impossible."""
+    lengths = _column(reply.match_lengths, SIZE, "match_lengths").tolist()
+    counts = _column(reply.match_counts, COUNT, "match_counts").tolist()
+    if not len(lengths) == len(counts) == queries:
+        raise InvalidArgument(f"matches: {len(lengths)} lengths and {len(counts)} counts for {queries} contexts")
+    matches = list(map(Match, lengths, counts))
     for index, match in enumerate(matches):
         if match.length > max_match or (match.length == 0) != (match.count == 0):
-            raise InvalidArgument(f"matches[{index}]: length {match.length} and count {match.count} are impossible")
+            raise InvalidArgument(
+                f"matches[{index}]: length {match.length} and count {match.count} are impossible; the limit of the length "
+                f"is {max_match}"
+            )
     return matches
 
 
-def _check_lengths(index: int, part: tuple[bytes, ...], size: int, limit: int) -> None:
-    lengths = tuple(map(len, part))
-    if lengths != (size * 4, size * 4, size * 4, size * 8):
-        raise InvalidArgument(f"trees[{index}]: tokens, parents, scores, counts have {lengths} bytes for {size} nodes")
-    if size > limit:
-        raise InvalidArgument(f"trees[{index}] has {size} nodes; the query allows {limit}")
+def _join(parts: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> bytes:
+    joined = np.concatenate(parts) if parts else np.empty(0, kind)
+    return joined.astype(kind, copy=False).tobytes()
 
 
-def _are_trees(
-    tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sizes: list[int], vocab_size: int
-) -> bool:
-    """Whether ``DraftTree.validate`` would accept every tree of these concatenated arrays."""
+def _column(data: bytes, kind: np.dtype[Any], field: str) -> npt.NDArray[Any]:
+    """``data`` as an array, not copied. Raises InvalidArgument if it holds no whole number of entries."""
+    if len(data) % kind.itemsize:
+        raise InvalidArgument(f"{field} has {len(data)} bytes; it must be a multiple of {kind.itemsize}, little-endian")
+    return np.frombuffer(data, kind)
+
+
+def _require_sum(field: str, size: int, sizes_field: str, sizes: Sequence[int]) -> None:
+    if size != sum(sizes):
+        raise InvalidArgument(f"{field} has {size} entries; {sizes_field} add up to {sum(sizes)}")
+
+
+def _ranges(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The begin and end of each query's values in a column."""
+    return pairwise(accumulate(sizes, initial=0))
+
+
+def _are_trees(tokens: Ids, parents: Ids, sizes: Sequence[int], vocab_size: int) -> bool:
+    """Whether ``DraftTree.validate`` would accept every tree of these columns."""
     if not len(tokens):
         return True
     starts = np.cumsum(sizes) - sizes

@@ -7,74 +7,62 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DraftRequest(_message.Message):
-    __slots__ = ("datastore", "max_match", "min_match", "max_depth", "queries")
+    __slots__ = ("datastore", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes")
     DATASTORE_FIELD_NUMBER: _ClassVar[int]
     MAX_MATCH_FIELD_NUMBER: _ClassVar[int]
     MIN_MATCH_FIELD_NUMBER: _ClassVar[int]
     MAX_DEPTH_FIELD_NUMBER: _ClassVar[int]
-    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    CONTEXTS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
     datastore: str
     max_match: int
     min_match: int
     max_depth: int
-    queries: _containers.RepeatedCompositeFieldContainer[DraftQuery]
-    def __init__(self, datastore: _Optional[str] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., queries: _Optional[_Iterable[_Union[DraftQuery, _Mapping]]] = ...) -> None: ...
-
-class DraftQuery(_message.Message):
-    __slots__ = ("context", "max_nodes")
-    CONTEXT_FIELD_NUMBER: _ClassVar[int]
-    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
-    context: bytes
-    max_nodes: int
-    def __init__(self, context: _Optional[bytes] = ..., max_nodes: _Optional[int] = ...) -> None: ...
+    contexts: bytes
+    lengths: bytes
+    max_nodes: bytes
+    def __init__(self, datastore: _Optional[str] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., max_nodes: _Optional[bytes] = ...) -> None: ...
 
 class DraftReply(_message.Message):
-    __slots__ = ("trees",)
-    TREES_FIELD_NUMBER: _ClassVar[int]
-    trees: _containers.RepeatedCompositeFieldContainer[DraftTree]
-    def __init__(self, trees: _Optional[_Iterable[_Union[DraftTree, _Mapping]]] = ...) -> None: ...
-
-class DraftTree(_message.Message):
-    __slots__ = ("tokens", "parents", "scores", "counts", "match_length", "match_count")
+    __slots__ = ("tokens", "parents", "scores", "counts", "sizes", "match_lengths", "match_counts")
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
-    MATCH_LENGTH_FIELD_NUMBER: _ClassVar[int]
-    MATCH_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    MATCH_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    MATCH_COUNTS_FIELD_NUMBER: _ClassVar[int]
     tokens: bytes
     parents: bytes
     scores: bytes
     counts: bytes
-    match_length: int
-    match_count: int
-    def __init__(self, tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., scores: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., match_length: _Optional[int] = ..., match_count: _Optional[int] = ...) -> None: ...
+    sizes: bytes
+    match_lengths: bytes
+    match_counts: bytes
+    def __init__(self, tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., scores: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., sizes: _Optional[bytes] = ..., match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
-    __slots__ = ("datastore", "max_match", "min_match", "contexts")
+    __slots__ = ("datastore", "max_match", "min_match", "contexts", "lengths")
     DATASTORE_FIELD_NUMBER: _ClassVar[int]
     MAX_MATCH_FIELD_NUMBER: _ClassVar[int]
     MIN_MATCH_FIELD_NUMBER: _ClassVar[int]
     CONTEXTS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
     datastore: str
     max_match: int
     min_match: int
-    contexts: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, datastore: _Optional[str] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., contexts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    contexts: bytes
+    lengths: bytes
+    def __init__(self, datastore: _Optional[str] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ...) -> None: ...
 
 class LookupReply(_message.Message):
-    __slots__ = ("matches",)
-    MATCHES_FIELD_NUMBER: _ClassVar[int]
-    matches: _containers.RepeatedCompositeFieldContainer[Match]
-    def __init__(self, matches: _Optional[_Iterable[_Union[Match, _Mapping]]] = ...) -> None: ...
-
-class Match(_message.Message):
-    __slots__ = ("length", "count")
-    LENGTH_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    length: int
-    count: int
-    def __init__(self, length: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    __slots__ = ("match_lengths", "match_counts")
+    MATCH_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    MATCH_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    match_lengths: bytes
+    match_counts: bytes
+    def __init__(self, match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
 
 class GetInfoRequest(_message.Message):
     __slots__ = ("datastore",)

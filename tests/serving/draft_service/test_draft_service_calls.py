@@ -21,6 +21,7 @@ from suffolk.datastore.errors import (
     SuffolkError,
     Unavailable,
 )
+from suffolk.serving.draft_service import wire
 from suffolk.serving.draft_service.client import RemoteDatastore, connect
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
@@ -83,13 +84,12 @@ def test_one_call_per_batch(remote: RemoteDatastore, server: DraftServer) -> Non
 
 
 def test_unset_fields_mean_the_defaults(stub: draft_pb2_grpc.DraftServiceStub, brute: BruteForceRetriever) -> None:
-    context = np.array(DOCUMENTS[1][:30], "<i4").tobytes()
-    reply = stub.Draft(draft_pb2.DraftRequest(queries=[draft_pb2.DraftQuery(context=context)]), timeout=HANG)
-    expected = brute.draft(DOCUMENTS[1][:30])
-    assert np.frombuffer(reply.trees[0].tokens, "<i4").tolist() == expected.tokens.tolist()
-    assert reply.trees[0].match_length == expected.match_length
-    found = stub.Lookup(draft_pb2.LookupRequest(contexts=[context]), timeout=HANG).matches[0]
-    assert (found.length, found.count) == brute.lookup(DOCUMENTS[1][:30])
+    columns = wire.pack_contexts([DOCUMENTS[1][:30]], 30)
+    reply = stub.Draft(draft_pb2.DraftRequest(**columns), timeout=HANG)
+    [tree] = wire.unpack_trees(reply, [64], 16, VOCABULARY)
+    assert_same_tree(tree, brute.draft(DOCUMENTS[1][:30]))
+    found = stub.Lookup(draft_pb2.LookupRequest(**columns), timeout=HANG)
+    assert wire.unpack_matches(found, 1, 16) == [brute.lookup(DOCUMENTS[1][:30])]
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS)

@@ -98,8 +98,8 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [[1.0]]}, "contexts[0][0] is 1.0; input should be a valid integer"),
         ({"contexts": [[1 << 40]]}, "contexts[0][0] is 1099511627776; input should be less than 2147483648"),
         ({"contexts": [[40]]}, "token id 40 is not in the vocabulary of 40"),
-        ({"contexts": [[]] * 257}, "queries: the batch has 257 queries; the limit is 256; split it"),
-        ({"contexts": [[1] * 4097]}, "queries[0].context has 4097 tokens; the limit is 4096"),
+        ({"contexts": [[]] * 257}, "contexts: the batch has 257 queries; the limit is 256; split it"),
+        ({"contexts": [[1] * 4097]}, "contexts[0] has 4097 tokens; the limit is 4096"),
         ({"contexts": [[1]], "max_nodes": 1025}, "max_nodes is 1025; input should be less than or equal to 1024"),
         (
             {"contexts": [[1]], "max_nodes": [1, 2]},

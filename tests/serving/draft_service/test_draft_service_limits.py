@@ -25,7 +25,11 @@ from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
 from tests.support.waiting import HANG, until
 
-DRAFT, QUERY, LOOKUP = draft_pb2.DraftRequest, draft_pb2.DraftQuery, draft_pb2.LookupRequest
+DRAFT, LOOKUP = draft_pb2.DraftRequest, draft_pb2.LookupRequest
+
+
+def numbers(*values: int) -> bytes:
+    return np.array(values, "<u4").tobytes()
 
 
 @pytest.mark.parametrize(
@@ -38,25 +42,28 @@ DRAFT, QUERY, LOOKUP = draft_pb2.DraftRequest, draft_pb2.DraftQuery, draft_pb2.L
         (DRAFT(max_depth=0), "max_depth is 0; it must be in 1..64"),
         (DRAFT(max_depth=65), "max_depth is 65; it must be in 1..64"),
         (
-            DRAFT(queries=[QUERY()] * 257),
-            "queries: the batch has 257 queries; the limit is 256; split it into several calls",
+            DRAFT(lengths=bytes(4 * 257)),
+            "contexts: the batch has 257 queries; the limit is 256; split it into several calls",
         ),
-        (DRAFT(queries=[QUERY(), QUERY(max_nodes=1025)]), "queries[1].max_nodes is 1025; it must be in 0..1024"),
+        (DRAFT(lengths=numbers(0, 0), max_nodes=numbers(64, 1025)), "max_nodes[1] is 1025; it must be in 0..1024"),
+        (DRAFT(lengths=numbers(0, 0), max_nodes=numbers(1, 1, 1)), "max_nodes has 3 entries for 2 contexts; give one"),
         (
-            DRAFT(queries=[QUERY(max_nodes=1024)] * 129),
+            DRAFT(lengths=bytes(4 * 129), max_nodes=numbers(1024)),
             "max_nodes add up to 132096; the limit is 131072; lower them or",
         ),
         (
-            DRAFT(queries=[QUERY(context=bytes(4 * 4097))]),
-            "queries[0].context has 4097 tokens; the limit is 4096; send only",
+            DRAFT(contexts=bytes(4 * 4097), lengths=numbers(4097)),
+            "contexts[0] has 4097 tokens; the limit is 4096; send only",
         ),
-        (DRAFT(queries=[QUERY(context=b"abc")]), "queries[0].context has 3 bytes; it must be a multiple of 4, int32"),
+        (DRAFT(contexts=b"abc", lengths=numbers(1)), "contexts has 3 bytes; it must be a multiple of 4, little-endian"),
+        (DRAFT(contexts=bytes(8), lengths=numbers(1)), "contexts has 2 entries; lengths add up to 1"),
+        (DRAFT(lengths=b"abcde"), "lengths has 5 bytes; it must be a multiple of 4"),
         (DRAFT(datastore="x" * 129), "datastore: the name has 129 characters; the limit is 128; see GetInfo"),
         (DRAFT(max_match=16, max_depth=64), "max_match + max_depth is 80, above 64"),
         (LOOKUP(max_match=4097), "max_match is 4097; it must be in 1..4096"),
-        (LOOKUP(contexts=[b""] * 257), "the batch has 257 queries; the limit is 256"),
-        (LOOKUP(contexts=[b"abcde"]), "queries[0].context has 5 bytes; it must be a multiple of 4"),
-        (LOOKUP(contexts=[b"\xff\xff\xff\xff"]), "token id -1 is not in the vocabulary of 40"),
+        (LOOKUP(lengths=bytes(4 * 257)), "the batch has 257 queries; the limit is 256"),
+        (LOOKUP(contexts=b"abcde", lengths=numbers(1)), "contexts has 5 bytes; it must be a multiple of 4"),
+        (LOOKUP(contexts=numbers(0xFFFFFFFF), lengths=numbers(1)), "token id -1 is not in the vocabulary of 40"),
     ],
 )
 def test_limits(request_: DRAFT | LOOKUP, text: str, stub: draft_pb2_grpc.DraftServiceStub) -> None:
@@ -96,16 +103,16 @@ def test_health_watchers_hold_no_thread(brute: BruteForceRetriever) -> None:
 
 def test_limits_admit_what_is_within(stub: draft_pb2_grpc.DraftServiceStub, brute: BruteForceRetriever) -> None:
     brute.documents = [[1, 2, 3]]
-    largest = QUERY(context=bytes(4 * limits.MAX_CONTEXT), max_nodes=limits.MAX_NODES)
-    reply = stub.Draft(DRAFT(queries=[largest, *[QUERY(max_nodes=509)] * 255]), timeout=HANG)
-    assert len(reply.trees) == limits.MAX_BATCH
+    lengths, sizes = numbers(limits.MAX_CONTEXT, *[0] * 255), numbers(limits.MAX_NODES, *[509] * 255)
+    request = DRAFT(contexts=bytes(4 * limits.MAX_CONTEXT), lengths=lengths, max_nodes=sizes)
+    assert len(stub.Draft(request, timeout=HANG).sizes) == 4 * limits.MAX_BATCH
 
 
 def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Lookup(LOOKUP(contexts=[bytes(4096)] * 257), timeout=HANG)
+        stub.Lookup(LOOKUP(contexts=bytes(4096 * 257)), timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "larger than max (1053" in caught.value.details()
+    assert "larger than max (1052" in caught.value.details()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,7 @@ def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> Non
         (lambda store: store.lookup([1], 0), "max_match is 0; it must be in 1..4096"),
         (lambda store: store.draft([1], max_match=-3), "max_match is -3"),
         (lambda store: store.draft([1], max_depth=99), "max_depth is 99; it must be in 1..64"),
-        (lambda store: store.draft([1], max_nodes=-1), "queries[0].max_nodes is -1; it must be in 0..1024"),
+        (lambda store: store.draft([1], max_nodes=-1), "max_nodes[0] is -1; it must be in 0..1024"),
         (lambda store: store.draft_batch([[1]], max_nodes=[1, 2]), "max_nodes has 2 entries for 1 contexts"),
         (lambda store: store.draft_batch([[1]] * 257), "the batch has 257 queries; the limit is 256"),
         (lambda store: store.lookup([0.5]), "contexts[0] is a 1-dimensional array of float64"),

@@ -1,6 +1,8 @@
-"""Draft trees as bytes: round trips, size limits, malformed trees."""
+"""Batches as columns: round trips, size limits, malformed columns."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -22,41 +24,57 @@ def test_largest_reply_fits() -> None:
     full = DraftTree(
         *(np.ones(limits.MAX_NODES, kind) for kind in (np.int32, np.int32, np.float32, np.uint32, np.uint64))
     )
-    reply = draft_pb2.DraftReply(trees=[wire.pack_tree(full)] * nodes)
-    assert reply.ByteSize() <= limits.MAX_REPLY_BYTES
+    assert wire.pack_trees([full] * nodes).ByteSize() <= limits.MAX_REPLY_BYTES
 
 
 def test_trees_survive_the_wire() -> None:
     store = BruteForceRetriever([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 9]], VOCABULARY)
     trees = [store.draft([1, 2]), store.draft([40]), store.draft([2, 3], max_nodes=1)]
-    messages = [draft_pb2.DraftTree.FromString(wire.pack_tree(tree).SerializeToString()) for tree in trees]
-    for actual, expected in zip(wire.unpack_trees(messages, [64, 64, 1], 16, VOCABULARY), trees, strict=True):
+    reply = draft_pb2.DraftReply.FromString(wire.pack_trees(trees).SerializeToString())
+    for actual, expected in zip(wire.unpack_trees(reply, [64, 64, 1], 16, VOCABULARY), trees, strict=True):
         assert_same_tree(actual, expected)
-    assert wire.unpack_trees([], [], 16, VOCABULARY) == []
+    assert wire.unpack_trees(draft_pb2.DraftReply(), [], 16, VOCABULARY) == []
+
+
+@given(
+    st.lists(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), max_size=20), max_size=8),
+    st.integers(1, 20),
+    st.lists(st.integers(0, limits.MAX_NODES), max_size=8),
+)
+def test_requests_survive_the_wire(contexts: list[list[int]], max_match: int, sizes: list[int]) -> None:
+    sent = draft_pb2.DraftRequest(max_nodes=wire.pack_sizes(sizes), **wire.pack_contexts(contexts, max_match))
+    request = draft_pb2.DraftRequest.FromString(sent.SerializeToString())
+    assert [each.tolist() for each in wire.unpack_contexts(request)] == [each[-max_match:] for each in contexts]
+    if len(sizes) > 1:
+        assert wire.unpack_max_nodes(request.max_nodes, len(sizes)) == sizes
+    else:  # one number is for all, and 64 is the default
+        assert wire.unpack_max_nodes(request.max_nodes, 3) == (sizes or [64]) * 3
 
 
 @settings(max_examples=200)
 @given(st.data())
 def test_malformed_trees_are_rejected_or_valid(data: st.DataObject) -> None:
-    def tree() -> draft_pb2.DraftTree:
-        size = data.draw(st.integers(0, 4))
-        small = st.one_of(st.integers(-2, 4), st.sampled_from([VOCABULARY - 1, VOCABULARY, -(1 << 31), (1 << 31) - 1]))
-        ints = st.lists(small, min_size=size, max_size=size).map(lambda values: np.array(values, "<i4").tobytes())
-        chances = st.sampled_from([0.0, 0.5, 1.0, 1.5, -0.5, float("nan"), float("inf")])
-        floats = st.lists(chances, min_size=size, max_size=size).map(lambda values: np.array(values, "<f4").tobytes())
-        junk = st.binary(max_size=9)
-        return draft_pb2.DraftTree(
-            tokens=data.draw(st.one_of(ints, junk)),
-            parents=data.draw(st.one_of(ints, ints, junk)),
-            scores=data.draw(st.one_of(floats, junk)),
-            counts=data.draw(st.one_of(st.just(bytes(8 * size)), junk)),
-            match_length=data.draw(st.integers(0, 4)),
-        )
+    sizes = data.draw(st.lists(st.integers(0, 3), max_size=3))
+    nodes, queries = sum(sizes), len(sizes)
+    junk = st.binary(max_size=9)
 
-    messages = [tree() for _ in range(data.draw(st.integers(0, 3)))]
-    budgets = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=3))
+    def column(values: st.SearchStrategy[Any], kind: str, size: int) -> bytes:
+        whole = st.lists(values, min_size=size, max_size=size).map(lambda found: np.array(found, kind).tobytes())
+        return data.draw(st.one_of(whole, whole, whole, junk))
+
+    ids = st.one_of(st.integers(-2, 4), st.sampled_from([VOCABULARY - 1, VOCABULARY, -(1 << 31), (1 << 31) - 1]))
+    reply = draft_pb2.DraftReply(
+        tokens=column(ids, "<i4", nodes),
+        parents=column(st.integers(-2, 2), "<i4", nodes),
+        scores=column(st.sampled_from([0.0, 0.5, 1.0, 1.5, -0.5, float("nan"), float("inf")]), "<f4", nodes),
+        counts=column(st.integers(0, 9), "<u8", nodes),
+        sizes=data.draw(st.one_of(st.just(wire.pack_sizes(sizes)), junk)),
+        match_lengths=column(st.integers(0, 4), "<u4", queries),
+        match_counts=column(st.integers(0, 9), "<u8", queries),
+    )
+    budgets = data.draw(st.lists(st.integers(0, 5), max_size=3))
     try:
-        trees = wire.unpack_trees(messages, budgets, 3, VOCABULARY)
+        trees = wire.unpack_trees(reply, budgets, 3, VOCABULARY)
     except InvalidArgument:
         return
     assert len(trees) == len(budgets)

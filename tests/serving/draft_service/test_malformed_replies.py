@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import Internal, NotFound
+from suffolk.datastore.retriever import Match
+from suffolk.serving.draft_service import wire
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
@@ -24,21 +26,28 @@ def remote() -> Iterator[RemoteDatastore]:
         yield remote
 
 
-def reply_with(**fields: bytes | int) -> draft_pb2.DraftReply:
-    honest: dict[str, bytes | int] = {
+def numbers(*values: int) -> bytes:
+    return np.array(values, "<u4").tobytes()
+
+
+def reply_with(**fields: bytes) -> draft_pb2.DraftReply:
+    honest = {
         "tokens": np.array([1, 2], "<i4").tobytes(),
         "parents": np.array([-1, 0], "<i4").tobytes(),
         "scores": np.array([1, 0.5], "<f4").tobytes(),
         "counts": np.array([2, 1], "<u8").tobytes(),
-        "match_length": 3,
+        "sizes": numbers(2),
+        "match_lengths": numbers(3),
+        "match_counts": np.array([2], "<u8").tobytes(),
     }
-    return draft_pb2.DraftReply(trees=[draft_pb2.DraftTree(**{**honest, **fields})])  # type: ignore[arg-type]
+    return draft_pb2.DraftReply(**{**honest, **fields})
 
 
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
-        (draft_pb2.DraftReply(), "trees: 0 trees for 1 queries"),
+        (draft_pb2.DraftReply(), "matches: 0 lengths and 0 counts for 1 contexts"),
+        (reply_with(sizes=b""), "sizes: 0 trees for 1 queries"),
         (
             reply_with(tokens=np.array([1, VOCABULARY], "<i4").tobytes()),
             f"node 1 has token id {VOCABULARY}; the vocabulary has 40",
@@ -47,18 +56,15 @@ def reply_with(**fields: bytes | int) -> draft_pb2.DraftReply:
             reply_with(parents=np.array([-1, 1], "<i4").tobytes()),
             "node 1 has parent 1; a parent must be -1 or come before its child",
         ),
-        (
-            reply_with(parents=b"\0\0\0\0"),
-            "trees[0]: tokens, parents, scores, counts have (8, 4, 8, 16) bytes for 2 nodes",
-        ),
-        (
-            reply_with(tokens=b"\0\0\0"),
-            "trees[0]: tokens, parents, scores, counts have (3, 8, 8, 16) bytes for 0 nodes",
-        ),
+        (reply_with(parents=bytes(4)), "parents has 1 entries; sizes add up to 2"),
+        (reply_with(sizes=numbers(1)), "tokens has 2 entries; sizes add up to 1"),
+        (reply_with(tokens=bytes(3)), "tokens has 3 bytes; it must be a multiple of 4"),
         (reply_with(scores=np.array([np.nan, 0], "<f4").tobytes()), "a score is not in 0..1"),
-        (reply_with(match_length=17), "trees[0] has match length 17; the limit is 16"),
+        (reply_with(match_lengths=numbers(17)), "matches[0]: length 17 and count 2 are impossible; the limit of"),
         (
-            reply_with(**dict.fromkeys(("tokens", "parents", "scores"), bytes(260)), counts=bytes(520)),
+            reply_with(
+                **dict.fromkeys(("tokens", "parents", "scores"), bytes(260)), counts=bytes(520), sizes=numbers(65)
+            ),
             "trees[0] has 65 nodes; the query allows 64",
         ),
     ],
@@ -79,7 +85,7 @@ def test_a_malformed_draft_reply_raises_and_costs_one_draft(
 @pytest.mark.parametrize(
     ("matches", "text"),
     [
-        ([], "matches: 0 matches for 1 contexts"),
+        ([], "matches: 0 lengths and 0 counts for 1 contexts"),
         ([(17, 1)], "length 17 and count 1 are impossible"),
         ([(0, 1)], "length 0"),
     ],
@@ -87,9 +93,7 @@ def test_a_malformed_draft_reply_raises_and_costs_one_draft(
 def test_a_malformed_lookup_reply_raises(
     matches: list[tuple[int, int]], text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    malformed = draft_pb2.LookupReply(
-        matches=[draft_pb2.Match(length=length, count=count) for length, count in matches]
-    )
+    malformed = wire.pack_matches([Match(*match) for match in matches])
     monkeypatch.setattr(DraftServicer, "_lookup", lambda *_: malformed)
     with pytest.raises(Internal, match=text):
         remote.lookup([1])
