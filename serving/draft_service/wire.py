@@ -58,7 +58,7 @@ def unpack_max_nodes(data: bytes, queries: int) -> list[int]:
         sizes *= queries
     if len(sizes) != queries:
         raise InvalidArgument(
-            f"max_nodes has {len(sizes)} entries for {queries} contexts; give one, or one per context"
+            f"max_nodes has {len(sizes)} entries for {queries} contexts; give one, or one for each context"
         )
     limits.check_nodes(sizes)
     return sizes
