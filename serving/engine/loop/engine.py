@@ -143,10 +143,9 @@ class Engine:
         generation = Generation(request, self._cancel)
         with self._changed:
             self._require_alive()
-            if len(self._running) + len(self._waiting) >= self.slots + self.queue:
+            if (present := self._present()) >= self.slots + self.queue:
                 raise ResourceExhausted(
-                    f"{len(self._running) + len(self._waiting)} requests run or wait; the slots hold "
-                    f"{self.slots} and the queue holds {self.queue}; try again later"
+                    f"{present} requests run or wait; the slots hold {self.slots} and the queue holds {self.queue}; try again later"
                 )
             self._waiting.append(generation)
             self._changed.notify_all()
@@ -200,6 +199,11 @@ class Engine:
             raise Unavailable("the engine is closed")
         if not self._thread.is_alive():
             raise Unavailable("the engine's thread is not in this process, which was forked; make an engine here")
+
+    def _present(self) -> int:
+        """The requests that run or wait. A cancelled one does not count, although it keeps its slot until the pass ends."""
+        cancelled = {generation.request.number for generation in self._cancelled}
+        return sum(each.request.number not in cancelled for each in (*self._running.values(), *self._waiting))
 
     def _cancel(self, generation: Generation) -> None:
         with self._changed:

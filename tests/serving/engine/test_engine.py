@@ -100,10 +100,12 @@ def test_a_cancelled_request_gets_no_pass_more_and_a_full_queue_refuses_during_o
             ):
                 engine.generate(PROMPT, LONG)
             first.cancel()
+            first.cancel()
+            third = engine.generate(PROMPT, SamplingSettings(max_new_tokens=3))  # there is room before the pass ends
             gate.let()
-            gate.wait()  # in the next pass the other request has the slot
+            gate.wait()  # in the next pass the second request has the slot
             assert (first.stats.finish, first.stats.tokens) == ("cancelled", 2)
-        assert len(list(second)) == 3
+        assert len(list(second)) == len(list(third)) == 3
 
 
 def test_a_generation_does_not_wait_for_its_reader(target: Target) -> None:
