@@ -7,6 +7,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.version import __version__
+from suffolk.datastore.watched_datastore import WatchedDatastore
 
 __all__ = [
     "ContextIndex",
@@ -16,6 +17,7 @@ __all__ = [
     "Match",
     "Occurrence",
     "Retriever",
+    "WatchedDatastore",
     "__version__",
     "open_datastore",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Suff
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.open_segment import open_segment
+from suffolk.datastore.open_segment import OpenSegment, open_segment
 from suffolk.datastore.retriever import Match, Retriever, Tokens
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
@@ -31,7 +32,9 @@ MAX_OCCURRENCES = (1 << 32) - 2
 """The largest number of tokens in a segment."""
 
 
-def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) -> Datastore:
+def open_datastore(
+    path: str | Path, residency: str = "mmap", threads: int = 0, previous: Datastore | None = None
+) -> Datastore:
     """Open the latest generation of the datastore at ``path``. Opening takes the same time for every size, except with
     residency ``locked``.
 
@@ -45,6 +48,7 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
             ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
         threads: threads that share one batch, including the calling one, 1..1024; 0: one per core. The first batch of more
             than eight contexts starts them. A process that is forked later uses one thread.
+        previous: an open generation of the same datastore. Segments that both generations have are mapped once.
 
     Raises:
         InvalidArgument: ``residency`` or ``threads`` is not allowed.
@@ -56,7 +60,7 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
     while True:
         manifest = read_manifest(Path(path))
         try:
-            return Datastore(Path(path), manifest, residency, threads)
+            return Datastore(Path(path), manifest, residency, threads, previous)
         except Corruption:
             if read_manifest(Path(path)).generation == manifest.generation:
                 raise  # otherwise a newer generation was published, and removed this one's files
@@ -68,7 +72,14 @@ class Datastore(Retriever):
     It keeps the generation that it opened, even after a newer one is published. No answer or count includes deleted documents.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, residency: str = "mmap", threads: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        residency: str = "mmap",
+        threads: int = 0,
+        previous: Datastore | None = None,
+    ) -> None:
         if residency not in RESIDENCIES:
             raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
         if not 0 <= threads <= MAX_THREADS:
@@ -78,12 +89,15 @@ class Datastore(Retriever):
             residency = "warm" if size <= _SHARE * host_memory() else "mmap"
         self.path = path
         self.manifest = manifest
+        self._segments: list[OpenSegment]
+        self._deletions: list[OpenSegment]
+        shared = {} if previous is None else {each.entry: each for each in previous._segments + previous._deletions}
         self._segments, self._deletions = (
-            [open_segment(path / SEGMENTS_NAME, entry, manifest) for entry in entries]
+            [open_segment(path / SEGMENTS_NAME, entry, manifest, shared.get(entry)) for entry in entries]
             for entries in (manifest.segments, manifest.deletions)
         )
         self._tokenizer: Tokenizer | None = None
-        files = [segment.native for segment in self._segments + self._deletions]
+        files = [each.native for each in self._segments + self._deletions if each.entry not in shared]
         if residency == "locked":
             for file in files:
                 file.lock()
@@ -118,6 +132,12 @@ class Datastore(Retriever):
         budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
         trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED)
         return [DraftTree(*tree) for tree in trees]
+
+    def warm_up(self, contexts: Sequence[Tokens]) -> None:
+        """Draft after ``contexts``, so that the pages which such drafts touch are mapped. Contexts that are refused are
+        ignored."""
+        with contextlib.suppress(InvalidArgument):
+            self.draft_batch(contexts)
 
     def clock(
         self, contexts: Sequence[Tokens], max_match: int, min_match: int, max_depth: int, max_nodes: int

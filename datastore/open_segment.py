@@ -63,8 +63,10 @@ class OpenSegment:
         return DocumentTable(self.native.document_table(), self.entry.name)
 
 
-def open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> OpenSegment:
-    """Map the file of ``entry`` in ``folder``.
+def open_segment(
+    folder: Path, entry: SegmentEntry, manifest: Manifest, mapped: OpenSegment | None = None
+) -> OpenSegment:
+    """Map the file of ``entry`` in ``folder``, or take ``mapped``, which has it mapped already.
 
     Raises:
         Corruption: the file is damaged or missing, or differs from its entry in ``manifest``.
@@ -72,7 +74,7 @@ def open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> OpenS
     """
     path = folder / entry.name
     try:
-        segment = _native.Segment(str(path))
+        segment = _native.Segment(str(path)) if mapped is None else mapped.native
     except (NotFound, InvalidArgument) as error:
         problem = "is no regular file" if path.exists() else "is missing"
         raise damaged(path, problem) from error

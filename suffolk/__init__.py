@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from suffolk.datastore import Match as Match
     from suffolk.datastore import Occurrence as Occurrence
     from suffolk.datastore import Retriever as Retriever
+    from suffolk.datastore import WatchedDatastore as WatchedDatastore
     from suffolk.datastore import __version__ as __version__
     from suffolk.datastore.errors import Corruption as Corruption
     from suffolk.datastore.errors import DeadlineExceeded as DeadlineExceeded
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "suffolk.build_index.builder": "build",
     "suffolk.build_index.options": "BuildOptions",
-    "suffolk.datastore": "ContextIndex Datastore DraftTree Match Occurrence Retriever __version__",
+    "suffolk.datastore": "ContextIndex Datastore DraftTree Match Occurrence Retriever WatchedDatastore __version__",
     "suffolk.datastore.errors": "Corruption DeadlineExceeded Internal InvalidArgument NotFound PermissionDenied "
     "ResourceExhausted SuffolkError Unavailable Unsupported",
     "suffolk.serving.draft_service.client": "RemoteDatastore",
@@ -136,8 +137,8 @@ def __dir__() -> list[str]:
 
 
 def open(
-    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None
-) -> Datastore | RemoteDatastore:
+    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None, watch: bool = False
+) -> Datastore | RemoteDatastore | WatchedDatastore:
     """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
 
     Both have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
@@ -147,6 +148,7 @@ def open(
         residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``); None for "mmap". Not for
             a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
+        watch: whether to follow newly published generations within a second. A service always does.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
@@ -154,4 +156,4 @@ def open(
     """
     from suffolk.serving.draft_service.open_store import open_store
 
-    return open_store(path_or_url, residency, deadline)
+    return open_store(path_or_url, residency, deadline, watch)

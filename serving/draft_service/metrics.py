@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.request_metrics import RequestMetrics
 
@@ -40,7 +41,7 @@ class DraftMetrics(RequestMetrics):
             gauge = Gauge(f"suffolk_datastore_{key}", text, ("datastore",), registry=registry)
             for name, datastore in datastores.items():
                 gauge.labels(name).set_function(partial(_info_value, datastore, key))
-        local = {name: store for name, store in datastores.items() if isinstance(store, Datastore)}
+        local = {name: store for name, store in datastores.items() if isinstance(store, Datastore | WatchedDatastore)}
         registry.register(MemoryMetrics(local))
 
     def count_batch(self, method: str, lengths: list[int], nodes: list[int]) -> None:
@@ -56,7 +57,7 @@ class MemoryMetrics(Collector):
     Linux reports resident bytes only for files of the server's own user; other datastores are left out.
     """
 
-    def __init__(self, datastores: Mapping[str, Datastore]) -> None:
+    def __init__(self, datastores: Mapping[str, Datastore | WatchedDatastore]) -> None:
         self._datastores = dict(datastores)
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore import Datastore, WatchedDatastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.transport.url import is_url
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None
-) -> Datastore | RemoteDatastore:
+    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None, watch: bool = False
+) -> Datastore | RemoteDatastore | WatchedDatastore:
     """A datastore on disk, or a client of one behind a draft service. Arguments and errors as for ``suffolk.open``."""
     if isinstance(path_or_url, str) and is_url(path_or_url):
         from suffolk.serving.draft_service.client import connect  # imports gRPC, which local stores do not need
@@ -25,4 +25,4 @@ def open_store(
         return connect(path_or_url, deadline)
     if deadline is not None:
         raise InvalidArgument(f"deadline is {deadline!r} for {path_or_url}; only a service has one, leave it out")
-    return open_datastore(path_or_url, residency or "mmap")
+    return (WatchedDatastore if watch else open_datastore)(path_or_url, residency or "mmap")

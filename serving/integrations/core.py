@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore import open_datastore
+from suffolk.datastore import WatchedDatastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Retriever
@@ -243,7 +243,7 @@ def _open(options: IntegrationOptions, vocab_size: int, model: str, tokenizer: s
     stores: list[Retriever] = []
     try:
         for name in options.datastores:
-            store: Retriever = connect(name, deadline) if is_url(name) else open_datastore(name)
+            store: Retriever = connect(name, deadline) if is_url(name) else WatchedDatastore(name)
             stores.append(store)
             if mark is not None:
                 require_match(store, name, options.limits, model, mark)

@@ -3,7 +3,7 @@
 
 Corpora are files, folders or quoted patterns, recognised by their names. To continue an interrupted
 build, run the same command again. An existing datastore stays in place until the new one is
-complete.
+complete. Servers of it then follow within a second, and are listed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.readers import reader_lines, wait_for_readers
 
 EXAMPLES = """
 suffolk build --tokenizer MODEL_FOLDER --output STORE src/ notes.txt more.jsonl.zst
@@ -101,7 +102,11 @@ def run(options: Options) -> int:
         return 0
     with show_progress() as progress:
         report = build(build_options, progress)
-    print(json.dumps(report.to_dict()) if options.json else "\n".join(report.lines()))
+    readers = wait_for_readers(options.output, report.generation)
+    if options.json:
+        print(json.dumps(report.to_dict() | {"readers": list(map(asdict, readers))}))
+    else:
+        print("\n".join([*report.lines(), *reader_lines(readers, report.generation)]))
     return 0
 
 

@@ -2,7 +2,8 @@
 
 Lookups and drafts read every segment, so one large segment answers sooner than many small ones.
 Answers stay the same. The new segments are written beside the old ones and replace them at the very
-end: Ctrl-C leaves the datastore as it was. Exit code 0: compacted, or there was nothing to do.
+end: Ctrl-C leaves the datastore as it was. Running servers follow within a second. Exit code 0:
+compacted, or there was nothing to do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.datastore.readers import reader_lines, wait_for_readers
 
 EXAMPLES = """
 suffolk compact STORE                  into as few segments as possible
@@ -36,7 +38,11 @@ class Options(setting.Options):
 def run(options: Options) -> int:
     with show_progress() as progress:
         report = compact(options.store, options.segments, options.threads, progress)
-    print(json.dumps(asdict(report)) if options.json else "\n".join(_lines(report)))
+    readers = wait_for_readers(options.store, report.generation) if report.changed else []
+    if options.json:
+        print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))
+    else:
+        print("\n".join([*_lines(report), *reader_lines(readers, report.generation)]))
     return 0
 
 

@@ -1,5 +1,5 @@
 """Delete documents by id or by their metadata. Datastores that are opened afterwards behave as if the
-documents had never been there.
+documents had never been there. Running servers follow within a second, and are listed.
 
 An id is FILE of a text file, FILE:LINE of a record, or FILE#ID where the datastore was built with
 --id-field; 'suffolk lookup' shows it. A condition is FIELD=VALUE, FIELD!=VALUE or FIELD~GLOB;
@@ -23,6 +23,7 @@ from suffolk.cli.documents import FORMS, example_id, whole_ids
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.readers import reader_lines, wait_for_readers
 
 EXAMPLES = """
 suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst:4711 --id chats.jsonl#conversation-17
@@ -42,10 +43,12 @@ class Options(setting.Options):
 
 def run(options: Options) -> int:
     report = delete(options.store, options.id, options.where, dry_run=options.dry_run)
+    changed = report.documents and not options.dry_run
+    readers = wait_for_readers(options.store, report.generation) if changed else []
     if options.json:
-        print(json.dumps(asdict(report)))
+        print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))
     elif report.documents:
-        print("\n".join(_lines(report, options.dry_run)))
+        print("\n".join([*_lines(report, options.dry_run), *reader_lines(readers, report.generation)]))
     if report.unknown_ids:
         print("\n".join(_unknown(options.store, report.unknown_ids)), file=sys.stderr)
     if report.documents:

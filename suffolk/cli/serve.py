@@ -1,5 +1,5 @@
 """Serve datastores to decoding workers: gRPC suffolk.v1.DraftService, and HTTP/JSON with metrics on a
-second port.
+second port. A newly published generation of a datastore is served within a second.
 
 Prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http HOST:PORT. SIGTERM
 or Ctrl-C lets running requests finish and ends with exit code 0; a second one ends at once.
@@ -17,9 +17,10 @@ from typing import Annotated
 
 from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, rare
 from suffolk.cli.server_options import ServerOptions
-from suffolk.datastore.datastore import RESIDENCIES, open_datastore
+from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.server import run_until_signal
@@ -54,7 +55,7 @@ def run(options: Options) -> int:
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         for name, path in parse_stores(options.stores).items():
-            stores[name] = open_datastore(path, options.residency, options.search_threads)
+            stores[name] = WatchedDatastore(path, options.residency, options.search_threads)
             stack.callback(stores[name].close)
         return serve(config, stores)
 

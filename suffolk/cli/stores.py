@@ -18,35 +18,38 @@ log = logging.getLogger(__name__)
 
 
 def opened_stores(
-    names: Sequence[str], deadline_ms: float | None, limits: Limits, model: str
+    names: Sequence[str], deadline_ms: float | None, limits: Limits, model: str, watch: bool = False
 ) -> contextlib.AbstractContextManager[list[Retriever]]:
-    """The datastores of those names or URLs, which fit the model. Raises as ``open_named`` and ``require_match``."""
+    """The datastores of those names or URLs, which fit the model. Raises as ``open_named`` and ``require_match``.
+
+    ``watch``: follow newly published generations.
+    """
 
     def require_fit(store: Retriever, name: str) -> None:
         require_match(store, name, limits, model, fingerprint(load_tokenizer(model)))
         _require_vocabulary(store, name, model)
 
-    return checked_stores(names, deadline_ms, require_fit)
+    return checked_stores(names, deadline_ms, require_fit, watch)
 
 
 @contextlib.contextmanager
 def checked_stores(
-    names: Sequence[str], deadline_ms: float | None, require_fit: Callable[[Retriever, str], None]
+    names: Sequence[str], deadline_ms: float | None, require_fit: Callable[[Retriever, str], None], watch: bool = False
 ) -> Iterator[list[Retriever]]:
     """The datastores of those names or URLs; closed at the end. Raises as ``open_named`` and ``require_fit``."""
     with contextlib.ExitStack() as stack:
         stores: list[Retriever] = []
         for name in names:
-            stores.append(open_named(name, deadline_ms))
+            stores.append(open_named(name, deadline_ms, watch))
             stack.callback(stores[-1].close)
             require_fit(stores[-1], name)
         yield stores
 
 
-def open_named(name: str, deadline_ms: float | None) -> Retriever:
+def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Retriever:
     """The datastore in that folder or behind that URL. Raises as ``open_datastore`` and ``connect``."""
     seconds = None if deadline_ms is None else deadline_ms / 1000
-    return open_store(name, None, seconds) if is_url(name) else open_store(name, "auto")
+    return open_store(name, None, seconds) if is_url(name) else open_store(name, "auto", watch=watch)
 
 
 def _require_vocabulary(store: Retriever, name: str, model: str) -> None:

@@ -137,7 +137,7 @@ def run(options: Options) -> int:
     require_record(options.record)
     with (
         kept_calibration(options.calibration) as calibration,
-        opened_stores(options.datastore, options.deadline_ms, limits, options.model) as stores,
+        opened_stores(options.datastore, options.deadline_ms, limits, options.model, watch=True) as stores,
     ):
         name = Path(options.model).absolute().name
         loaded = load_target(options.model, options, options.slots * options.capacity)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from suffolk.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import DocumentTableWriter, Metadata
-from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish, tokenizer_name
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish, read_manifest, tokenizer_name
 from suffolk.datastore.segment import separator, token_dtype, write_segment
 from suffolk.datastore.tokenizer import fingerprint
 
@@ -52,6 +52,22 @@ def make_store(
         )
     publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
     return open_datastore(path)
+
+
+def append_documents(path: Path, documents: Sequence[Sequence[int]]) -> Manifest:
+    """Publish the next generation of a datastore, with one more segment."""
+    before = read_manifest(path)
+    entry = write_segment(
+        path / SEGMENTS_NAME / f"appended-{before.generation:06d}.seg",
+        separated([list(document) for document in documents], before.vocab_size),
+        vocab_size=before.vocab_size,
+        order_depth=before.order_depth,
+        fingerprint=before.tokenizer,
+        threads=1,
+    )
+    after = before.next(segments=(*before.segments, entry))
+    publish(path, after)
+    return after
 
 
 def separated(documents: list[list[int]], vocab_size: int) -> npt.NDArray[Any]:

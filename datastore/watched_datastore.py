@@ -1,0 +1,151 @@
+"""A datastore that follows newly published generations."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.generation_watcher import GenerationWatcher
+from suffolk.datastore.manifest import Manifest, read_manifest
+from suffolk.datastore.readers import ReaderFile
+from suffolk.datastore.retriever import Match, Retriever, Tokens
+
+LOG = logging.getLogger("suffolk.datastore")
+
+
+class WatchedDatastore(Retriever):
+    """Answers from the latest generation of the datastore at ``path``, within a second after its publication.
+
+    A thread opens a new generation and searches it once for the contexts of the last batch, which maps the pages that callers
+    need. Then it replaces one reference. Running calls finish in the generation that they began with, which is freed after the
+    last of them. A generation that cannot be opened, or has another vocabulary or tokenizer, is logged and not served.
+    Thread-safe.
+    """
+
+    def __init__(self, path: str | Path, residency: str = "mmap", threads: int = 0) -> None:
+        """Arguments and errors as for ``open_datastore``."""
+        self.path = Path(path)
+        self._residency = residency
+        self._threads = threads
+        self._current: Datastore | None = open_datastore(self.path, residency, threads)
+        self._replaced: Datastore | None = None
+        self._last_contexts: Sequence[Tokens] = ()
+        self._seen = self.generation
+        self._problem = ""
+        self._refreshing = threading.Lock()
+        self._reader = ReaderFile(self.path)
+        self._reader.write(self.generation, self._seen)
+        self._watcher = GenerationWatcher(self.path, self.refresh)
+
+    @property
+    def current(self) -> Datastore:
+        """The generation that is served now. It stays usable after it is replaced. Raises Unavailable after ``close``."""
+        if self._current is None:
+            raise Unavailable(f"the datastore {self.path} is closed; open it again")
+        return self._current
+
+    @property
+    def generation(self) -> int:
+        """Number of the generation that is served."""
+        return self.current.manifest.generation
+
+    @property
+    def problem(self) -> str:
+        """Why the published generation is not served; empty if it is."""
+        return self._problem
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self.current.vocab_size
+
+    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
+        self._last_contexts = contexts
+        return self.current.lookup_batch(contexts, max_match, min_match)
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int | Sequence[int] = 64,
+    ) -> list[DraftTree]:
+        self._last_contexts = contexts
+        return self.current.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def tokenizer(self) -> Tokenizer | None:
+        return self.current.tokenizer()
+
+    def info(self) -> dict[str, Any]:
+        return self.current.info()
+
+    def resident_bytes(self) -> int | None:
+        """See ``Datastore.resident_bytes``."""
+        return self.current.resident_bytes()
+
+    def refresh(self) -> bool:
+        """Serve the published generation if it is another one. The watching thread calls this.
+
+        Returns:
+            False if a further call has work to do: to try again, or to free the replaced generation.
+
+        Raises:
+            Unavailable: the datastore is closed.
+        """
+        with self._refreshing:
+            served = self.current
+            self._replaced = None  # idle by now, so its files are unmapped in this thread and not in a caller's
+            try:
+                manifest = read_manifest(self.path)
+                self._seen = manifest.generation
+                if manifest != served.manifest:
+                    self._require_fit(manifest)
+                    self._serve(open_datastore(self.path, self._residency, self._threads, served))
+                self._report("")
+            except SuffolkError as error:
+                self._report(str(error))
+                return isinstance(error, Unsupported)
+            return self._replaced is None
+
+    def close(self) -> None:
+        """Stop watching, and close the current generation."""
+        self._watcher.close()
+        with self._refreshing:
+            self._reader.close()
+            if self._current is not None:
+                self._current.close()
+            self._current = self._replaced = None
+
+    def _require_fit(self, manifest: Manifest) -> None:
+        served = self.current.manifest
+        for field in ("vocab_size", "tokenizer", "order_depth"):
+            if (new := getattr(manifest, field)) != getattr(served, field):
+                raise Unsupported(
+                    f"{self.path}: generation {manifest.generation} has {field} {new}, and callers rely on "
+                    f"{getattr(served, field)}; restart this process to serve it"
+                )
+
+    def _serve(self, latest: Datastore) -> None:
+        self._require_fit(latest.manifest)  # a still newer one may have been opened
+        latest.warm_up(self._last_contexts)
+        self._replaced, self._current = self._current, latest
+        LOG.info("%s: serves generation %d now", self.path, latest.manifest.generation)
+
+    def _report(self, problem: str) -> None:
+        """Log a new problem once, and record what is served."""
+        if problem and problem != self._problem:
+            LOG.error("%s; generation %d is still served", problem, self.generation)
+        self._problem = problem
+        self._reader.write(self.generation, self._seen, problem)
