@@ -29,6 +29,7 @@ MISTAKES = {
     "fit_noise": EVIDENCE,
     "fit_prediction": ("--repository", NONE, "--tokenizer", NONE),
     "fit_priors": EVIDENCE,
+    "hot_swap": (NONE,),
     "gpu": (*MODEL, *PROMPTS),
     "overlap": (*PROMPTS, *STORE),
     "prefetching": (NONE, NONE),
