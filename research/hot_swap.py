@@ -144,6 +144,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), run, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("hot_swap", __doc__, "STORE --rounds 40 --json hot_swap.json")
     add = parser.add_argument
     add("store", type=Path, metavar="STORE", help="folder of a datastore; a copy of it is changed")
@@ -154,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--batch", type=int, default=8, metavar="N", help="contexts of a call (default: %(default)s)")
     add("--folder", type=Path, help="where the copy is made (default: the system's)")
     add("--json", type=Path, metavar="FILE", help="write the results here")
-    return run_command(parser, run, arguments)
+    return parser
 
 
 def _keep(store: Path, aside: Path) -> Manifest:
