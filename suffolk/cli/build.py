@@ -1,9 +1,10 @@
 """Build a datastore from corpora: text files, source trees, .jsonl[.gz|.zst], Parquet, or tokenized
-.npy and .bin files. Records hold texts, conversations, logs of OpenAI's API, or what --record wrote.
+.npy and .bin files. A record holds a text, a conversation, a logged request of OpenAI's API, or a
+line of a --record file.
 
-Corpora are files, folders or quoted patterns, recognised by their names. To continue an interrupted
-build, run the same command again. An existing datastore stays in place until the new one is
-complete. Servers of it then follow within a second, and are listed.
+Corpora are files, folders or quoted patterns. The name of a file tells its form. To continue an
+interrupted build, run the same command again. An existing datastore stays in place until the new one
+is complete. Running servers of the datastore then follow within a second, and are listed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class OutputOptions(setting.Options):
     corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern to read", metavar="CORPUS", blank=True)
     output: Path = option(REQUIRED, "folder of the datastore", metavar="STORE")
     tokenizer: str | None = option(None, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
-    plan: bool = option(False, "print what the build will take, and stop")
+    plan: bool = option(False, "print the time, memory and disk that the build will take, and stop")
     json: bool = option(False, "print the plan or the summary as JSON")
 
 
@@ -58,20 +59,25 @@ class ReadingOptions(setting.Options):
     text_field: str = option("text", "field or column with the text", metavar="NAME", blank=True)
     records: str = option(
         "auto",
-        "form of JSON lines and Parquet rows. text: the text field; chat: conversations ('messages', 'conversations') and logs of "
-        "OpenAI's API, through the chat template; recording: tokens of --record; auto: by the fields",
+        "form of JSON lines and Parquet rows. 'text': the text field; 'chat': conversations ('messages', 'conversations') and logs "
+        "of OpenAI's API, through the chat template; 'recording': tokens of --record; 'auto' finds the form by the fields",
         choices=RECORDS,
     )
     id_field: str | None = option(
-        None, "field or column that names a document; dots go into objects", metavar="NAME", blank=True
+        None, "field or column that names a document; a.b is field b of the object a", metavar="NAME", blank=True
     )
     metadata: str | None = option(
         None, "fields or columns to keep with each document, such as license,repo.name", metavar="LIST", blank=True
     )
     extensions: str | None = option(
-        None, "read only these from folders, such as .py,.md (default: all text)", metavar="LIST", blank=True
+        None,
+        "extensions of the files to read from folders, such as .py,.md (default: all text files)",
+        metavar="LIST",
+        blank=True,
     )
-    token_format: str | None = option(None, "ids in .bin files (default: by vocabulary size)", choices=TOKEN_FORMATS)
+    token_format: str | None = option(
+        None, "type of the ids in .bin files (default: by vocabulary size)", choices=TOKEN_FORMATS
+    )
     end_of_document: int | None = option(None, "id that ends documents in tokenized corpora", metavar="ID")
     vocab_size: int | None = option(None, "number of ids, for tokenized corpora without --tokenizer")
 
@@ -81,12 +87,14 @@ class MakingOptions(setting.Options):
     GROUP = "making"
     tokenization: str = option(
         "auto",
-        "auto: the fast path where it is proven equal; exact: Hugging Face tokenizers alone",
+        "'auto' takes a fast tokenizer if its ids are proven equal; 'exact' takes only Hugging Face tokenizers",
         choices=TOKENIZATIONS,
     )
-    segment_tokens: int = option(DEFAULT_SEGMENT_TOKENS, "tokens in a segment; bounds memory")
-    order_depth: int | None = option(None, f"tokens to sort by (default: {DEFAULT_ORDER_DEPTH})")
-    threads: int = option(0, "processes and threads; 0: every core (default: 0)")
+    segment_tokens: int = option(DEFAULT_SEGMENT_TOKENS, "most tokens in a segment; bounds the memory of the build")
+    order_depth: int | None = option(
+        None, f"number of first tokens by which suffixes are sorted (default: {DEFAULT_ORDER_DEPTH})"
+    )
+    threads: int = option(0, "number of processes and threads; 0 is one for each core (default: 0)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Show how well acceptance is predicted: a reliability diagram for each source.
 
-FILE is written with the calibration setting of 'suffolk generate', 'worker' or 'replay'. The
+'suffolk generate', 'worker' and 'replay' write FILE, if their setting calibration names it. The
 diagram has a line for each tenth of 0..1: the mean predicted probability, the measured share of
 accepted tokens, and the weight of these predictions; old ones weigh less. Every prediction was made
 before its outcome was known. The error is the mean distance of prediction and measurement.

@@ -31,7 +31,7 @@ MEASURABLE_SECONDS = 0.05
 class Options(setting.Options):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     segments: int = option(1, "segments to keep at most")
-    threads: int = option(0, "for merging; 0: every core (default: 0)")
+    threads: int = option(0, "threads that merge; 0 is one for each core (default: 0)")
     json: bool = option(False, "print one JSON object")
 
 

@@ -1,12 +1,12 @@
-"""Delete documents by id or by their metadata. Datastores that are opened afterwards behave as if the
-documents had never been there. Running servers follow within a second, and are listed.
+"""Delete documents by id or by their metadata. Datastores that are opened afterwards behave as if
+the documents had never been there. Running servers follow within a second, and are listed.
 
-An id is FILE of a text file, FILE:LINE of a record, or FILE#ID where the datastore was built with
+An id is FILE of a text file, FILE:LINE of a record, or FILE#ID if the datastore was built with
 --id-field; 'suffolk lookup' shows it. A condition is FIELD=VALUE, FIELD!=VALUE or FIELD~GLOB;
-'source', the id, is a field too. A document without the field meets only FIELD!=VALUE. All
-conditions must hold, and the document must have one of the ids if any is given. The tokens stay in
-the files, hidden from every answer, until 'suffolk compact' removes them. Exit code 1: no document
-matches, and nothing was changed.
+'source', the id, is a field too. A document without the field meets only FIELD!=VALUE. A document
+is deleted if it meets all conditions and, where ids are given, has one of these ids. The tokens
+stay in the files, hidden from every answer, until 'suffolk compact' removes them. Exit code 1: no
+document matches, and nothing was changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ suffolk delete STORE --where 'source~*/vendor/*'"""
 class Options(setting.Options):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     id: tuple[str, ...] = option((), f"a document's id: {FORMS}; may be repeated", metavar="ID")
-    where: tuple[str, ...] = option((), "such as license=gpl-3.0; may be repeated", metavar="CONDITION", blank=True)
+    where: tuple[str, ...] = option(
+        (), "a condition, such as license=gpl-3.0; may be repeated", metavar="CONDITION", blank=True
+    )
     dry_run: bool = option(False, "print what would be deleted, and change nothing")
     json: bool = option(False, "print one JSON object")
 
@@ -54,7 +56,7 @@ def run(options: Options) -> int:
     if report.documents:
         return 0
     print(
-        f"suffolk: {options.store}: no document matches, or all that do are deleted; nothing was changed",
+        f"suffolk: {options.store}: no document matches, or all that match are deleted already; nothing was changed",
         file=sys.stderr,
     )
     return 1

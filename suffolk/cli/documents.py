@@ -8,7 +8,7 @@ from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.printable import printable
 
-FORMS = "FILE of a text file, FILE:LINE of a record, or FILE#ID where the datastore was built with --id-field"
+FORMS = "FILE of a text file, FILE:LINE of a record, or FILE#ID if the datastore was built with --id-field"
 
 
 def document_id(place: Occurrence) -> str:

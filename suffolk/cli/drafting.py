@@ -104,7 +104,7 @@ class RetrievalOptions(Options):
     GROUP = "drafting"
     deadline_ms: Annotated[float, Within(ABOVE_0, 3_600_000)] | None = rare(
         None,
-        "milliseconds that a remote draft may take (default: the URL's, else 20)",
+        "milliseconds that a remote draft may take (default: deadline_ms of the URL, or 20)",
         metavar="MS",
     )
     max_match: Length = rare(DEFAULT_MAX_MATCH, "longest match, in tokens")
@@ -124,9 +124,11 @@ class PlannerOptions(Options):
     """How large draft trees are."""
 
     GROUP = "drafting"
-    max_nodes: Nodes = rare(DEFAULT_NODES, "largest draft tree; measured costs decide how much of it is used")
+    max_nodes: Nodes = rare(
+        DEFAULT_NODES, "most nodes of a draft tree; measured costs decide how many of them are used"
+    )
     costs: Path | None = rare(
-        None, "file of 'suffolk profile' (default: what it stored for this model, or a quick measurement)"
+        None, "file of 'suffolk profile' (default: the costs stored for this model, or a quick measurement)"
     )
 
 

@@ -44,7 +44,7 @@ def run(options: Options) -> int:
     if options.model is None and options.worker is None:
         raise InvalidArgument("--model or --worker is missing; give one of them")
     if options.logprobs is not None and options.stats_json is None:
-        raise InvalidArgument(f"logprobs {options.logprobs} goes into the JSON report only; add --stats-json FILE")
+        raise InvalidArgument(f"logprobs {options.logprobs} is written only to the JSON report; add --stats-json FILE")
     settings, limits = options.sampling(), options.limits()
     prompt = _read_stdin() if options.prompt is None else options.prompt
     read_prompt(prompt)  # refuse early a prompt that no tokenizer accepts
@@ -56,7 +56,7 @@ def run(options: Options) -> int:
         return _finish(options, generate_remotely(options, settings, prompt, draft_options))
     name = options.drafter_name()
     if name == NONE and options.costs is not None:
-        raise InvalidArgument(f"costs {options.costs}: --drafter none has no use for them; leave one of them out")
+        raise InvalidArgument(f"costs {options.costs}: --drafter none does not use them; leave one of them out")
     require_costs(options.costs)
     uses_stores = name != NONE and find(name).reads_datastores
     with (

@@ -39,7 +39,10 @@ class ModelOptions(DeviceOptions):
     GROUP = "model"
     model: str | None = option(None, MODEL, excludes=("worker",))
     worker: str | None = option(
-        None, "'suffolk worker' at grpc://HOST:PORT, in place of --model", metavar="URL", excludes=("model",)
+        None,
+        "address of a 'suffolk worker', as grpc://HOST:PORT, in place of --model",
+        metavar="URL",
+        excludes=("model",),
     )
 
 
@@ -52,7 +55,7 @@ class PromptOptions(setting.Options):
     chat: bool = option(False, "apply the model's chat template (default if it has one)", excludes=("raw",))
     raw: bool = option(False, "continue the prompt as it is", excludes=("chat",))
     prediction: Path | None = option(
-        None, "text file with the expected answer, or most of it; parts that the answer has too are generated faster"
+        None, "text file with all or most of the expected answer; parts that come true are generated faster"
     )
 
 
@@ -65,11 +68,15 @@ class SamplingOptions(setting.Options):
     temperature: limits.Temperature = option(0.0, "0: greedy (default: 0)", metavar="T")
     seed: limits.Seed = option(0, "the same seed gives the same text, with any drafts (default: 0)")
     stop: tuple[str, ...] = option((), "end the text before TEXT; may be repeated", metavar="TEXT", blank=True)
-    top_k: limits.TopK = rare(0, "sample from the K likeliest tokens; 0: off", metavar="K")
-    top_p: limits.TopP = rare(1.0, "sample from the likeliest tokens that hold this probability; 1: off", metavar="P")
-    min_p: limits.MinP = rare(0.0, "least probability, relative to the likeliest token; 0: off", metavar="P")
+    top_k: limits.TopK = rare(0, "sample only from the K likeliest tokens; 0 is no limit", metavar="K")
+    top_p: limits.TopP = rare(
+        1.0, "sample only from the likeliest tokens that have this probability together; 1 is no limit", metavar="P"
+    )
+    min_p: limits.MinP = rare(
+        0.0, "sample only tokens of at least P times the probability of the likeliest token; 0 is no limit", metavar="P"
+    )
     repetition_penalty: limits.Factor = rare(
-        1.0, "above 1: make tokens of prompt and text less likely; 1: off", metavar="W"
+        1.0, "a value above 1 makes tokens of prompt and text less likely; 1 has no effect", metavar="W"
     )
     presence_penalty: limits.Penalty = rare(
         0.0, "subtracted from the logit of each token that was generated before", metavar="W"
@@ -79,22 +86,24 @@ class SamplingOptions(setting.Options):
     )
     bad_words: tuple[str, ...] = rare(
         (),
-        "texts whose tokens are never generated in a row, with or without a space before the text",
+        "texts whose token sequences are never generated, with or without a space before the text",
         metavar="TEXT",
         blank=True,
     )
     ignore_eos: bool = rare(False, "do not end at the model's end-of-text tokens")
-    logprobs: limits.Logprobs | None = rare(None, "add each token's log-probability and N alternatives to --stats-json")
+    logprobs: limits.Logprobs | None = rare(
+        None, "write each token's log-probability, and those of N alternatives, to the file of --stats-json"
+    )
     verification: str = rare(
         "match",
-        "which drafted tokens are accepted. match: those that equal the target's sample, so drafts never change the text. "
-        "rejection: speculative sampling for chains of redrafter and hierarchy; keeps the distribution of the text. "
-        "typical: LOSSY, all tokens that are likely enough, so the text depends on drafts",
+        "which drafted tokens are accepted. 'match': those that equal the target's sample, so drafts never change the text. "
+        "'rejection': those that pass speculative sampling, for chains of redrafter and hierarchy; keeps the distribution of the "
+        "text. 'typical': all that are likely enough; LOSSY, since the text then depends on drafts",
         choices=VERIFICATIONS,
     )
     epsilon: Share | None = rare(
         None,
-        "typical accepts probabilities of at least min(epsilon, delta * exp(-entropy)) (default: 0.3)",
+        "'typical' accepts tokens of probability min(epsilon, delta * exp(-entropy)) or more (default: 0.3)",
     )
     delta: Share | None = rare(None, "see epsilon (default: 0.09)")
 
@@ -107,7 +116,7 @@ class SamplingOptions(setting.Options):
                 del values[name]
             elif self.verification != "typical":
                 raise InvalidArgument(
-                    f"{name} {values[name]:g} does nothing under verification {self.verification}; leave it out, or set "
+                    f"{name} {values[name]:g} has no effect under verification {self.verification}; leave it out, or set "
                     "verification to typical"
                 )
         if any(not word.strip() for word in self.bad_words):
@@ -122,7 +131,7 @@ class DraftingOptions(DrafterOptions):
     GROUP = "drafting"
     drafter: str | None = option(
         None,
-        f"{', '.join((NONE, *names()))} (default: hybrid, all sources in one tree; without sources prompt-lookup)",
+        f"{', '.join((NONE, *names()))} (default: hybrid, one tree from all sources; or prompt-lookup, if no source is given)",
         choices=(NONE, *names()),
         metavar="NAME",
     )
@@ -157,7 +166,7 @@ class Options(
     """All options of ``suffolk generate``."""
 
     calibration: Path | None = rare(
-        None, "learned acceptance of drafts: read if the file is there, written at the end", group="drafting"
+        None, "file of learned acceptance; it is read if it exists, and written at the end", group="drafting"
     )
 
     def drafter_name(self) -> str:

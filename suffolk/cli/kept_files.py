@@ -28,8 +28,8 @@ class CalibrationOptions(Options):
     GROUP = "drafting"
     calibration: Path | None = option(
         None,
-        "learned acceptance of drafts: read if the file is there, written at the end. Changes by other "
-        "processes in between are lost; 'suffolk calibration FILE' shows it",
+        "file of learned acceptance; it is read if it exists, and written at the end. Changes by "
+        "other processes in between are lost; 'suffolk calibration FILE' shows it",
     )
 
 

@@ -1,9 +1,10 @@
-"""Look a text up: how much of its end occurs, how often, what follows it, and in which documents.
+"""Look a text up in a datastore. The output shows the longest ending of the text that occurs, how
+often it occurs, what follows it, and in which documents.
 
-STORE is a datastore's folder, or grpc://HOST:PORT/NAME (grpcs://HOST:PORT/NAME?ca=FILE,
-grpc+unix:///PATH#NAME) of a draft service, which does not name documents. Only whole tokens match.
-The output shows the text's tokens; '|' stands where the match begins. A document's id is what
-'suffolk delete --id' takes.
+STORE is a datastore's folder, or the URL of a draft service, which does not name documents:
+grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME. Only whole tokens
+match. The output shows the text's tokens; '|' marks the beginning of the match. A document's id is
+what 'suffolk delete --id' takes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ DEADLINE = 5.0
 @dataclass(frozen=True, kw_only=True)
 class Options(setting.Options):
     store: str = argument(REQUIRED, "a datastore's folder, or grpc://HOST:PORT/NAME", metavar="STORE")
-    text: str | None = argument(None, "the context; only its last --max-match tokens count", metavar="TEXT", blank=True)
+    text: str | None = argument(
+        None, "the context; only its last --max-match tokens are looked up", metavar="TEXT", blank=True
+    )
     ids: tuple[int, ...] = option((), "the context as token ids, in place of TEXT", metavar="ID", several=True)
     max_match: Length = option(DEFAULT_MAX_MATCH, "longest match, in tokens")
     min_match: Length = option(DEFAULT_MIN_MATCH, "shortest match, in tokens")
@@ -48,11 +51,11 @@ class Options(setting.Options):
     occurrences: Annotated[int, Within(0, MAX_SHOWN)] = option(5, "places to show")
     draft: bool = option(False, "show the draft tree that a decoder would get")
     max_nodes: Annotated[int, Within(1, MAX_NODES)] | None = option(
-        None, "largest draft tree (default: 64, or 4 a continuation)"
+        None, "most nodes of the draft tree (default: 64, or 4 for each continuation)"
     )
     deadline: Annotated[float, Within(ABOVE_0)] | None = option(
         None,
-        f"seconds for a call to a service (default: deadline_ms of the URL, else {DEADLINE:g})",
+        f"seconds that a call to a draft service may take (default: deadline_ms of the URL, or {DEADLINE:g})",
         metavar="SECONDS",
     )
     json: bool = option(False, "print one JSON object")
@@ -73,7 +76,9 @@ def run(options: Options) -> int:
 def _open(options: Options) -> Retriever:
     if not is_url(options.store):
         if options.deadline is not None:
-            raise InvalidArgument(f"--deadline {options.deadline:g} is for a draft service; leave it out")
+            raise InvalidArgument(
+                f"--deadline {options.deadline:g} has an effect only with a draft service; leave it out"
+            )
         return open_datastore(options.store)
     from suffolk.serving.draft_service.client import connect  # loads gRPC
 
@@ -155,12 +160,12 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield "continuations"
     yield from (f"  {item['count']:>10,}  {item['share']:6.1%}  {item['text']!r}" for item in report["continuations"])
     if report["ends_here"]:
-        yield "  none: every occurrence ends its document"
+        yield "  none: every occurrence is at the end of its document"
     if report["occurrences"]:
         yield f"occurrences   {len(report['occurrences'])} of {report['match_count']:,}, by document id"
         yield from (f"  {item['shown']}, token {item['offset']}: {item['text']!r}" for item in report["occurrences"])
     elif not report["names_documents"]:
-        yield "occurrences   not shown: a draft service does not name documents; look into the datastore's folder"
+        yield "occurrences   not shown: a draft service does not name documents; look the text up in the datastore's folder"
     if "draft" in report:
         yield from _tree_lines(report["draft"])
 

@@ -33,8 +33,8 @@ def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max
     other = store.lookup(spaced, max_match)
     if not text[:1].isspace() and other.length >= min(len(spaced), max_match) > found.match_length:
         yield (
-            f"with a space in front, all {other.length} tokens match, {count(other.count, 'time')}: inside a line most words have "
-            "other tokens than at the start of a text"
+            f"with a space in front, all {other.length} tokens match, {count(other.count, 'time')}: "
+            "after a space, most words have other tokens than at the start of a text"
         )
 
 
@@ -55,8 +55,12 @@ def _end(store: Retriever, ids: Sequence[int], found: DraftTree, max_match: int)
     if not longer or (reached == found.match_length and sum(times for _, times in longer) <= found.match_count):
         return
     named = ", ".join(f"{word!r} {count(times, 'time')}" for word, times in longer[:MOST])
-    before = "the token before it is" if tree.match_length == 1 else f"the {tree.match_length} tokens before it are"
+    before = (
+        f"the {tree.match_length} tokens before {last!r} are"
+        if tree.match_length > 1
+        else f"the token before {last!r} is"
+    )
     yield (
-        f"the last token {last!r} ends the text inside a token: {before} followed by {named}; "
-        f"end the text before {last!r}, or write on"
+        f"the text ends inside a token: {before} followed by {named}; "
+        f"end the text before {last!r}, or complete the token"
     )

@@ -22,7 +22,9 @@ class DeviceOptions(Options):
     """Where and how a model runs."""
 
     GROUP = "model"
-    dtype: str = option("auto", "type of the weights; auto: as stored", choices=DTYPES, metavar="DTYPE")
+    dtype: str = option(
+        "auto", "data type of the weights; 'auto' is the type in which they are stored", choices=DTYPES, metavar="DTYPE"
+    )
     device: str = option("auto", "auto, cpu, cuda, cuda:1 ...")
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = rare(None, "CPU threads (default: torch's choice)")
 

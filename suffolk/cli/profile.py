@@ -1,10 +1,10 @@
 """Measure and store the costs of a model's passes on this device. Decoding then plans better, and
 starts without measuring.
 
-Times passes of 1 to 64 rows a request, for 1 to SLOTS requests, up to 256 rows in all, with
-contexts of each length. Every command that decodes (generate, worker, hierarchy plan --measure,
-replay --costs stored, bench decode ...) uses the costs stored for its model, device, dtype and number
-of threads. Run it while the machine is idle.
+The command times passes of 1 to 64 rows a request, for 1 to SLOTS requests, up to 256 rows in all,
+with contexts of each length. Every command that decodes (generate, worker, hierarchy plan
+--measure, replay --costs stored, bench decode ...) uses the costs stored for its model, device,
+dtype and number of threads. Run it while the machine is idle.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class MeasuringOptions(setting.Options):
     slots: int = option(8, "most requests at once")
     contexts: str | None = option(
         None,
-        "cached tokens per request (default: 128,1024, or what the model has room for)",
+        "numbers of cached tokens per request (default: 128,1024, or fewer if the model takes fewer)",
         metavar="LIST",
         blank=True,
     )
     rounds: Annotated[int, Within(1)] = option(5, "passes at each point")
     output: Path | None = option(None, "file to write (default: in the user's cache)")
-    as_draft_model: bool = option(False, "measure it as a draft model: on a CPU with weights of one byte")
+    as_draft_model: bool = option(False, "measure the model as a draft model, which has int8 weights on a CPU")
     json: bool = option(False, "print the result as JSON")
 
 

@@ -2,15 +2,17 @@
 
 Record texts with --record of 'suffolk worker' or 'bench decode', or --set record=FILE of
 'generate'. A recording holds the users' texts, as token ids. Each drafter goes through all texts in
-their order and learns from text to text, as in service. Without --costs every step drafts and all
-nodes are verified, which shows the value of drafts at no cost. With --costs the planner chooses as
-in service, and the speed-up is predicted. Drafters that read only tokens need no model.
+their order and learns from text to text, as in service. Without --costs, every step drafts and all
+nodes are verified; the result is the number of accepted tokens. With --costs, the planner chooses
+nodes as in service, and the result is a predicted speed-up. Drafters that read only tokens need no
+model.
 
-With --tokenizer, logs of requests to OpenAI's API and their responses are replayed as well, and
-conversations ('messages', 'conversations'), each answer as one text.
+With --tokenizer, logs of OpenAI's API (requests with their responses) and conversations
+('messages', 'conversations') are replayed too. Each answer in them is one text.
 
-Ctrl-C ends it early with exit code 130. The report then covers the drafters and sizes that
-have finished all texts, and says so; if none has, it covers the first with the texts that it has finished.
+Ctrl-C ends it early with exit code 130. The report then covers the drafters and sizes that have
+finished all texts, and says so; if none has, it covers the first with the texts that it has
+finished.
 """
 
 from __future__ import annotations
@@ -67,13 +69,13 @@ class RecordingOptions(setting.Options):
     )
     recorded_with: str | None = option(
         None,
-        "only texts decoded with this drafter; none: plain decoding ('bench decode' records each text once per drafter)",
+        "replay only texts that were decoded with this drafter, or with 'none' ('bench decode' records each text once per drafter)",
         metavar="DRAFTER",
     )
     tokenizer: str | None = option(
         None,
-        "model folder or hub name: read logs of OpenAI's API, and conversations, with its tokenizer and chat template (default: "
-        "--model, if it is given)",
+        "model folder or hub name, whose tokenizer and chat template read logs of OpenAI's API and conversations "
+        "(default: --model, if it is given)",
         metavar="TOK",
     )
     json: Path | None = option(None, "write all results as JSON")
@@ -84,9 +86,14 @@ class ReplayDrafterOptions(DrafterOptions):
     """Which drafters draft."""
 
     drafter: tuple[str, ...] = option(
-        (), "a drafter; may be repeated, each begins anew (default: all that can run)", choices=DRAFTERS, metavar="NAME"
+        (),
+        "a drafter to replay; may be repeated; each learns from the beginning (default: all that can run)",
+        choices=DRAFTERS,
+        metavar="NAME",
     )
-    nodes: tuple[Nodes, ...] = option((DEFAULT_NODES,), "largest draft tree; several are tried in turn", several=True)
+    nodes: tuple[Nodes, ...] = option(
+        (DEFAULT_NODES,), "most nodes of a draft tree; several values are replayed in turn", several=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +103,13 @@ class CostOptions(setting.Options):
     GROUP = "costs"
     costs: str = option(
         NO_COSTS,
-        "a file of 'suffolk profile', of any model and device: the planner chooses, as in service; stored: those of --model that "
-        "'suffolk profile' has stored; none: all nodes are verified",
+        "costs by which the planner chooses nodes: a file of 'suffolk profile', of any model and device; or 'stored', the costs "
+        "that 'suffolk profile' stored for --model; with 'none', all nodes are verified",
         metavar="FILE",
     )
     draft_ms: Annotated[float, Within(0, 60_000)] | None = option(
         None,
-        "with --costs: milliseconds of a draft (default: as measured here and now)",
+        "with --costs: milliseconds that a draft takes (default: as measured during the replay)",
         metavar="MS",
     )
 
@@ -178,13 +185,13 @@ def _check(options: Options, chosen: Sequence[str]) -> None:
         raise InvalidArgument("--dtype, --device and --threads need --model; leave them out, or add --model MODEL")
     if options.model is not None and not networks and options.costs != STORED:
         raise InvalidArgument(
-            f"--model {options.model} is of no use without a network or --costs {STORED}; leave it out, or add --head, "
+            f"--model {options.model} has no effect without a neural drafter or --costs {STORED}; leave it out, or add --head, "
             "--draft-model or --levels"
         )
     if options.costs == STORED and options.model is None:
         raise InvalidArgument(f"--costs {STORED} needs the model whose costs are stored; add --model, or name a file")
     if options.draft_ms is not None and options.costs == NO_COSTS:
-        raise InvalidArgument("--draft-ms does nothing without --costs; leave it out, or add --costs FILE")
+        raise InvalidArgument("--draft-ms has no effect without --costs; leave it out, or add --costs FILE")
 
 
 def _recordings(options: Options) -> list[Recording]:

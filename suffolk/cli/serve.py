@@ -41,12 +41,15 @@ class Options(ServerOptions, Configurable):
     )
     residency: str = option(
         "auto",
-        "mmap: load pages when queries touch them; warm: read all files in the background; auto: warm if they take at most a "
-        "quarter of free memory; locked: read all first and keep them",
+        "how files come into memory. 'mmap' reads pages when queries touch them; 'warm' also reads all files in the background; "
+        "'locked' reads all files first, and keeps them; 'auto' is 'warm' if the files take at most a quarter of free memory, "
+        "else 'mmap'",
         choices=RESIDENCIES,
     )
-    search_threads: Annotated[int, Within(0, 1024)] = rare(0, "threads for the contexts of one request; 0: every core")
-    max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "requests at a time; more are refused")
+    search_threads: Annotated[int, Within(0, 1024)] = rare(
+        0, "threads for the contexts of one request; 0 is one for each core"
+    )
+    max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "most requests at a time; further requests are refused")
 
 
 def run(options: Options) -> int:

@@ -15,7 +15,7 @@ from suffolk.serving.transport.url import DRAFT_PORT
 
 def listen_option(port: int) -> Any:
     """The field of the gRPC addresses; ``port``: the default."""
-    help = "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one"
+    help = "address of gRPC: HOST:PORT or unix:PATH; port 0 takes a free port; may be repeated"
     return option((f"127.0.0.1:{port}",), help, metavar="ENDPOINT")
 
 
@@ -38,14 +38,16 @@ class ServerOptions(Options):
     GROUP = "serving"
     listen: tuple[str, ...] = listen_option(DRAFT_PORT)
     http: str = http_option(DRAFT_PORT + 1, "HTTP/JSON and /metrics")
-    tls_cert: str | None = option(None, "PEM certificate: encrypt gRPC over TCP, and HTTP", metavar="FILE")
+    tls_cert: str | None = option(None, "PEM certificate; gRPC over TCP and HTTP are then encrypted", metavar="FILE")
     tls_key: str | None = option(None, "PEM private key of --tls-cert", metavar="FILE")
     tls_client_ca: str | None = option(
-        None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
+        None,
+        "PEM certificate of the authority that must have signed the certificates of clients (mTLS)",
+        metavar="FILE",
     )
     insecure: bool = option(False, "allow plaintext on addresses that other machines can reach")
     grace: Annotated[float, Within(0, 600)] = rare(
-        5.0, "seconds that running requests get when the server stops", metavar="SECONDS"
+        5.0, "seconds that running requests may still take when the server stops", metavar="SECONDS"
     )
 
     def server_fields(self) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Train a draft head on text, for a model that stays as it is.
+"""Train a draft head on text, for a model whose weights do not change.
 
 The corpus is text files, or JSON lines with 'messages' (formatted by the model's own chat template;
 only the assistant's tokens count) or 'text'. With --regenerate the model writes the answers itself,
-which heads learn best from. Ctrl-C saves a checkpoint; the same command with --resume continues,
-also after a kill. The folder appears when the head is complete: config.json, model.safetensors, a
-card (README.md) and the learning curve (training.json).
+and heads learn best from these. Ctrl-C saves a checkpoint; the same command with --resume continues
+the run, even after the process was killed. The folder appears when the head is complete:
+config.json, model.safetensors, a card (README.md) and the learning curve (training.json).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class HeadOptions(setting.Options):
     resume: bool = option(False, "continue the interrupted run for DIR")
     json: bool = option(False, "print the contents of training.json")
     head_option: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"help": "settings of the head, a table; values as JSON", "rare": True}
+        default_factory=dict, metadata={"help": "table of settings of the head; values are JSON", "rare": True}
     )
 
 
@@ -82,13 +82,14 @@ class DataOptions(setting.Options):
     )
     held_out: limits.HeldOut = option(
         0.02,
-        "share of documents that measure the head and are not trained on, at least one; 0: none",
+        "share of documents that are used for evaluation instead of training, at least one document; 0 is none",
         metavar="SHARE",
     )
     evaluate_windows: limits.Tokens = rare(128, "most held-out windows in an evaluation")
     cache: limits.CacheBytes = rare(
         0,
-        "bytes of hidden states (K, M, G, T) to keep beside DIR, so that later passes need not compute them; 0: none",
+        "most bytes of hidden states to keep beside DIR (with K, M, G or T, as in 200G), so "
+        "that later passes need not compute them; 0 keeps none",
         metavar="BYTES",
         read=read_size,
     )
@@ -100,9 +101,9 @@ class AnswerOptions(setting.Options):
 
     GROUP = "answers by the model"
     regenerate: bool = option(False, "the model writes the last answer of each conversation, and continues texts")
-    answer_temperature: Temperature = rare(0.0, "temperature of the answers; 0: greedy", metavar="T")
+    answer_temperature: Temperature = rare(0.0, "temperature of the answers; 0 is greedy decoding", metavar="T")
     answer_max_new_tokens: limits.Tokens = rare(512, "longest answer, in tokens")
-    answer_prompt_tokens: limits.Tokens = rare(64, "tokens at the start of a text that are its prompt")
+    answer_prompt_tokens: limits.Tokens = rare(64, "number of first tokens of a text that serve as its prompt")
     answer_slots: limits.Slots = rare(8, "answers written at once")
 
 
@@ -121,8 +122,8 @@ class StepOptions(setting.Options):
         metavar="SHARE",
     )
     weight_decay: limits.Fraction = rare(0.01, "weight decay of AdamW", metavar="W")
-    clip: limits.Clip = rare(0.5, "largest norm of a gradient; 0: no limit", metavar="NORM")
-    seed: Seed = option(0, "of the first weights, the order of windows and the noise (default: 0)")
+    clip: limits.Clip = rare(0.5, "largest norm of a gradient; 0 is no limit", metavar="NORM")
+    seed: Seed = option(0, "seed of the initial weights, the order of windows and the noise (default: 0)")
     evaluate_every: limits.Steps = rare(200, "steps between two points of the learning curve", metavar="STEPS")
     save_every: limits.Steps = rare(200, "steps between two checkpoints", metavar="STEPS")
 
@@ -136,7 +137,7 @@ class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOption
         for name in () if self.regenerate else _ANSWERS:
             if name in self.given and self.given[name].origin == setting.COMMAND_LINE:
                 raise InvalidArgument(
-                    f"{self.given[name].label} does nothing without --regenerate; add that, or leave this out"
+                    f"{self.given[name].label} has no effect without --regenerate; add that, or leave this out"
                 )
         return passed_on(
             self,

@@ -58,13 +58,13 @@ class RoomOptions(DeviceOptions):
     slots: Annotated[int, Within(1, 1024)] = option(8, "requests decoded at once")
     capacity: Annotated[int, Within(2, 1 << 24)] = option(
         4096,
-        "tokens of a request: prompt, new tokens, largest draft tree; at most what the model takes",
+        "most tokens of a request (prompt, new tokens and largest draft tree); at most the model's context",
     )
-    queue: Annotated[int, Within(0, 4096)] = rare(64, "requests that may wait; more are refused")
+    queue: Annotated[int, Within(0, 4096)] = rare(64, "most requests that wait; further requests are refused")
     pass_mode: str = rare(
         "auto",
-        "packed: of any shape; captured: of a few static shapes, as CUDA graphs; compiled: on a CPU, by torch and a C++ compiler, "
-        "which takes minutes at the first start; auto: captured on CUDA, else packed",
+        "kind of forward passes. 'packed': any shape; 'captured': a few static shapes, as CUDA graphs; 'compiled': on a CPU, by "
+        "torch and a C++ compiler, which takes minutes at the first start; 'auto' is 'captured' on CUDA, else 'packed'",
         choices=("auto", "packed", "captured", "compiled"),
     )
 
@@ -76,8 +76,8 @@ class WorkerDrafterOptions(DrafterOptions):
     GROUP = "drafting"
     drafter: tuple[str, ...] = option(
         (),
-        "a drafter that requests may name; may be repeated (default: all that can run). Requests that name none get the first of "
-        "hybrid, datastore and prompt-lookup that is there",
+        "a drafter that requests may name; may be repeated (default: all that can run). A request that names none gets the first "
+        "available of hybrid, datastore and prompt-lookup",
         choices=(NONE, *names()),
         metavar="NAME",
     )
@@ -90,25 +90,31 @@ class Options(
     listen: tuple[str, ...] = listen_option(WORKER_PORT)
     http: str = http_option(WORKER_PORT + 1, "OpenAI's API, /metrics and /healthz")
     api_key_file: Path | None = option(
-        None, "file of keys that HTTP clients must send one of, one in each line (default: no key)", metavar="FILE"
+        None,
+        "file of API keys, one in each line; HTTP clients must send one of them (default: no key is needed)",
+        metavar="FILE",
     )
     api_key: tuple[str, ...] = rare(
-        (), "such a key; better in a file, as others can read a command line", metavar="KEY"
+        (), "an API key; a file of keys is safer, because other users can read a command line", metavar="KEY"
     )
     cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
     tool_format: str = rare(
-        AUTO, "how the model writes calls of tools; auto: as its chat template", choices=(AUTO, *FORMATS)
+        AUTO,
+        "form in which the model writes tool calls; 'auto' is the form of its chat template",
+        choices=(AUTO, *FORMATS),
     )
     stream_interval: Annotated[float, Within(0, 60_000)] = option(
         0.0,
-        "least time between two packets of a stream; packet sizes show the accepted tokens of each step; 0: one packet a step",
+        "least time between two packets of a stream; 0 sends one packet for each step, whose size shows the accepted tokens",
         metavar="MS",
     )
     tls_client_ca: str | None = rare(
-        None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
+        None,
+        "PEM certificate of the authority that must have signed the certificates of clients (mTLS)",
+        metavar="FILE",
     )
     grace: Annotated[float, Within(0, 600)] = rare(
-        30.0, "seconds that running requests get when the server stops", metavar="SECONDS"
+        30.0, "seconds that running requests may still take when the server stops", metavar="SECONDS"
     )
     record: Path | None = option(None, RECORD, group="serving")
 
@@ -131,7 +137,7 @@ def run(options: Options) -> int:
     access = Access(options.api_keys(), check_origins(options.cors_origin))
     limits, chosen = options.limits(), _drafters(options)
     if chosen == [NONE] and options.costs is not None:
-        raise InvalidArgument(f"costs {options.costs}: --drafter none has no use for them; leave one of them out")
+        raise InvalidArgument(f"costs {options.costs}: --drafter none does not use them; leave one of them out")
     server.check()  # before a model is loaded
     require_costs(options.costs)
     require_record(options.record)

@@ -53,9 +53,7 @@ def test_a_text_that_ends_inside_a_token_is_explained(store: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "context       3 tokens: ' raise' ' ValueError' '(' |\n" in out
     assert "no match" in out
-    assert (
-        "hint          the last token '(' ends the text inside a token: the 2 tokens before it are followed by" in out
-    )
+    assert "hint          the text ends inside a token: the 2 tokens before '(' are followed by" in out
     assert "followed by '(\"' 2 times" in out
     assert main(["lookup", str(store), ' raise ValueError("']) == 0
     assert "hint" not in capsys.readouterr().out
@@ -68,9 +66,9 @@ def test_a_text_that_matches_but_mostly_goes_on_inside_a_token_is_explained(
     out = capsys.readouterr().out
     assert "match length  3 of 3 tokens" in out
     assert "match count   1\n" in out
-    assert "the 2 tokens before it are followed by 'return' 2 times; end the text before 'ret'" in out
+    assert "the 2 tokens before 'ret' are followed by 'return' 2 times; end the text before 'ret'" in out
     assert main(["lookup", str(store), "--", "-ret"]) == 0
-    assert "inside a token: the token before it is followed by" in capsys.readouterr().out
+    assert "inside a token: the token before 'ret' is followed by" in capsys.readouterr().out
     assert main(["lookup", str(store), "y-return"]) == 0
     assert "hint" not in capsys.readouterr().out
 
@@ -124,7 +122,7 @@ def test_a_service_is_looked_up_by_text_and_drafts(store: Path, capsys: pytest.C
     [
         (["grpc://127.0.0.1:1/x", "cat"], "127.0.0.1:1"),
         (["grpc://127.0.0.1:1/x"], "give either a text or --ids"),
-        (["/tmp", "x", "--deadline", "1"], "--deadline 1 is for a draft service; leave it out"),
+        (["/tmp", "x", "--deadline", "1"], "--deadline 1 has an effect only with a draft service; leave it out"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

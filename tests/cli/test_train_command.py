@@ -93,7 +93,7 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
         (
             ["--set", "answer_temperature=1"],
             "linear",
-            "answer_temperature does nothing without --regenerate; add that",
+            "answer_temperature has no effect without --regenerate; add that",
         ),
         (["--set", "head_option.x"], "linear", "--set 'head_option.x': write it as NAME=VALUE"),
         (["--set", "head_option.x=1"], "linear", "head linear has no option x; it has"),

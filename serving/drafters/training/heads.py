@@ -40,7 +40,7 @@ HEADS = {
     "early-exit": HeadKind(
         f"{_ROOM}.early_exit.training:new_head",
         (
-            HeadOption("layers", "1 or more, fewer than all", "half of them", "of the model's layers, how many run"),
+            HeadOption("layers", "1 or more, fewer than all", "half of them", "number of the model's layers that run"),
             HeadOption("width", "1..1048576", "the model's hidden size", "width of the exit's own layer"),
         ),
     ),
@@ -50,19 +50,25 @@ HEADS = {
             HeadOption("exit_dim", "1..262144", "twice the model's hidden size", "width of the residual blocks"),
             HeadOption("blocks", "0..64", "2", "residual blocks"),
             HeadOption("initial_state", "embedding or zero", "embedding", "state before the first drafted token"),
-            HeadOption("output", "target or own", "target", "whose output layer: the model's, or one of the head's"),
+            HeadOption("output", "target or own", "target", "output layer: the model's, or one of the head's own"),
             HeadOption(
-                "recurrent", "true or false", "true", "false: the state is a sum of embeddings, without weights"
+                "recurrent",
+                "true or false",
+                "true",
+                "whether the state is recurrent; if not, it is a sum of embeddings, without weights",
             ),
-            HeadOption("tokens", "1..64", "5", "tokens ahead that are trained"),
+            HeadOption("tokens", "1..64", "5", "number of tokens ahead that the head learns to predict"),
             HeadOption(
-                "distillation", "true or false", "false", "learn the model's probabilities, not the text's tokens"
+                "distillation",
+                "true or false",
+                "false",
+                "whether to learn the model's probabilities instead of the text's tokens",
             ),
         ),
     ),
     "eagle": HeadKind(
         f"{_ROOM}.eagle.training:new_head",
-        (HeadOption("noise", "0..10", "0.2", "width of uniform noise on hidden states, in training"),),
+        (HeadOption("noise", "0..10", "0.2", "width of the uniform noise that training adds to hidden states"),),
     ),
 }
 """The trainable kinds by name. To add a kind, add an entry."""

@@ -1,4 +1,4 @@
-"""Measure retrieval, counting, building, decoding and memory, each beside a baseline in the same run.
+"""Measure retrieval, counting, building, decoding and memory. Each is compared to a baseline in the same run.
 
 Every measurement prints tables and writes a JSON file (machine, versions, commit, seed, command
 line) and a plot. The extra packages: pip install '.[bench]'"""

@@ -1,7 +1,7 @@
 """Measure the engine's throughput by the number of requests at once, with and without drafts.
 
-Ctrl-C ends it early with exit code 130. The report then covers the batch sizes that
-every drafter has finished, and says so."""
+Ctrl-C ends it early with exit code 130. The report then covers the batch sizes that every drafter
+has finished, and says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Throughput and memory of building."""
+"""Measure the throughput and memory of building a datastore."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ class Options(WorkdirOptions):
     corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern with text", metavar="CORPUS")
     tokenizer: str = option(REQUIRED, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
     text_field: str = option("text", "field or column with the text", metavar="NAME")
-    extensions: str = option("", "read only these from folders, such as .py,.md", metavar="LIST", blank=True)
+    extensions: str = option(
+        "", "extensions of the files to read from folders, such as .py,.md", metavar="LIST", blank=True
+    )
     rounds: int = option(1, "runs of each, in turn")
-    threads: int = option(0, "for suffolk build and its sort (default: every core)")
+    threads: int = option(0, "processes and threads of the build and of its sort (default: one for each core)")
     sort_tokens: tuple[int, ...] = option(
         (20_000_000, 80_000_000),
-        "sort only the first N tokens (or all, if fewer), beside pydivsufsort; 0: skip this",
+        "number of tokens to sort in the comparison with pydivsufsort, at most all; 0 skips the comparison",
         several=True,
     )
     sort_rounds: int = option(3, "rounds of each sort")
-    sort_repeats: int = option(10_000_000, "tokens of inputs that consist of repeats; 0: skip these")
+    sort_repeats: int = option(
+        10_000_000, "number of tokens of the inputs that consist of repeats; 0 skips these inputs"
+    )
 
 
 def run(options: Options) -> int:

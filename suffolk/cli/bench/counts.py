@@ -1,4 +1,4 @@
-"""Counts of token sequences and bytes a token, beside infini-gram on the same tokens."""
+"""Compare counts of token sequences and bytes a token with infini-gram on the same tokens."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ EXAMPLES = "suffolk bench counts STORE --lengths 1 2 4 8 --json counts.json"
 @dataclass(frozen=True, kw_only=True)
 class Options(WorkdirOptions):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
-    queries: int = option(1000, "sequences of each length that occur, and as many with a token replaced")
+    queries: int = option(1000, "number of sequences of each length that occur; as many again have one token replaced")
     lengths: tuple[int, ...] = option((1, 2, 4, 8, 16), "tokens in a sequence", several=True)
-    rounds: int = option(3, "timed rounds, after one to warm up")
+    rounds: int = option(3, "number of timed rounds, after one round to warm up")
     tokens: int | None = option(None, "use only the first N tokens (default: all)")
 
 

@@ -95,12 +95,12 @@ class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions
 class Options(DecodeOptions, Assignable):
     transformers: bool = option(
         False,
-        "run transformers' generate too: plain, with its prompt lookup, and with suffolk.generate on the first datastore",
+        "also run transformers' generate: plainly, with its prompt lookup, and with suffolk.generate and the first datastore",
         group="compared",
     )
     assistant: str | None = option(
         None,
-        "run transformers' generate too, and its assisted generation with this model",
+        "also run transformers' generate, plainly and assisted by this model",
         metavar="MODEL",
         group="compared",
     )

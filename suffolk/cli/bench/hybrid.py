@@ -1,9 +1,11 @@
-"""Compare one tree of all sources with each source alone, and with rules that choose one source per step.
+"""Compare one tree of all sources with each source alone, and with rules that choose one source per
+step.
 
-One run measures three things. M at equal numbers of nodes, along the model's recorded plain answers.
-The planner's speed-up along them, by the measured costs of passes. Tokens/s in service, by the clock.
-Results are written as they come: the same command continues an interrupted run. With --useless, it
-measures the loss by sources that are never right."""
+One run measures three things: M at equal numbers of nodes, along recorded plain answers of the
+model; the planner's speed-up along the same answers, by the measured costs of passes; and tokens/s
+in service, by the clock. Each result is written at once, and the same command continues an
+interrupted run. With --useless, the run measures how much sources that are never right slow
+decoding."""
 
 from __future__ import annotations
 
@@ -32,29 +34,33 @@ class MeasuredOptions(setting.Options):
     """Options that select the measurements."""
 
     GROUP = "measured"
-    output: Path = option(REQUIRED, "folder of answers, rows, report and plot", metavar="DIR")
+    output: Path = option(REQUIRED, "folder for answers, rows, report and plot", metavar="DIR")
     parts: tuple[str, ...] = option(PARTS, "what to measure", choices=PARTS, several=True)
     nodes: tuple[int, ...] = option((8, 16, 64), "nodes of trees, for M", several=True)
     drafters: str | None = option(
         None,
-        "separated by commas (default: all that can run); with --parts nodes also 'hindsight: NETWORK'",
+        "names, separated by commas (default: all that can run); --parts nodes also takes 'hindsight: NETWORK'",
         metavar="LIST",
     )
-    useless: bool = option(False, "compare one tree with itself with useless sources")
+    useless: bool = option(False, "compare the hybrid with and without useless sources")
     unrelated: str | None = option(
-        None, "with --useless: a datastore that has nothing to do with the prompts", metavar="STORE"
+        None, "datastore for --useless, with text that has nothing to do with the prompts", metavar="STORE"
     )
     counted: bool = option(
         False,
-        "in the part planned, passes of draft models take the time that 'suffolk profile --as-draft-model' stored, and other "
-        "drafting takes none; not with --head, --levels or exit_layers",
+        "for --parts planned: passes of draft models take the time that 'suffolk profile --as-draft-model' stored, and "
+        "other drafting takes no time; not with --head, --levels or exit_layers",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ModelOptions, PromptOptions, DrafterOptions, PlannerOptions, MeasuredOptions, SeedOptions, Assignable):
-    exclude: Path | None = option(None, "names of prompts to leave out, one a line", group="prompts")
-    temperature: tuple[float, ...] = option((0.0,), "0: greedy", metavar="T", several=True, group="prompts")
+    exclude: Path | None = option(
+        None, "file with the names of the prompts to leave out, one in each line", group="prompts"
+    )
+    temperature: tuple[float, ...] = option(
+        (0.0,), "temperatures of the answers; 0 is greedy decoding", metavar="T", several=True, group="prompts"
+    )
 
     def hybrid(self) -> HybridOptions:
         """The settings of the measurement. Raises InvalidArgument: they contradict each other."""
@@ -89,7 +95,7 @@ def run(options: Options) -> int:
     try:
         log, facts = run_hybrid(chosen)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        print("interrupted; the same command continues from here", file=sys.stderr)
         return 130
     decoding = chosen.decoding
     alone = singles(list(decoding.models.parts()), bool(decoding.datastores))

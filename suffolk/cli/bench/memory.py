@@ -1,4 +1,4 @@
-"""A datastore larger than memory: cold start, latency, page faults."""
+"""Measure a datastore larger than memory: its cold start, latency and page faults."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Measure the speed-up by predicted texts, by the share of the text that changes.
+"""Measure the speed-up that predicted texts give, for several shares of changed lines.
 
-The model edits source files. Predictions are its own plain answers, with a share of the lines replaced.
-Ctrl-C ends it early with exit code 130. The report then covers the finished prompts, and says so."""
+The model edits source files. A prediction is the model's own plain answer with a share of its lines
+replaced. Ctrl-C ends it early with exit code 130. The report then covers the finished prompts, and
+says so."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Options(ModelOptions, PlannerOptions, ReportOptions):
     lines: int = option(30, "lines of each file, from its beginning")
     max_new_tokens: int = option(400, "longest answer, in tokens")
     shares: tuple[float, ...] = option(
-        (0.0, 0.05, 0.2, 0.5, 1.0), "of the lines that a prediction has wrong, each 0..1", several=True
+        (0.0, 0.05, 0.2, 0.5, 1.0), "shares of the lines that are wrong in a prediction, each 0..1", several=True
     )
     drafters: str = option("prediction,prompt-lookup", "separated by commas", metavar="LIST")
 

@@ -27,8 +27,8 @@ class ReportOptions(SeedOptions):
     """The files for the results."""
 
     GROUP = "report"
-    json: Path | None = option(None, "for the results (default: suffolk-MEASUREMENT.json)")
-    plot: Path | None = option(None, "for the plot (default: the JSON file's name with .png)")
+    json: Path | None = option(None, "file for the results (default: suffolk-MEASUREMENT.json)")
+    plot: Path | None = option(None, "file for the plot (default: the JSON file's name with .png)")
 
     def outcome(self, name: str) -> Outcome:
         """The files of measurement ``name``, checked before it begins. Raises as ``require_plots`` and ``plot_beside``."""

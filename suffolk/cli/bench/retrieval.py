@@ -1,4 +1,4 @@
-"""Latency of lookups and drafts, in-process and over gRPC."""
+"""Measure the latency of lookups and drafts, in this process and over gRPC."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ EXAMPLES = "suffolk bench retrieval STORE --against draftretriever --grpc --json
 class Options(WorkdirOptions):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     queries: int = option(20_000, "contexts of each kind")
-    called: int = option(1000, "contexts of each kind that are also timed in Python, gRPC and draftretriever")
-    rounds: int = option(3, "timed rounds, after one to warm up")
+    called: int = option(
+        1000, "number of contexts of each kind that are also timed from Python, over gRPC and in draftretriever"
+    )
+    rounds: int = option(3, "number of timed rounds, after one round to warm up")
     contexts: tuple[Path, ...] = option(
         (),
-        "text or .jsonl files outside the corpus, for the unseen contexts (default: seen ones with a token replaced)",
+        "text or .jsonl files outside the corpus, for the unseen contexts (default: seen contexts with a token replaced)",
         several=True,
     )
-    against: str | None = option(None, "measure this package on the same tokens as well", choices=("draftretriever",))
-    grpc: bool = option(False, "measure through 'suffolk serve' as well, in batches")
-    batches: tuple[int, ...] = option((1, 8, 32), "contexts in a call, with --grpc", several=True)
+    against: str | None = option(None, "also measure this package, on the same tokens", choices=("draftretriever",))
+    grpc: bool = option(False, "also measure batches through 'suffolk serve'")
+    batches: tuple[int, ...] = option((1, 8, 32), "numbers of contexts in a call, with --grpc", several=True)
     tokens: int | None = option(None, "use only the first N tokens (default: all)")
-    checked: int = option(20, "answers of each kind to check by a scan")
+    checked: int = option(20, "number of answers of each kind to check by a scan of all tokens")
     max_nodes: int = option(64, "nodes in a draft")
 
 

@@ -1,7 +1,8 @@
-"""Measure what the worker's transports cost: HTTP, streamed and whole, and gRPC beside calls in its process.
+"""Measure what gRPC and HTTP (streamed and whole answers) cost, compared to calls in the worker's
+process.
 
-Ctrl-C ends it early with exit code 130. The report then covers the turns that every
-transport has finished, and says so."""
+Ctrl-C ends it early with exit code 130. The report then covers the turns that every transport has
+finished, and says so."""
 
 from __future__ import annotations
 

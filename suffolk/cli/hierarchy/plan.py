@@ -1,27 +1,27 @@
-"""Plan a hierarchy of drafters: which levels draft for the target, and how many tokens each passes on,
-for the most tokens a second.
+"""Plan a hierarchy of drafters. A plan names the levels that draft for the target, and the number
+of tokens that each level hands up. The best plan generates the most tokens a second.
 
-In hierarchical speculative decoding each level verifies the drafts of the level below it. The costs
-of passes and the acceptance rates between levels determine the fastest levels and lengths, the time
-of a token, and the gain of each level. Plain decoding by the target without drafters is a normal result.
+In hierarchical speculative decoding, each level verifies the drafts of the level below it. The
+costs of passes and the acceptance rates between levels determine the best plan, its time for a
+token, and the gain of each level. The best plan may be the target alone, which is plain decoding.
 
-With --measure costs and acceptance rates are measured on prompts and the model's own answers. The
-best plans of each size then run beside plain decoding. A plan is given to 'suffolk generate',
-'worker' and 'bench decode' as --levels.
+With --measure, costs and acceptance rates are measured on prompts and the model's own answers. The
+best plan of each size then runs in turn with plain decoding. 'suffolk generate', 'worker' and
+'bench decode' take a plan as --levels.
 
 FILE is JSON with
 
-  levels      from the bottom to the top, the target last: "name", and "seconds" of a pass: a number,
-              or a list whose entry d is a pass that verifies d drafted tokens (entry 0: plain
-              decoding of one token). "retrieval": true marks a datastore, which drafts at the bottom
-              alone, with the "seconds" of one call; "found", optional: entry j is the probability
-              that it finds j tokens, the last entry that it finds so many or more
-  acceptance  a row for each level as drafter, an entry for each level as verifier: the probability,
-              0 to 1, that a drafted token is accepted, of a datastore one that it found; null where
-              it is unknown. Only entries behind the row's own level count
-  runs        optional: where acceptances come in bursts, as those of retrieval do: "drafter",
-              "verifier" and "probabilities", whose entry j is the probability that exactly j tokens
-              are accepted; replaces the rate of the two
+  levels      list of levels from the bottom to the top, the target last. Each has a "name" and the
+              "seconds" of a pass. "seconds" is a number, or a list whose entry d is for a pass that verifies d
+              drafted tokens (entry 0: plain decoding of one token). "retrieval": true marks a datastore,
+              which can only be the bottom level; its "seconds" are those of one call. It may have "found":
+              entry j is the probability that j tokens are found; the last entry is for its j or more
+  acceptance  has a row for each level as drafter, and in it an entry for each level as verifier: the
+              probability, 0 to 1, that a drafted token is accepted; null if it is unknown. Only entries
+              to the right of the row's own level are used
+  runs        optional, for acceptances that come in bursts, as with retrieval: a list of objects with
+              "drafter", "verifier" and "probabilities", whose entry j is the probability that exactly j
+              tokens are accepted. It replaces the rate of these two levels
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _COMMON = ("rates", "depth", "json")
 class PlanOptions(setting.Options):
     """What to plan from."""
 
-    rates: Path | None = option(None, "costs and acceptance rates of the levels, as JSON")
-    depth: int = option(DEPTH, "most tokens of a level: 256, with --measure 64")
+    rates: Path | None = option(None, "JSON file with costs and acceptance rates of the levels")
+    depth: int = option(DEPTH, "most tokens of a level, up to 256, or 64 with --measure")
     json: bool = option(False, "print the result as JSON")
 
 
@@ -87,8 +87,8 @@ class MeasuringOptions(setting.Options):
     """What to measure."""
 
     GROUP = "measuring"
-    measure: bool = option(False, "measure the levels on prompts, plan, and run the plan beside plain decoding")
-    model: str | None = option(None, "the target: a folder, or hub name")
+    measure: bool = option(False, "measure the levels on prompts, plan, and compare the plan with plain decoding")
+    model: str | None = option(None, "folder or hub name of the target")
     prompts: tuple[Path, ...] = option((), ".jsonl files, or folders of them", metavar="PATH", several=True)
     draft_model: str | None = option(None, "a smaller model with the same tokenizer", metavar="MODEL")
     exit: tuple[int, ...] = option((), "the model's first N layers; may be repeated")
@@ -98,16 +98,16 @@ class MeasuringOptions(setting.Options):
     )
     stack: tuple[str, ...] = option(
         (),
-        "predict and measure these levels, written as for 'suffolk generate --levels'; may be repeated",
+        "levels to predict and measure, written as for 'suffolk generate --levels'; may be repeated",
         metavar="LEVELS",
     )
-    save_rates: Path | None = option(None, "write what was measured, for --rates")
+    save_rates: Path | None = option(None, "file to write the measured costs and rates to, for --rates")
     limit: int | None = option(None, "prompts of each file, chosen at random (default: all)")
     max_new_tokens: int = option(64, "longest answer, in tokens")
-    rounds: int = option(3, "runs of all prompts; medians count")
-    temperature: float = option(0.0, "0: greedy (default: 0)", metavar="T")
-    verification: str = option("match", "how levels and target accept tokens", choices=("match", "rejection"))
-    seed: int = option(0, "of answers and of --limit (default: 0)")
+    rounds: int = option(3, "number of runs of all prompts; the report has their medians")
+    temperature: float = option(0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T")
+    verification: str = option("match", "how levels and target accept drafted tokens", choices=("match", "rejection"))
+    seed: int = option(0, "seed of the answers and of the choice of --limit (default: 0)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def run(options: Options) -> int:
         for name, given in options.given.items():
             if name not in _COMMON:
                 raise InvalidArgument(
-                    f"{given.label} does nothing without --measure; leave it out, or give --measure in place of --rates"
+                    f"{given.label} has no effect without --measure; leave it out, or give --measure in place of --rates"
                 )
         print(report(read_rates(options.rates), options.depth, options.json))
         return 0

@@ -66,7 +66,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"--config {path}: cannot be read ({error}); name a TOML file") from None
     except tomllib.TOMLDecodeError as error:
-        raise InvalidArgument(f"--config {path}: no TOML: {error}; mend that line") from None
+        raise InvalidArgument(f"--config {path}: is not TOML ({error}); mend that line") from None
 
 
 def _table(

@@ -125,7 +125,7 @@ class Assignable(Options):
 
     assignments: tuple[str, ...] = option(
         (),
-        "any setting, also those without an option; may be repeated",
+        "set any setting, even one without an option; may be repeated",
         flag="--set",
         metavar="NAME=VALUE",
         group="settings",
@@ -137,7 +137,7 @@ class Configurable(Assignable):
     """Base of commands that read settings from a file. Their rare settings have no option."""
 
     config: Path | None = option(
-        None, "settings as TOML; the command line wins over it", metavar="FILE.toml", group="settings"
+        None, "TOML file of settings; the command line wins over the file", metavar="FILE.toml", group="settings"
     )
 
 

@@ -79,7 +79,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--set", "logprobs=21", "x"], "logprobs is 21; it must be between 0 and 20"),
         (
             ["--model", model, "--set", "logprobs=2", "x"],
-            "logprobs 2 goes into the JSON report only; add --stats-json",
+            "logprobs 2 is written only to the JSON report; add --stats-json",
         ),
         (
             ["--model", model, "--set", "verification=typical", "--set", "epsilon=0", "x"],
@@ -87,7 +87,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         ),
         (
             ["--model", model, "--set", "epsilon=0.1", "x"],
-            "epsilon 0.1 does nothing under verification match; leave it",
+            "epsilon 0.1 has no effect under verification match; leave it",
         ),
         (["--model", model, "--device", "abacus", "x"], "device 'abacus' is unknown; use auto"),
         (["--model", model, "--set", "threads=0", "x"], "threads is 0"),
@@ -98,7 +98,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "ab\udcff"], "the prompt has a surrogate, '\\udcff', at 2"),
         (
             ["--model", model, "--drafter", "none", "--set", "costs=/nowhere", "x"],
-            "costs /nowhere: --drafter none has no use for them",
+            "costs /nowhere: --drafter none does not use them",
         ),
         (["--model", model, "--chat", "x"], "has no chat template"),
         (["--model", model, "--datastore", store, "--set", "deadline_ms=0", "x"], "deadline_ms is 0.0"),

@@ -122,7 +122,7 @@ def test_rates_and_options_of_measuring_are_refused(
 ) -> None:
     assert main(["hierarchy", "plan", "--rates", str(rates), *words]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"suffolk: {words[0]} does nothing without --measure; leave it out")
+    assert error.startswith(f"suffolk: {words[0]} has no effect without --measure; leave it out")
     assert error.count("\n") == 1
 
 

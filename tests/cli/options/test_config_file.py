@@ -143,7 +143,7 @@ def test_commands_have_few_options_in_groups(command: str, most: int, capsys: py
     [
         ("temprature = 1", "unknown key 'temprature' (did you mean temperature?); 'suffolk config show' lists all"),
         ("[worker]\nslotz = 1", "unknown key 'slotz' in [worker] (did you mean slots?); 'suffolk config show worker'"),
-        ("[wörker", "no TOML: "),
+        ("[wörker", "is not TOML ("),
         ("[generate]\ntemperature = 300", "temperature in [generate] is 300.0; it must be between 0 (greedy) and 100"),
         ("[generate]\ntop_p = 0", "top_p in [generate] is 0.0; it must be above 0 and at most 1 (no limit)"),
         ("[generate]\ntop_p = nan", "top_p in [generate] is nan; it must be above 0 and at most 1 (no limit)"),
