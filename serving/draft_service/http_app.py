@@ -25,22 +25,24 @@ from starlette.types import ASGIApp
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, tree_json
 from suffolk.serving.draft_service.service import DraftService
-from suffolk.serving.transport.http_app import build_app, plain_error
+from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import parse_body, read_body
+from suffolk.serving.transport.http_errors import plain_error
 
 Work = Callable[[DraftService, Request, bytes], Any]
 """(service, request, body) -> the answer, as JSON bytes or as an object to encode. Runs in a thread."""
 
 
-def build_draft_app(service: DraftService, ready: threading.Event) -> ASGIApp:
-    """The application of ``service``. ``ready``: set while calls are accepted."""
+def build_draft_app(service: DraftService, ready: threading.Event, authenticator: Authenticator) -> ASGIApp:
+    """The application of ``service``. ``ready``: set while calls are accepted. ``authenticator``: finds callers."""
     routes = [
         Route("/v1/draft", _endpoint(service, "Draft", _draft), methods=["POST"]),
         Route("/v1/lookup", _endpoint(service, "Lookup", _lookup), methods=["POST"]),
         Route("/v1/info", _endpoint(service, "GetInfo", _info)),
         Route("/v1/tokenizer", _endpoint(service, "GetTokenizer", _tokenizer)),
     ]
-    return build_app(routes, service.metrics.exposition, ready, plain_error)
+    return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator)
 
 
 def _draft(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:

@@ -56,10 +56,11 @@ class DraftServer(Server):
             self.service.admission.max_in_flight,
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
+            self.authenticator,
         )
 
     def build_app(self) -> ASGIApp:
-        return build_draft_app(self.service, self.ready)
+        return build_draft_app(self.service, self.ready, self.authenticator)
 
     def subject(self) -> str:
         return ",".join(self.names)

@@ -14,6 +14,8 @@ from suffolk.serving.draft_service.metrics import DraftMetrics
 from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.admission import AdmissionController
+from suffolk.serving.transport.identity import Role, caller
+from suffolk.serving.transport.store_names import short_name, tenant_of
 
 CHUNK = 32
 """Queries between two checks of the deadline."""
@@ -69,8 +71,11 @@ class DraftService:
         return matches
 
     def info(self, name: str) -> dict[str, dict[str, Any]]:
-        """Info by datastore name: of one datastore, or of all if ``name`` is empty. Omits paths on the server."""
-        names = [self._resolve(name)] if name else list(self._datastores)
+        """Info by datastore name: of one datastore, or of all that the caller may read if ``name`` is empty.
+
+        Omits paths on the server.
+        """
+        names = [self._resolve(name)] if name else self._visible()
         return {
             each: {key: value for key, value in self._datastores[each].info().items() if key != "path"}
             for each in names
@@ -93,14 +98,20 @@ class DraftService:
 
     def _resolve(self, name: str) -> str:
         limits.check_name(name)
-        known = ", ".join(self._datastores)
-        if name in self._datastores:
+        name = short_name(name)
+        if name in self._datastores and caller().has(tenant_of(name), Role.READ):
             return name
-        if name:
-            raise NotFound(f"datastore: there is no {name!r}; this server has {known}")
-        if len(self._datastores) != 1:
-            raise InvalidArgument(f"datastore: no name was given and this server has several; choose one of {known}")
-        return next(iter(self._datastores))
+        visible = self._visible()
+        known = ", ".join(visible) or "none"
+        if name or not visible:  # the same answer for an unknown name and for one of another tenant
+            raise NotFound(f"datastore: there is no {name!r}; this caller may read {known}")
+        if len(visible) != 1:
+            raise InvalidArgument(f"datastore: no name was given and there are several; choose one of {known}")
+        return visible[0]
+
+    def _visible(self) -> list[str]:
+        """Names of the datastores that the caller may read."""
+        return [name for name in self._datastores if caller().has(tenant_of(name), Role.READ)]
 
 
 def _match_lengths(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> tuple[int, int]:

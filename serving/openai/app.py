@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,6 @@ from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.version import __version__
-from suffolk.serving.openai.access import Access
-from suffolk.serving.openai.api_keys import ApiKeys
 from suffolk.serving.openai.calls import chat_calls, completion_calls, max_length, require_model
 from suffolk.serving.openai.chat import ChatAnswer
 from suffolk.serving.openai.completions import CompletionAnswer
@@ -31,6 +29,7 @@ from suffolk.serving.openai.errors import error_body
 from suffolk.serving.openai.schema import ChatBody, CompletionBody, DraftFields
 from suffolk.serving.openai.tokens import detokenize, tokenize
 from suffolk.serving.openai.tool_format import AUTO, find_format
+from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.worker.service import DecodeService
 
@@ -38,13 +37,20 @@ Work = Callable[[DecodeService, bytes], dict[str, Any]]
 
 
 def build_openai_app(
-    service: DecodeService, ready: threading.Event, access: Access, started: int, tool_format: str = AUTO
+    service: DecodeService,
+    ready: threading.Event,
+    authenticator: Authenticator,
+    started: int,
+    cors_origins: Sequence[str] = (),
+    tool_format: str = AUTO,
 ) -> ASGIApp:
     """The application of ``service``.
 
     Args:
         ready: set while calls are accepted.
+        authenticator: finds the caller of a request.
         started: time of the start, in seconds.
+        cors_origins: origins of web pages that may read answers; "*" for all.
         tool_format: format of the model's tool calls (``tool_format.py``).
 
     Raises InvalidArgument: an unknown ``tool_format``.
@@ -81,13 +87,11 @@ def build_openai_app(
         Route("/ready", health),
         Route("/version", version),
     ]
-    middleware = [Middleware(ApiKeys, keys=access.api_keys)]
-    if access.cors_origins:  # outermost, so it runs before the key check: a browser's preflight request has no key
-        middleware.insert(0, _cors(access.cors_origins))
-    return build_app(routes, service.metrics.exposition, ready, error_body, middleware)
+    middleware = [_cors(cors_origins)] if cors_origins else []  # a browser's preflight request has no token
+    return build_app(routes, service.metrics.exposition, ready, error_body, authenticator, middleware)
 
 
-def _cors(origins: tuple[str, ...]) -> Middleware:
+def _cors(origins: Sequence[str]) -> Middleware:
     headers = ["Authorization", "Content-Type", "OpenAI-*", "X-Stainless-*"]
     return Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers)
 

@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import Any
 
 from suffolk.datastore.errors import NotFound, SuffolkError
-from suffolk.serving.transport.http_app import message
 from suffolk.serving.transport.http_body import InvalidField
+from suffolk.serving.transport.http_errors import message
 from suffolk.serving.transport.status import grpc_code
 
 _TYPES = {

@@ -6,7 +6,6 @@ import time
 
 from starlette.types import ASGIApp
 
-from suffolk.serving.openai.access import Access
 from suffolk.serving.openai.app import build_openai_app
 from suffolk.serving.openai.tool_format import AUTO
 from suffolk.serving.transport.config import ServerConfig
@@ -18,10 +17,13 @@ class OpenAIServer(WorkerServer):
     """Serves ``service`` over gRPC and OpenAI's API. The caller closes its engine after ``stop``."""
 
     def __init__(
-        self, config: ServerConfig, service: DecodeService, access: Access | None = None, tool_format: str = AUTO
+        self, config: ServerConfig, service: DecodeService, cors_origins: tuple[str, ...] = (), tool_format: str = AUTO
     ) -> None:
         super().__init__(config, service)
-        self._access, self._tool_format = access or Access(), tool_format
+        self._cors_origins, self._tool_format = cors_origins, tool_format
 
     def build_app(self) -> ASGIApp:
-        return build_openai_app(self.service, self.ready, self._access, int(time.time()), self._tool_format)
+        started = int(time.time())
+        return build_openai_app(
+            self.service, self.ready, self.authenticator, started, self._cors_origins, self._tool_format
+        )

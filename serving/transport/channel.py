@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from suffolk.serving.transport.limits import MAX_METADATA_BYTES
+from suffolk.serving.transport.send_token import SendToken, read_token
 from suffolk.serving.transport.tls import TlsFiles, channel_credentials
 from suffolk.serving.transport.url import ServiceUrl
 
@@ -23,7 +24,7 @@ def open_channel(
         ping: seconds between keepalive pings, PING_SECONDS or more, for long streams; None for calls with a short deadline.
 
     Raises:
-        NotFound, PermissionDenied, InvalidArgument: a TLS file of the URL is missing, not readable or malformed.
+        NotFound, PermissionDenied, InvalidArgument: a TLS or token file of the URL is missing, not readable or malformed.
     """
     options = [
         ("grpc.max_send_message_length", max_request_bytes),
@@ -40,6 +41,10 @@ def open_channel(
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.ping_timeout_ms", round(1000 * keepalive_timeout)),
         ]
-    if not url.tls:
-        return grpc.insecure_channel(url.target, options)
-    return grpc.secure_channel(url.target, channel_credentials(TlsFiles(url.cert, url.key, url.ca)), options)
+    token = read_token(url.token_file) if url.token_file else ""
+    if url.tls:
+        credentials = channel_credentials(TlsFiles(url.cert, url.key, url.ca))
+        channel = grpc.secure_channel(url.target, credentials, options)
+    else:
+        channel = grpc.insecure_channel(url.target, options)
+    return grpc.intercept_channel(channel, SendToken(token)) if token else channel

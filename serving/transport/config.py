@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.transport.access_file import read_access_file
 from suffolk.serving.transport.endpoint import Endpoint, check_free
 from suffolk.serving.transport.tls import TlsFiles, server_credentials
 
@@ -18,13 +20,15 @@ class ServerConfig:
         http: HTTP endpoint, or None.
         grace: seconds for calls in flight to finish when the server stops, 0..600.
         tls: encrypts gRPC over TCP, and HTTP. Unix sockets are protected by their mode, 0600.
-        insecure: permits plaintext on addresses that other machines can reach.
+        access: access file with tokens and subjects of certificates; None: every caller may do everything.
+        insecure: permits plaintext, and calls without a token or certificate, on addresses that other machines can reach.
     """
 
     listen: tuple[Endpoint, ...]
     http: Endpoint | None = None
     grace: float = 5.0
     tls: TlsFiles | None = None
+    access: Path | None = None
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -43,11 +47,23 @@ class ServerConfig:
                 raise InvalidArgument(
                     f"{field}: {endpoint} would expose plaintext to other machines; give --tls-cert and --tls-key, or --insecure"
                 )
+            if not (self.authenticates or endpoint.is_private() or self.insecure):
+                raise InvalidArgument(
+                    f"{field}: {endpoint} would answer every machine that can reach it; give --access with tokens, "
+                    "--tls-client-ca, or --insecure"
+                )
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether callers need a token or a certificate."""
+        return self.access is not None or bool(self.tls and self.tls.ca)
 
     def check(self) -> None:
         """Raise the errors of ``Server.start`` early. Servers that load a model call ``check`` first."""
         if self.tls is not None:
             server_credentials(self.tls)
+        if self.access is not None:
+            read_access_file(self.access)
         for field, endpoint in self._endpoints():
             check_free(endpoint, field)
 

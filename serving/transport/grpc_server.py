@@ -11,6 +11,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.grpc_access import AccessInterceptor
 from suffolk.serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.transport.malformed_requests import MalformedRequestInterceptor
 from suffolk.serving.transport.status import error_text, grpc_code
@@ -22,7 +24,12 @@ BACKLOG = 256
 
 
 def build_grpc_server(
-    name: str, register: Callable[[grpc.Server], None], max_in_flight: int, max_request_bytes: int, max_reply_bytes: int
+    name: str,
+    register: Callable[[grpc.Server], None],
+    max_in_flight: int,
+    max_request_bytes: int,
+    max_reply_bytes: int,
+    authenticator: Authenticator,
 ) -> tuple[grpc.Server, health.HealthServicer]:
     """A server that is not yet bound or started, and its health service.
 
@@ -30,6 +37,7 @@ def build_grpc_server(
         name: full name of the service that ``register`` adds to the server.
         max_in_flight: calls that the service admits at a time. Each call has a thread.
         max_request_bytes, max_reply_bytes: limits of one message.
+        authenticator: finds the caller of every call except health checks.
     """
     pool = ThreadPoolExecutor(max_in_flight + SPARE_THREADS, thread_name_prefix="grpc")
     options = (
@@ -39,7 +47,7 @@ def build_grpc_server(
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # halved: a ping may be early
     )
-    interceptors: list[grpc.ServerInterceptor] = [MalformedRequestInterceptor()]
+    interceptors: list[grpc.ServerInterceptor] = [AccessInterceptor(authenticator), MalformedRequestInterceptor()]
     server = grpc.server(
         pool, interceptors=interceptors, options=options, maximum_concurrent_rpcs=max_in_flight + BACKLOG
     )

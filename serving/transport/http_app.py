@@ -2,29 +2,29 @@
 
 GET /livez    200 while the process runs            GET /metrics  Prometheus metrics
 GET /readyz   200 while calls are accepted, or 503  GET /healthz  same as /readyz
+
+Health needs no identity. Metrics need the role read in every tenant.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.transport.status import error_text, grpc_code, http_status
-
-ErrorBody = Callable[[HTTPStatus, Exception], Mapping[str, Any]]
-"""(status, SuffolkError or HTTPException) -> the JSON of the answer."""
-_BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.http_access import AccessMiddleware
+from suffolk.serving.transport.http_errors import ErrorBody, error_response
+from suffolk.serving.transport.identity import EVERY_TENANT, Role, caller
 
 
 def build_app(
@@ -32,6 +32,7 @@ def build_app(
     exposition: Callable[[], bytes],
     ready: threading.Event,
     error_body: ErrorBody,
+    authenticator: Authenticator,
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """An application with ``routes`` and the pages of all servers.
@@ -40,6 +41,8 @@ def build_app(
         exposition: returns the metrics in Prometheus' text format.
         ready: set while calls are accepted.
         error_body: converts errors of routes to JSON.
+        authenticator: finds the caller of a request.
+        middleware: runs before the caller is known.
     """
 
     def answer(request: Request, error: Exception) -> Response:
@@ -47,35 +50,9 @@ def build_app(
 
     return Starlette(
         routes=[*routes, *_pages(exposition, ready)],
-        middleware=middleware,
+        middleware=[*middleware, Middleware(AccessMiddleware, authenticator=authenticator, error_body=error_body)],
         exception_handlers={SuffolkError: answer, HTTPException: answer, ClientDisconnect: _nothing},
     )
-
-
-def error_response(error: Exception, error_body: ErrorBody) -> Response:
-    """The answer for a SuffolkError or HTTPException.
-
-    After an HTTPException the connection is closed, because the body may be unread.
-    """
-    if isinstance(error, SuffolkError):
-        status, headers = http_status(error), {}
-    else:
-        assert isinstance(error, HTTPException)
-        status, headers = HTTPStatus(error.status_code), {**(error.headers or {}), "Connection": "close"}
-    if status in _BUSY:
-        headers["Retry-After"] = "1"
-    return JSONResponse(error_body(status, error), status, headers)
-
-
-def plain_error(status: HTTPStatus, error: Exception) -> dict[str, Any]:
-    """{"error": {"code": name of the gRPC code or of the HTTP status, "message"}}."""
-    code = grpc_code(error).name if isinstance(error, SuffolkError) else status.name
-    return {"error": {"code": code, "message": message(error)}}
-
-
-def message(error: Exception) -> str:
-    """The message of a SuffolkError or HTTPException."""
-    return error_text(error) if isinstance(error, SuffolkError) else str(getattr(error, "detail", error))
 
 
 def _pages(exposition: Callable[[], bytes], ready: threading.Event) -> list[Route]:
@@ -86,6 +63,7 @@ def _pages(exposition: Callable[[], bytes], ready: threading.Event) -> list[Rout
         return PlainTextResponse("ok\n") if ready.is_set() else PlainTextResponse("not serving\n", 503)
 
     async def metrics(request: Request) -> Response:
+        caller().require(EVERY_TENANT, Role.READ)  # they count the calls of all tenants
         text = await asyncio.to_thread(exposition)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +12,11 @@ from typing import Any, cast
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from suffolk.datastore.version import __version__
 from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.transport.http_access import SUBJECTS
 from suffolk.serving.transport.tls import TlsFiles
 
 SPARE_CONNECTIONS = 64
@@ -63,7 +64,7 @@ class HttpServer:
             log_level="error",
             access_log=False,
             server_header=False,
-            headers=[("server", f"suffolk/{__version__}")],
+            headers=[("server", "suffolk")],
             timeout_keep_alive=cast(int, limits.read_seconds),  # uvicorn accepts a float
             **_tls_options(tls),
         )
@@ -101,6 +102,8 @@ class LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        if subjects := _subjects(transport):
+            self.app = partial(_with_subjects, self.app, subjects)
         if len(self.connections) > self._limits.connections:
             self.connections.discard(self)
             transport.write(_BUSY)
@@ -130,6 +133,18 @@ class LimitedProtocol(H11Protocol):
         _cancel(self._reading)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._reading = self.loop.call_later(self._limits.read_seconds, self.transport.abort)
+
+
+async def _with_subjects(app: ASGIApp, subjects: Sequence[str], scope: Scope, receive: Receive, send: Send) -> None:
+    scope[SUBJECTS] = subjects
+    await app(scope, receive, send)
+
+
+def _subjects(transport: asyncio.Transport) -> list[str]:
+    """Common name and alternative names of the client's certificate; none without mTLS."""
+    found = transport.get_extra_info("peercert") or {}
+    names = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    return names + [value for _, value in found.get("subjectAltName", ())]
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

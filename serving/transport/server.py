@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import Unavailable
 from suffolk.serving.transport.admission import AdmissionController
+from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.endpoint import Endpoint, bind_error, check_free
 from suffolk.serving.transport.http_server import HttpLimits, HttpServer
@@ -35,11 +36,14 @@ class Server(ABC):
         listening: gRPC endpoints with the ports that were bound; set by ``start``.
         http: HTTP endpoint or None; set by ``start``.
         ready: set while calls are accepted.
+        authenticator: finds the callers of both endpoints.
         stopping: set when the server stops; threads of ``start_thread`` watch it. Signal handlers do not set it.
     """
 
     def __init__(self, config: ServerConfig, admission: AdmissionController) -> None:
+        """Raises NotFound, PermissionDenied or InvalidArgument: the access file cannot be read."""
         self.config = config
+        self.authenticator = Authenticator(config.access)
         self.listening: tuple[Endpoint, ...] = ()
         self.http: Endpoint | None = None
         self.ready = threading.Event()
@@ -88,8 +92,11 @@ class Server(ABC):
             self.start_thread("http", self._http.run)
         self.ready.set()
         for endpoint in [*self.listening, *([self.http] if self.http else [])]:
-            if credentials is None and not endpoint.is_private():
-                LOG.warning("%s is plaintext and reachable from other machines", endpoint)
+            if not endpoint.is_private():
+                if credentials is None:
+                    LOG.warning("%s is plaintext and reachable from other machines", endpoint)
+                if not self.config.authenticates:
+                    LOG.warning("%s answers every machine that can reach it", endpoint)
 
     def start_thread(self, name: str, work: Callable[[], None]) -> None:
         """Run ``work`` in a thread. It must return soon after ``stopping`` is set; ``stop`` joins it.

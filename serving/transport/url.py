@@ -4,8 +4,9 @@
     grpcs://HOST:PORT/NAME?ca=FILE    TLS; with cert=FILE and key=FILE the client presents its own certificate
     grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
 
-NAME is a datastore of a draft service. NAME may be omitted if the server has only one datastore. The URL of a worker
-has no NAME. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts and lookups.
+NAME is a datastore of a draft service: STORE, or TENANT/STORE. NAME may be omitted if the caller sees only one datastore.
+The URL of a worker has no NAME. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts
+and lookups. ``token_file=FILE`` names a file with the caller's token in its first line.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class ServiceUrl:
         deadline: seconds that a draft or lookup may take; None if the URL does not set it.
         tls: whether the connection is encrypted.
         ca, cert, key: PEM files, as in ``TlsFiles``.
+        token_file: file with the caller's token; empty for none.
     """
 
     target: str
@@ -44,6 +46,7 @@ class ServiceUrl:
     ca: str = ""
     cert: str = ""
     key: str = ""
+    token_file: str = ""
 
 
 def is_url(text: str) -> bool:
@@ -69,9 +72,16 @@ def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     if parts.scheme == "grpc+unix":
         if parts.netloc or len(parts.path) < 2:
             raise InvalidArgument(f"{url}: the URL of a unix socket has three slashes; the forms are {forms}")
-        return ServiceUrl(f"unix:{unquote(parts.path)}", unquote(parts.fragment), deadline)
+        return ServiceUrl(
+            f"unix:{unquote(parts.path)}", unquote(parts.fragment), deadline, token_file=options.get("token_file", "")
+        )
     name = unquote(parts.path.strip("/"))
-    if not parts.hostname or "/" in name or parts.fragment or parts.username is not None:
+    if (
+        not parts.hostname
+        or name.count("/") > (default_port == DRAFT_PORT)
+        or parts.fragment
+        or parts.username is not None
+    ):
         raise InvalidArgument(f"{url}: malformed URL; the forms are {forms}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return ServiceUrl(f"{host}:{port or default_port}", name, deadline, parts.scheme == "grpcs", **options)
@@ -86,7 +96,7 @@ def describe_url(url: str, default_port: int = DRAFT_PORT) -> str:
 
 
 def _options(url: str, parts: SplitResult) -> dict[str, str]:
-    known = ("deadline_ms", "ca", "cert", "key") if parts.scheme == "grpcs" else ("deadline_ms",)
+    known = ("deadline_ms", "token_file", *(("ca", "cert", "key") if parts.scheme == "grpcs" else ()))
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for key in options:
         if key not in known:

@@ -12,7 +12,8 @@ from suffolk.datastore.errors import Internal
 from suffolk.serving.proto import decode_pb2_grpc
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.grpc_server import build_grpc_server
-from suffolk.serving.transport.http_app import build_app, plain_error
+from suffolk.serving.transport.http_app import build_app
+from suffolk.serving.transport.http_errors import plain_error
 from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits
 from suffolk.serving.transport.server import Server
 from suffolk.serving.worker import limits
@@ -50,10 +51,11 @@ class WorkerServer(Server):
             self.service.admission.max_in_flight,
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
+            self.authenticator,
         )
 
     def build_app(self) -> ASGIApp:
-        return build_app([], self.service.metrics.exposition, self.ready, plain_error)
+        return build_app([], self.service.metrics.exposition, self.ready, plain_error, self.authenticator)
 
     def http_limits(self) -> HttpLimits:
         connections = self.service.admission.max_in_flight + SPARE_CONNECTIONS

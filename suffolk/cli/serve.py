@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.server import run_until_signal
+from suffolk.serving.transport.store_names import check_store_name
 
 EXAMPLES = """
 suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
@@ -31,13 +31,12 @@ suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residen
 suffolk serve wiki/ --listen 0.0.0.0:7700 --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
 suffolk serve --config serve.toml                           stores = ["wiki/"] and more in the file
 curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
-NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ServerOptions, Configurable):
     stores: tuple[str, ...] = argument(
-        REQUIRED, "a datastore's folder; NAME defaults to the folder's name", metavar="[NAME=]STORE"
+        REQUIRED, "a datastore's folder; NAME, or TENANT/NAME, defaults to the folder's name", metavar="[NAME=]STORE"
     )
     residency: str = option(
         "auto",
@@ -79,10 +78,7 @@ def parse_stores(texts: Sequence[str]) -> dict[str, str]:
             name, path = Path(text).resolve().name, text
         if not path:
             raise InvalidArgument(f"{text}: there is no folder behind '='; write NAME=PATH")
-        if not NAME.fullmatch(name):
-            raise InvalidArgument(
-                f"{text}: {name!r} cannot name a datastore; write NAME=PATH with letters, digits, '.', '_' and '-'"
-            )
+        name = check_store_name(name, text)
         if name in stores:
             raise InvalidArgument(
                 f"{text}: {stores[name]} has the name {name!r} already; write NAME=PATH to give another"

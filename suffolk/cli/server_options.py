@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
@@ -45,7 +46,15 @@ class ServerOptions(Options):
         "PEM certificate of the authority that must have signed the certificates of clients (mTLS)",
         metavar="FILE",
     )
-    insecure: bool = option(False, "allow plaintext on addresses that other machines can reach")
+    access: Path | None = option(
+        None,
+        "access file with the tokens, certificates and quotas of callers; 'suffolk token add' writes it (default: every caller may "
+        "do everything)",
+        metavar="FILE.toml",
+    )
+    insecure: bool = option(
+        False, "allow plaintext, and callers without token or certificate, on addresses that other machines can reach"
+    )
     grace: Annotated[float, Within(0, 600)] = rare(
         5.0, "seconds that running requests may still take when the server stops", metavar="SECONDS"
     )
@@ -64,6 +73,7 @@ class ServerOptions(Options):
             "http": None if self.http == "off" else parse_endpoint(_with_host(self.http), "--http"),
             "grace": self.grace,
             "tls": tls,
+            "access": self.access,
             "insecure": self.insecure,
         }
 

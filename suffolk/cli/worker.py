@@ -40,9 +40,9 @@ suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
 suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
 suffolk worker --model MODEL_FOLDER --datastore code/ --set recycle=true
 suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
-suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
+suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key --access access.toml
 suffolk worker --model MODEL_FOLDER --record day.jsonl       every finished text, for 'suffolk replay'
-suffolk worker --model MODEL_FOLDER --http :8000 --api-key-file keys.txt     OpenAI's API on 127.0.0.1:8000/v1
+suffolk worker --model MODEL_FOLDER --http :8000 --access access.toml     OpenAI's API on 127.0.0.1:8000/v1
 suffolk worker --config worker.toml
 suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 curl http://127.0.0.1:7711/metrics"""
@@ -89,14 +89,6 @@ class Options(
 ):
     listen: tuple[str, ...] = listen_option(WORKER_PORT)
     http: str = http_option(WORKER_PORT + 1, "OpenAI's API, /metrics and /healthz")
-    api_key_file: Path | None = option(
-        None,
-        "file of API keys, one in each line; HTTP clients must send one of them (default: no key is needed)",
-        metavar="FILE",
-    )
-    api_key: tuple[str, ...] = rare(
-        (), "an API key; a file of keys is safer, because other users can read a command line", metavar="KEY"
-    )
     cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
     tool_format: str = rare(
         AUTO,
@@ -118,23 +110,16 @@ class Options(
     )
     record: Path | None = option(None, RECORD, group="serving")
 
-    def api_keys(self) -> tuple[str, ...]:
-        """The keys of both options. Raises InvalidArgument or NotFound: a key is malformed, or the file cannot be read."""
-        from suffolk.serving.openai.access import check_key, read_keys
-
-        own = [check_key(key, f"api_key[{index}]") for index, key in enumerate(self.api_key)]
-        return (*own, *(read_keys(self.api_key_file) if self.api_key_file else ()))
-
 
 def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
-    from suffolk.serving.openai.access import Access, check_origins
+    from suffolk.serving.openai.origins import check_origins
     from suffolk.serving.transport.config import ServerConfig
     from suffolk.serving.transport.server import run_until_signal
 
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
     server = ServerConfig(**options.server_fields())
-    access = Access(options.api_keys(), check_origins(options.cors_origin))
+    origins = check_origins(options.cors_origin)
     limits, chosen = options.limits(), _drafters(options)
     if chosen == [NONE] and options.costs is not None:
         raise InvalidArgument(f"costs {options.costs}: --drafter none does not use them; leave one of them out")
@@ -173,7 +158,7 @@ def run(options: Options) -> int:
             interval = options.stream_interval / 1000
             service = DecodeService(engine, name, options.max_nodes, recorder=recorder, stream_interval=interval)
             LOG.info("%s", _facts(service))
-            run_until_signal(OpenAIServer(server, service, access, options.tool_format))
+            run_until_signal(OpenAIServer(server, service, origins, options.tool_format))
     return 0
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import openai
 
-from suffolk.serving.openai.access import Access
 from suffolk.serving.openai.server import OpenAIServer
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.waiting import HANG
@@ -19,9 +18,9 @@ from tests.support.worker_server import working
 
 
 @contextmanager
-def answering(*args: Any, access: Access | None = None, **settings: Any) -> Iterator[WorkerServer]:
+def answering(*args: Any, cors_origins: tuple[str, ...] = (), **settings: Any) -> Iterator[WorkerServer]:
     """A worker as ``working`` makes it, with OpenAI's API."""
-    with working(*args, kind=partial(OpenAIServer, access=access or Access()), **settings) as server:
+    with working(*args, kind=partial(OpenAIServer, cors_origins=cors_origins), **settings) as server:
         yield server
 
 

@@ -122,12 +122,12 @@ def test_names(brute: BruteForceRetriever) -> None:
             InvalidArgument, match="the server has several datastores; put one of code, wiki at the end"
         ):
             connect(f"grpc://{server.listening[0]}")
-        with pytest.raises(NotFound, match="datastore: there is no 'news'; this server has code, wiki"):
+        with pytest.raises(NotFound, match="datastore: there is no 'news'; this caller may read code, wiki"):
             connect(f"grpc://{server.listening[0]}/news")
         stub = draft_pb2_grpc.DraftServiceStub(grpc.insecure_channel(str(server.listening[0])))
         with pytest.raises(grpc.RpcError) as caught:
             stub.Lookup(draft_pb2.LookupRequest(), timeout=HANG)
-        assert "no name was given and this server has several; choose one of code, wiki" in caught.value.details()
+        assert "no name was given and there are several; choose one of code, wiki" in caught.value.details()
 
 
 def test_closed_client(remote: RemoteDatastore) -> None:

@@ -138,7 +138,7 @@ def test_a_context_takes_no_memory_before_it_is_checked(size: int, text: str, se
 def test_other_datastore_is_not_found(server: DraftServer) -> None:
     status, _, reply = ask(server, "POST", "/v1/lookup", {"contexts": [], "datastore": "../wiki"})
     assert (status, reply["error"]["code"]) == (404, "NOT_FOUND")
-    assert "there is no '../wiki'; this server has wiki" in reply["error"]["message"]
+    assert "there is no '../wiki'; this caller may read wiki" in reply["error"]["message"]
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS)

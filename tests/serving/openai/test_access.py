@@ -1,4 +1,4 @@
-"""Keys, CORS, TLS, limits and wrong requests of OpenAI's API."""
+"""Tokens, CORS, TLS, limits and wrong requests of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.openai.access import Access, check_key, check_origins, read_keys
+from suffolk.serving.openai.origins import check_origins
+from suffolk.serving.transport.access_file import add_token
+from suffolk.serving.transport.identity import Role
 from suffolk.serving.transport.tls import TlsFiles
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.server import WorkerServer
@@ -21,42 +23,30 @@ from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.openai_server import answering, ask
 from tests.support.waiting import HANG
 
-KEYS = ("first-key-1", "second-key-2")
 CHAT = "/v1/chat/completions"
 USER = [{"role": "user", "content": "abc"}]
 
 
-def test_a_key_is_needed_where_keys_are_set(target: Target) -> None:
-    with answering(target, access=Access(KEYS)) as server:
-        for path in ("/health", "/ready", "/version", "/metrics", "/livez", "/readyz", "/healthz"):
+def test_a_token_is_needed_where_an_access_file_is_set(target: Target, tmp_path: Path) -> None:
+    file = tmp_path / "access.toml"
+    readers = [add_token(file, name, {"default": Role.READ}) for name in ("alice", "bob")]
+    operator = add_token(file, "prometheus", {"*": Role.READ})
+    with answering(target, access=file) as server:
+        for path in ("/health", "/ready", "/livez", "/readyz", "/healthz"):
             assert ask(server, "GET", path)[0] == 200
-        for key in KEYS:
-            assert ask(server, "GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})[0] == 200
-        wrong = ("Bearer first-key", "Bearer ", "first-key-1", "Basic first-key-1", "Bearer \xfffirst-key-1")
+        for token in (*readers, operator):
+            for path in ("/v1/models", "/version"):
+                assert ask(server, "GET", path, headers={"Authorization": f"Bearer {token}"})[0] == 200
+        assert ask(server, "GET", "/metrics", headers={"Authorization": f"Bearer {operator}"})[0] == 200
+        status, _, reply = ask(server, "GET", "/metrics", headers={"Authorization": f"Bearer {readers[0]}"})
+        assert (status, reply["error"]["type"]) == (403, "permission_error")
+        wrong = (readers[0][:-1], "", "alice", f"Bearer {readers[0]}x", f"Basic {readers[0]}", "Bearer \xff")
         for headers in ({}, *({"Authorization": each} for each in wrong)):
             for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("POST", "/tokenize"), ("GET", "/nothing")):
                 status, found, reply = ask(server, method, path, {"messages": USER}, headers)
                 assert (status, reply["error"]["code"]) == (401, "invalid_api_key")
                 assert (reply["error"]["type"], found["www-authenticate"]) == ("authentication_error", "Bearer")
         assert server.service.engine.stats()["requests"] == 0
-
-
-def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text("# mine\nfirst-key-1\n\n  second-key-2 \n")
-    assert read_keys(file) == KEYS
-    file.write_text("# none\n")
-    with pytest.raises(InvalidArgument, match="it has no key; write one in each line"):
-        read_keys(file)
-    with pytest.raises(NotFound, match="api_key_file .* cannot be read"):
-        read_keys(tmp_path / "missing")
-    for key in ("short", "with space", "non-ascii-é"):
-        with pytest.raises(InvalidArgument, match=r"api_key\[0\]: a key has 8 or more characters") as caught:
-            check_key(key, "api_key[0]")
-        assert key not in str(caught.value)
-        file.write_text(f"# mine\nfirst-key-1\n{key}\n")
-        with pytest.raises(InvalidArgument, match=r"api_key_file .*keys: line 3: a key has 8 or more characters"):
-            read_keys(file)
 
 
 def test_origins_have_the_form_that_browsers_send() -> None:
@@ -67,13 +57,14 @@ def test_origins_have_the_form_that_browsers_send() -> None:
             check_origins(["*", wrong])
 
 
-def test_web_pages_of_allowed_origins_may_read_answers(target: Target) -> None:
+def test_web_pages_of_allowed_origins_may_read_answers(target: Target, tmp_path: Path) -> None:
     headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     headers |= {"Access-Control-Request-Headers": "authorization,content-type"}
-    with answering(target, access=Access(KEYS, ("https://a.example",))) as server:
+    token = add_token(tmp_path / "access.toml", "page", {"default": Role.READ})
+    with answering(target, access=tmp_path / "access.toml", cors_origins=("https://a.example",)) as server:
         status, found, _ = ask(server, "OPTIONS", CHAT, headers=headers)
         assert (status, found["access-control-allow-origin"]) == (200, "https://a.example")
-        key = {"Authorization": f"Bearer {KEYS[0]}"}
+        key = {"Authorization": f"Bearer {token}"}
         found = ask(server, "GET", "/v1/models", headers={"Origin": "https://a.example"} | key)[1]
         assert found["access-control-allow-origin"] == "https://a.example"
         found = ask(server, "GET", "/v1/models", headers={"Origin": "https://b.example"} | key)[1]
@@ -100,6 +91,15 @@ def test_tls(target: Target, tmp_path: Path) -> None:
         context.load_cert_chain(f"{folder}/client.pem", f"{folder}/client.key")
         with urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context) as reply:
             assert reply.status == 200
+    access = tmp_path / "access.toml"
+    for subject, status in (("client", 200), ("another", 401)):
+        access.write_text(f'[[subject]]\nname = "{subject}"\nroles = {{ default = "read" }}\n')
+        with answering(target, tls=mutual, access=access) as server:
+            try:
+                reply = urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context)
+            except urllib.error.HTTPError as error:
+                reply = error
+            assert reply.status == status
 
 
 def chat(**fields: Any) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from suffolk.datastore.errors import (
@@ -25,6 +27,15 @@ from suffolk.serving.transport.tls import TlsFiles
             "--http: [::1]:5 is already given to --listen; choose another address",
         ),
         ({"listen": (Endpoint(path="/x"), Endpoint(path="/x"))}, "--listen: unix:/x is already given to --listen"),
+        (
+            {"listen": (Endpoint("0.0.0.0", 1),), "tls": TlsFiles("a", "b")},
+            "--listen: 0.0.0.0:1 would answer every machine that can reach it; give --access with tokens, --tls-client-ca",
+        ),
+        (
+            {"http": Endpoint("0.0.0.0", 1), "tls": TlsFiles("a", "b")},
+            "--http: 0.0.0.0:1 would answer every machine that can reach it",
+        ),
+        ({"listen": (Endpoint("0.0.0.0", 1),), "access": Path("a")}, "would expose plaintext to other machines"),
         ({"http": Endpoint("0.0.0.0", 1)}, "would expose plaintext to other machines; give --tls-cert"),
     ],
 )
@@ -37,4 +48,6 @@ def test_bad_server_settings(changes: dict[str, object], text: str) -> None:
 def test_remote_plaintext_on_request() -> None:
     everywhere = Endpoint("0.0.0.0", 1)
     assert DraftServerConfig((everywhere,), Endpoint("0.0.0.0", 2), insecure=True).insecure
-    assert DraftServerConfig((everywhere,), Endpoint("0.0.0.0", 2), tls=TlsFiles("a", "b")).tls is not None
+    for more in ({"tls": TlsFiles("a", "b", "c")}, {"tls": TlsFiles("a", "b"), "access": Path("d")}):
+        config = DraftServerConfig((everywhere,), Endpoint("0.0.0.0", 2), **more)  # type: ignore[arg-type]
+        assert config.authenticates

@@ -37,7 +37,7 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
         ("s3://bucket/store", "not the URL of a draft service or worker; the forms are"),
         ("http://host/wiki", "not the URL of a draft service or worker; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host:99999/wiki", "Port out of range"),
-        ("grpc://host/a/b", "malformed URL; the forms are grpc://HOST:PORT/NAME"),
+        ("grpc://host/a/b/c", "malformed URL; the forms are grpc://HOST:PORT/NAME"),
         ("grpc:///wiki", "malformed URL; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host/wiki?retries=3", "unknown option 'retries'; grpc:// knows deadline_ms"),
         ("grpc://host/wiki?ca=x", "unknown option 'ca'"),

@@ -1,0 +1,71 @@
+"""Authenticates gRPC calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import grpc
+
+from suffolk.datastore.errors import PermissionDenied
+from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.identity import set_caller
+from suffolk.serving.transport.status import error_text
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+OPEN_SERVICE = "/grpc.health.v1.Health/"
+"""Methods that need no identity."""
+_KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+class AccessInterceptor(grpc.ServerInterceptor):
+    """Ends calls without an identity with UNAUTHENTICATED, and sets ``caller()`` for all others. Health checks pass.
+
+    The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
+    """
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self._handlers: dict[str, Handler] = {}  # by method
+
+    def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Handler | None], details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        method = details.method
+        if method not in self._handlers:
+            handler = continuation(details)
+            if handler is None or method.startswith(OPEN_SERVICE):
+                return handler
+            self._handlers[method] = self._guarded(handler)
+        return self._handlers[method]
+
+    def _guarded(self, handler: Handler) -> Handler:
+        kind = next(each for each in _KINDS if getattr(handler, each) is not None)
+        answer = getattr(handler, kind)
+
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            self._enter(context)
+            return answer(request, context)
+
+        make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
+        return make(call, handler.request_deserializer, handler.response_serializer)
+
+    def _enter(self, context: grpc.ServicerContext) -> None:
+        try:
+            set_caller(self._authenticator.identify(_authorization(context), _subjects(context)))
+        except PermissionDenied as error:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, error_text(error))
+
+
+def _authorization(context: grpc.ServicerContext) -> str:
+    for key, value in context.invocation_metadata():
+        if key == "authorization":
+            return value if isinstance(value, str) else ""
+    return ""
+
+
+def _subjects(context: grpc.ServicerContext) -> list[str]:
+    """Common name and alternative names of the client's certificate; none without mTLS."""
+    found: Mapping[str, Sequence[bytes]] = context.auth_context()  # type: ignore[assignment]  # types-grpcio is wrong
+    keys = ("x509_common_name", "x509_subject_alternative_name")
+    return [value.decode("utf-8", "replace") for key in keys for value in found.get(key, ())]
