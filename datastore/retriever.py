@@ -54,6 +54,11 @@ class Retriever(Protocol):
         """The vocabulary size: all token ids are below it. Reading it makes no call to a server."""
         ...
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether ``draft_batch`` takes ``group``: one name for all contexts, or a name or None for each."""
+        return False
+
     def lookup(
         self, context: str | Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
     ) -> Match:

@@ -120,6 +120,7 @@ def _calls(
         prediction=None if body.prediction is None else text_of(body.prediction.content),
         datastores=None if own.datastores is None else tuple(own.datastores),
         remember=own.remember is not False,
+        group=own.group,
     )
     settings = _settings(body, length, logprobs) | {"grammar": grammar}
     seed = secrets.randbits(62) if body.seed is None else body.seed

@@ -28,6 +28,7 @@ _NAMES = {
     "the grammar (json_schema)": "response_format",
     "datastore": "suffolk.datastores",
     "drafter": "suffolk.drafter",
+    "group": "suffolk.group",
     "max_nodes": "suffolk.max_nodes",
 }
 """Beginning of an engine's message -> the request's name for the field, if the names differ."""

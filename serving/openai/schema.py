@@ -60,13 +60,15 @@ class DraftFields(Body):
     """Suffolk's own fields of a request: extra_body={"suffolk": {...}} in OpenAI's clients.
 
     ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: if false, the
-    text is not recorded and drafters do not learn from it.
+    text is not recorded and drafters do not learn from it. ``group``: the group that live datastores search first, and
+    that a remembered text is added to.
     """
 
     drafter: str | None = None
     max_nodes: int | None = None
     datastores: list[str] | None = None
     remember: bool | None = None
+    group: str | None = None
 
 
 class GenerationBody(Body):

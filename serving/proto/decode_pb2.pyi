@@ -25,16 +25,18 @@ class GenerateRequest(_message.Message):
     def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., token_ids: _Optional[bytes] = ..., sampling: _Optional[_Union[SamplingSettings, _Mapping]] = ..., drafter: _Optional[str] = ..., max_nodes: _Optional[int] = ..., options: _Optional[_Union[DraftOptions, _Mapping]] = ...) -> None: ...
 
 class DraftOptions(_message.Message):
-    __slots__ = ("prediction_text", "prediction_token_ids", "datastores", "remember")
+    __slots__ = ("prediction_text", "prediction_token_ids", "datastores", "remember", "group")
     PREDICTION_TEXT_FIELD_NUMBER: _ClassVar[int]
     PREDICTION_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     DATASTORES_FIELD_NUMBER: _ClassVar[int]
     REMEMBER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     prediction_text: str
     prediction_token_ids: bytes
     datastores: DatastoreNames
     remember: bool
-    def __init__(self, prediction_text: _Optional[str] = ..., prediction_token_ids: _Optional[bytes] = ..., datastores: _Optional[_Union[DatastoreNames, _Mapping]] = ..., remember: _Optional[bool] = ...) -> None: ...
+    group: str
+    def __init__(self, prediction_text: _Optional[str] = ..., prediction_token_ids: _Optional[bytes] = ..., datastores: _Optional[_Union[DatastoreNames, _Mapping]] = ..., remember: _Optional[bool] = ..., group: _Optional[str] = ...) -> None: ...
 
 class DatastoreNames(_message.Message):
     __slots__ = ("names",)

@@ -45,6 +45,8 @@ def pack_options(options: DraftOptions) -> decode_pb2.DraftOptions:
         message.datastores.CopyFrom(decode_pb2.DatastoreNames(names=options.datastores))
     if not options.remember:
         message.remember = False
+    if options.group is not None:
+        message.group = options.group
     return message
 
 
@@ -59,6 +61,7 @@ def unpack_options(message: decode_pb2.DraftOptions) -> DraftOptions:
         prediction={None: None, "prediction_text": message.prediction_text, "prediction_token_ids": ids}[kind],
         datastores=tuple(message.datastores.names) if message.HasField("datastores") else None,
         remember=message.remember if message.HasField("remember") else True,
+        group=message.group if message.HasField("group") else None,
     )
 
 

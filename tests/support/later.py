@@ -28,7 +28,7 @@ class LaterBruteForce(BruteForceRetriever):
         self.prompt = prompt
         self.healthy = True
         self.later: list[list[list[int]]] = []
-        self.open: list[tuple[Future[list[DraftTree]], tuple[object, ...]]] = []
+        self.open: list[tuple[Future[list[DraftTree]], tuple[object, ...], dict[str, Any]]] = []
 
     def draft_batch_future(
         self,
@@ -37,10 +37,11 @@ class LaterBruteForce(BruteForceRetriever):
         min_match: int = 1,
         max_depth: int = 10,
         max_nodes: int | Sequence[int] = 64,
+        **group: Any,
     ) -> Future[list[DraftTree]]:
         self.later.append([list(map(int, context)) for context in contexts])
         future: Future[list[DraftTree]] = Future()
-        self.open.append((future, (contexts, max_match, min_match, max_depth, max_nodes)))
+        self.open.append((future, (contexts, max_match, min_match, max_depth, max_nodes), group))
         if self.prompt:
             self.answer()
         return future
@@ -48,9 +49,9 @@ class LaterBruteForce(BruteForceRetriever):
     def answer(self) -> None:
         """Finish all open calls, with their answers or with ``fault``."""
         while self.open:
-            future, asked = self.open.pop(0)
+            future, asked, group = self.open.pop(0)
             try:
-                future.set_result(self.draft_batch(*asked))  # type: ignore[arg-type]
+                future.set_result(self.draft_batch(*asked, **group))  # type: ignore[arg-type]
                 self.healthy = True
             except SuffolkError as error:
                 self.healthy = False

@@ -15,6 +15,7 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Prior
+from suffolk.serving.drafters.retrieval.group_argument import group_argument
 from suffolk.serving.drafters.retrieval.inflight_call import LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher
@@ -194,13 +195,19 @@ class DatastoreDrafter:
         budgets = [
             min(nodes_wanted(request), most) for request, each in zip(requests, contexts, strict=True) for _ in each
         ]
+        groups = [request.options.group for request, each in zip(requests, contexts, strict=True) for _ in each]
         begin = time.perf_counter()
         trees: list[DraftTree] = []
         try:
             for start in range(0, len(flat), MAX_BATCH):
                 part = slice(start, start + MAX_BATCH)
                 trees += self._retriever.draft_batch(
-                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part]
+                    flat[part],
+                    limits.max_match,
+                    limits.min_match,
+                    limits.max_depth,
+                    budgets[part],
+                    **group_argument(self._retriever, groups[part]),
                 )
         except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer
             self._wait_policy.learn_timeout(time.perf_counter() - begin)

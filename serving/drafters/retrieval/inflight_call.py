@@ -13,11 +13,14 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.limits import MAX_DEPTH
+from suffolk.serving.drafters.retrieval.group_argument import group_argument
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import subtree
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 
 _TIMES = 8
+Query = tuple[Ids, str | None]
+"""A context and its group."""
 
 
 @runtime_checkable
@@ -53,8 +56,8 @@ class InflightCall:
     def __init__(self, retriever: LaterRetriever, limits: Limits) -> None:
         self._retriever, self._limits = retriever, limits
         self._call: Future[list[DraftTree]] | None = None
-        self._contexts: list[bytes] | None = None  # None: the call was dropped
-        self._trees: dict[bytes, DraftTree] = {}
+        self._queries: list[tuple[bytes, str | None]] | None = None  # None: the call was dropped
+        self._trees: dict[tuple[bytes, str | None], DraftTree] = {}
         self._durations: deque[float] = deque(
             maxlen=_TIMES
         )  # filled by the thread that ends calls; appending is atomic
@@ -64,22 +67,23 @@ class InflightCall:
         """Whether a call is in flight. A dropped call counts."""
         return self._call is not None and not self._call.done()
 
-    def send(self, contexts: Sequence[Ids], max_nodes: int) -> None:
-        """Request the trees after ``contexts``, one level deeper than drafts and with matches one token shorter.
+    def send(self, queries: Sequence[Query], max_nodes: int) -> None:
+        """Request the trees after the contexts of ``queries``, one level deeper than drafts and with matches one token shorter.
 
         The extra level stands for the next token of each context, which is not known yet. Raises SuffolkError if the call cannot
         be sent.
         """
         limits, begin = self._limits, time.perf_counter()
         self._call = self._retriever.draft_batch_future(
-            contexts,
+            [context for context, _ in queries],
             limits.max_match - 1,
             max(1, limits.min_match - 1),
             min(limits.max_depth + 1, MAX_DEPTH),
             max_nodes,
+            **group_argument(self._retriever, [group for _, group in queries]),
         )
         self._call.add_done_callback(lambda call: self._time(call, time.perf_counter() - begin))
-        self._contexts = [context.tobytes() for context in contexts]
+        self._queries = [(context.tobytes(), group) for context, group in queries]
 
     def receive(self) -> None:
         """Replace the last answer by a new one if it has come. Raises SuffolkError if the call failed."""
@@ -87,26 +91,26 @@ class InflightCall:
         if self._call is None or self.busy:
             return
         call, self._call = self._call, None
-        if self._contexts is not None:
+        if self._queries is not None:
             trees = call.result()
-            if len(trees) != len(self._contexts):
-                raise Internal(f"{len(trees)} trees came for {len(self._contexts)} contexts")
-            self._trees = dict(zip(self._contexts, trees, strict=True))
+            if len(trees) != len(self._queries):
+                raise Internal(f"{len(trees)} trees came for {len(self._queries)} contexts")
+            self._trees = dict(zip(self._queries, trees, strict=True))
 
     def drop(self) -> bool:
         """Drop the call in flight. Returns whether a call was dropped."""
-        late = self.busy and self._contexts is not None
+        late = self.busy and self._queries is not None
         if late:
-            self._contexts = None
+            self._queries = None
         return late
 
     def durations(self) -> list[float]:
         """Seconds of the calls that ended since the last ``durations``, by an answer or by their deadline."""
         return [self._durations.popleft() for _ in range(len(self._durations))]
 
-    def found(self, ending: Ids, max_nodes: int) -> DraftTree:
+    def found(self, ending: Ids, group: str | None, max_nodes: int) -> DraftTree:
         """The tree after ``ending``, taken from the answer for ``ending`` without its last token; empty if there is none."""
-        before = self._trees.get(ending[:-1].tobytes()) if len(ending) else None
+        before = self._trees.get((ending[:-1].tobytes(), group)) if len(ending) else None
         return DraftTree.empty() if before is None else subtree(before, int(ending[-1]), max_nodes)
 
     def _time(self, call: Future[list[DraftTree]], seconds: float) -> None:

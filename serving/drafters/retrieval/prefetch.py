@@ -15,7 +15,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.retriever import MAX_NODES
 from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
-from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, LaterRetriever
+from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, LaterRetriever, Query
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import likely_ends
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids, known_end, nodes_wanted
@@ -49,15 +49,18 @@ class DraftPrefetcher:
         """
         if self._call.busy:
             return
-        contexts: dict[bytes, Ids] = {}  # the likeliest ends of all requests first, because a call is limited
+        queries: dict[
+            tuple[bytes, str | None], Query
+        ] = {}  # the likeliest ends of all requests first, because a call is limited
         for paths in zip_longest(*map(likely_ends, trees)):
             for request, path in zip(requests, paths, strict=True):
                 if path is not None:
                     text = np.concatenate([request.tokens[-self._limits.max_match :], path])
                     text = known_end(text, self._retriever.vocab_size)
                     parts = [text[1 - length :] for length in lengths if length > 1]
-                    contexts |= {part.tobytes(): part for part in parts}
-        chosen = list(contexts.values())[:MAX_BATCH]
+                    group = request.options.group
+                    queries |= {(part.tobytes(), group): (part, group) for part in parts}
+        chosen = list(queries.values())[:MAX_BATCH]
         if chosen:
             most = min(MAX_NODES, MAX_BATCH_NODES // len(chosen))
             self._call.send(chosen, min(_BREADTH * max(map(nodes_wanted, requests)), most))
@@ -69,7 +72,7 @@ class DraftPrefetcher:
         """
         self._call.receive()
         found = [
-            [self._call.found(ending, nodes_wanted(request)) for ending in each]
+            [self._call.found(ending, request.options.group, nodes_wanted(request)) for ending in each]
             for request, each in zip(requests, endings, strict=True)
         ]
         count = sum(any(trees) for trees in found)

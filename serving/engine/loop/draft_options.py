@@ -12,6 +12,8 @@ from suffolk.serving.engine.loop.prompt import token_ids, whole_text
 
 MAX_PREDICTION = 1 << 18
 """Characters or token ids of a predicted text."""
+MAX_GROUP = 256
+"""Characters of the name of a group."""
 PREDICTION_SOURCE_ID = 8
 """The bit of ``DraftTree.sources`` that marks nodes drafted from a predicted text."""
 
@@ -25,14 +27,18 @@ class DraftOptions:
             drafts. Drafters that run no retrieval ignore it.
         datastores: names of the datastores to search; None for all.
         remember: whether the text may be kept after its end. False: it is not recorded, and drafters do not learn its tokens.
+        group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
+            for no group. If the text is remembered, it is added to this group.
 
     Raises:
-        InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION, or it has a lone surrogate.
+        InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION, it has a lone surrogate, or
+            ``group`` is empty or longer than MAX_GROUP.
     """
 
     prediction: str | Tokens | None = None
     datastores: tuple[str, ...] | None = None
     remember: bool = True
+    group: str | None = None
 
     def __post_init__(self) -> None:
         if self.prediction is not None:
@@ -42,6 +48,10 @@ class DraftOptions:
             object.__setattr__(self, "datastores", tuple(text("datastores: a name", name) for name in names))
         if not isinstance(self.remember, bool):
             raise InvalidArgument(f"remember is {self.remember!r}; it must be true or false")
+        if self.group is not None and not 0 < len(text("group", self.group)) <= MAX_GROUP:
+            raise InvalidArgument(
+                f"group has {len(self.group)} characters; it must have 1 to {MAX_GROUP}: hash a long key"
+            )
 
     def searches(self, datastore: str) -> bool:
         """Whether the request searches the datastore of that name."""

@@ -196,7 +196,7 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
 def test_a_service_that_refuses_at_once_is_not_taken_for_a_near_one() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
     call = InflightCall(store, LIMITS)
-    context = [np.array([1, 2], np.int32)]
+    context = [(np.array([1, 2], np.int32), None)]
     for fault, times in ((Unavailable("gone"), 0), (DeadlineExceeded("late"), 1), (None, 1)):
         store.fault = fault
         call.send(context, 4)

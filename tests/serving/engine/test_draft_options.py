@@ -55,6 +55,9 @@ class StoreDrafter(MadeUpDrafter):
         ({"datastores": "wiki"}, "datastores is 'wiki', of type str; it must be a tuple of names"),
         ({"datastores": (1,)}, "datastores: a name is 1, of type int"),
         ({"remember": 1}, "remember is 1; it must be true or false"),
+        ({"group": ""}, "group has 0 characters; it must have 1 to 256"),
+        ({"group": "x" * 257}, "group has 257 characters; it must have 1 to 256: hash a long key"),
+        ({"group": 7}, "group is 7, of type int; it must be a text"),
     ],
 )
 def test_a_bad_value_is_refused(values: dict[str, Any], message: str) -> None:
