@@ -49,9 +49,9 @@ Share = Annotated[float, Within(ABOVE_0, 1)]
 
 
 def check_fields(config: Any, of: str = "") -> None:
-    """Check and convert the fields of a dataclass by their annotations: numpy's numbers to Python's, lists to tuples.
+    """Check and convert the fields of a dataclass by their annotations: numpy's numbers become Python's, and lists become tuples.
 
-    ``of`` follows the fields' names in error messages. Supports int, float, bool, str, ``Literal`` of strings, dataclasses,
+    In error messages, ``of`` follows the name of a field. Supports int, float, bool, str, ``Literal`` of strings, dataclasses,
     tuples of these of any or of a fixed length, and unions of two supported types. Fields of other types are not checked.
 
     Raises:

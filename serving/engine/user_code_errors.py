@@ -1,11 +1,11 @@
-"""Exceptions of user code and of libraries: which ones must not end the engine, and their first lines."""
+"""The exceptions of user code and libraries that must not end the engine, and the first lines of their messages."""
 
 from __future__ import annotations
 
 import asyncio
 
 USER_CODE_ERRORS = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""All exceptions except KeyboardInterrupt, which ends the program."""
+"""Exceptions that must not end the engine: all except KeyboardInterrupt, which ends the program."""
 
 
 def first_line(error: BaseException) -> str:

@@ -60,7 +60,9 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
     found = re.search(rb"(\d+) failed \((.*)\)", errors)
     assert found, errors
     assert int(found[1]) > 0
-    assert errors.count(b"going on without its drafts") == len(found[2].split(b", ")), errors  # each reason logged once
+    assert errors.count(b"continuing without its drafts") == len(found[2].split(b", ")), (
+        errors
+    )  # each reason logged once
     plain = start("generate", "--drafter", "none", *options)
     expected, _ = plain.communicate(timeout=WAIT)
     assert first + rest == expected

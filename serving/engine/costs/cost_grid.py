@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from suffolk.datastore.errors import InvalidArgument
 
 SIZES = (1, 2, 4, 8, 16, 17, 32, 33, 64)
-"""Rows per request. Kernels work in tiles of 16 or 32 rows: costs jump at 17 and 33, so powers of two are not enough."""
+"""Rows per request. Powers of two are not enough, because kernels work in tiles of 16 or 32 rows, and costs jump at 17 and 33."""
 MAX_ROWS = 256
 """Rows of the largest measured pass. Costs of larger passes are extrapolated with the last slope."""
 Point = tuple[int, int, int]
@@ -15,7 +15,7 @@ Point = tuple[int, int, int]
 
 
 def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
-    """The points to measure: 1, 2, 4 ... ``slots`` requests of 1..64 rows each, after each number of cached tokens in ``contexts``.
+    """The points to measure: 1, 2, 4 ... ``slots`` requests, each with 1..64 rows and each number of cached tokens in ``contexts``.
 
     Raises:
         InvalidArgument: ``slots`` is not 1..MAX_ROWS, or a context is below 1 or leaves no room for the rows in ``limit`` tokens.

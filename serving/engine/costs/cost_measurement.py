@@ -1,4 +1,4 @@
-"""Times passes of a target: a dozen points before decoding, or a whole grid for ``suffolk profile``."""
+"""Times passes of a target, at a dozen points before decoding or over a whole grid for ``suffolk profile``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONG_CONTEXT = 1024
 _MAX_QUICK_SLOTS = 16
 _QUICK_SECONDS = 2.5
 _PATIENCE = 4
-"""``measure`` may exceed its budget by this factor to time each point twice: one pass on a busy machine is unreliable."""
+"""Factor by which ``measure`` may exceed its budget to time each point twice. A single pass is unreliable on a busy machine."""
 _NEEDED = 3
 _WARM_UPS = 6
 
@@ -48,9 +48,10 @@ def time_points(
     report: Callable[[int], None] = lambda passes: None,
     passes: str = "auto",
 ) -> list[Sample]:
-    """The fastest pass at each of ``points``. Passes warm up first, until they get no faster.
+    """The fastest pass at each of ``points``.
 
-    The fastest pass is taken because other load only adds time. Points are timed in rounds to spread a busy moment over all.
+    Passes warm up until they get no faster. The fastest pass is taken, because other load only adds time. Points are timed in
+    rounds, so that a busy moment affects all points alike.
 
     Args:
         rounds: passes at each point; None for as many as ``budget`` allows.
@@ -91,7 +92,7 @@ def _warm_up(passes: Passes, cache: KVCache, point: Point) -> None:
 
 def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
     size, batch, context = point
-    cache.slots, cache.capacity = batch, size + context  # one slab, divided anew for each point
+    cache.slots, cache.capacity = batch, size + context  # all points use one slab, divided in different ways
     cache.lengths = np.full(batch, context)
     layouts = [chain(np.zeros(size, np.int64))] * batch
     passes.prepare(range(batch), layouts, [size] * batch)

@@ -16,8 +16,10 @@ _LOCAL_RATE = 0.3
 _OUTLIER = 1.5
 _OPTIMISM = 0.998
 _DOUBT = 0.7
-"""Each step lowers the points of larger passes by ``_OPTIMISM``, down to this share of the measured time. So a measurement that
-was too high is tried again."""
+"""Each step lowers the points of larger passes by ``_OPTIMISM``, down to this share of the measured time.
+
+So a measurement that was too high is tried again.
+"""
 DRIFT_FACTOR = 1.3
 DRIFT_STEPS = 32
 _SWEEPS = 300
@@ -36,19 +38,19 @@ class Sample:
 
 
 class CostModel:
-    """Seconds of a pass: a curve over its rows, plus terms for requests, for cached keys, and for rows times keys.
+    """Estimates the seconds of a pass: a curve over its rows, plus terms for requests, cached keys, and rows times keys.
 
         curve(rows) + requests * (per_request + per_key * context) + per_pair * rows * context
 
-    The cost of linear layers depends only on the number of rows. Its form depends on the device (flat, stepped, a jump at the
-    second row), so the curve interpolates between measured points. Attention runs request by request over cached keys, so its
-    terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy points. The
-    modelled cost never falls when rows, requests or context grow. It never exceeds the cost of the same rows in
-    separate passes of one row.
+    The cost of linear layers depends only on the number of rows. The form of this cost depends on the device (flat, stepped, a
+    jump at the second row). So the curve interpolates between measured points. Attention runs request by request over cached
+    keys, so its terms are linear. A table of rows x requests x context would need forty noisy points; three terms replace it.
+    The modelled cost never falls when rows, requests or context grow. Nor does it exceed the cost of the same rows in separate
+    passes of one row.
 
-    Real steps correct the curve: mostly the nearest point, and the others a little. All costs are scaled if
-    the median of ``DRIFT_STEPS`` plain steps (one row per request) differs from the measured time by more than
-    ``DRIFT_FACTOR``. This happens on another machine, or on a busier one. Not thread-safe.
+    Real steps correct the curve, mostly at the nearest point and a little at the others. All costs are scaled if the median of
+    ``DRIFT_STEPS`` plain steps (one row per request) differs from the measured time by more than ``DRIFT_FACTOR``. This happens
+    on another machine, or on a busier one. Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
@@ -74,7 +76,7 @@ class CostModel:
         if not np.all(np.isfinite([*seconds, *terms])) or min(seconds) <= 0 or min(terms) < 0:
             raise InvalidArgument(f"costs: seconds {list(seconds)} must be positive and terms {terms} 0 or more")
         self.sizes = np.asarray(sizes, np.float64)
-        self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # rising: noise only adds time
+        self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # made to rise
         self.per_request, self.per_key, self.per_pair = terms
         self.drifts = 0
         self._curve = self.measured.copy()

@@ -1,4 +1,4 @@
-"""Stores measured costs: one JSON file for each model, device and version of the code that runs."""
+"""Stores measured costs in JSON files, one for each model, device and version of the measured code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FORMAT = 1
 KERNELS = 3
-"""Version of the code that decides costs: raise it when attention, linear layers or kinds of passes change."""
+"""Version of the code on which costs depend. Raise it when attention, linear layers or kinds of passes change."""
 _MAX_BYTES = 1 << 20
 _TERMS = ("per_request", "per_key", "per_pair")
 _KEYS = {"format", "target", "sizes", "seconds", *_TERMS}
@@ -42,7 +42,7 @@ class CostKey:
         device: name of the device.
         threads: CPU threads; 0 on other devices.
         torch: version of torch.
-        kernels: version of the code that decides costs (``KERNELS``).
+        kernels: version of the code on which costs depend (``KERNELS``).
     """
 
     model: str
@@ -83,7 +83,7 @@ class CostStore:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """``folder``: None for $XDG_CACHE_HOME/suffolk/costs, by default ~/.cache/suffolk/costs."""
+        """``folder``: by default $XDG_CACHE_HOME/suffolk/costs, or ~/.cache/suffolk/costs if this variable is not set."""
         home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         self.folder = expand(home) / "suffolk" / "costs" if folder is None else folder
         self.ignored = 0
@@ -100,7 +100,7 @@ class CostStore:
             return None
         except SuffolkError as error:
             if not self.ignored:
-                log.warning("%s; going on without it", error)
+                log.warning("%s; continuing without it", error)
             self.ignored += 1
             return None
 
@@ -115,7 +115,7 @@ class FoundCosts:
 
 
 def find_costs(target: Target, slots: int, file: Path | None = None, passes: str = "auto") -> FoundCosts:
-    """The costs in ``file``, or if it is None those in the user's cache, else costs measured now.
+    """The costs in ``file``. If ``file`` is None, the costs in the user's cache, or else costs measured now.
 
     ``slots`` and ``passes``: as in ``measure``.
 

@@ -18,7 +18,7 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
 
 @dataclass(slots=True)
 class BatchEntry:
-    """One request's rows in a pass: a chunk of its prompt, or its last token and its draft.
+    """One request's rows in a pass. They are a chunk of its prompt, or its last token and its draft.
 
     Attributes:
         layout: the rows.
@@ -43,7 +43,7 @@ class BatchEntry:
         return len(tree_of(self.proposal)) > 0
 
     def without_draft(self) -> BatchEntry:
-        """The same entry in plain decoding. Its drafter still observes the tokens that follow."""
+        """The same entry without its draft. The request's drafter still observes the tokens that follow."""
         if not self.has_draft:
             return self
         plain = DraftTree.empty()

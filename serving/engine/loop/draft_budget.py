@@ -34,7 +34,7 @@ class DraftBudget:
 
     @property
     def value_seconds(self) -> float:
-        """Seconds that an accepted token saves. Drafts that already speed up decoding lower it."""
+        """Seconds that an accepted token saves: fewer, the more drafts already speed up decoding."""
         return self.token_seconds / self.speedup
 
     @property

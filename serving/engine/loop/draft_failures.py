@@ -25,11 +25,11 @@ class DraftFailures:
     def add(self, reason: str, message: str, drafts: int = 1) -> None:
         """Count ``drafts`` failed drafts; ``message`` explains the first of each reason in the log."""
         if not self.by_reason[reason]:
-            log.warning("%s: %s; going on without its drafts", self._drafter, message)
+            log.warning("%s: %s; continuing without its drafts", self._drafter, message)
         self.by_reason[reason] += drafts
 
     def stats(self) -> dict[str, float]:
-        """The total and the count of each reason, in the form of ``Drafter.stats``."""
+        """The total number, and the number for each reason, in the form of ``Drafter.stats``."""
         return failure_stats(self.by_reason)
 
 

@@ -26,7 +26,8 @@ class DraftOptions:
         prediction: the expected answer, or most of it, as a text or token ids. It serves as one more source of
             drafts. Drafters that run no retrieval ignore it.
         datastores: names of the datastores to search; None for all.
-        remember: whether the text may be kept after its end. False: it is not recorded, and drafters do not learn its tokens.
+        remember: whether the text may be kept after its end. If False, the text is not recorded, and drafters do not learn its
+            tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
             for no group. If the text is remembered, it is added to this group.
 

@@ -34,9 +34,9 @@ class DraftRequest:
         prompt_tokens: length of the prompt.
         settings: the request's sampling settings.
         slot: the request's slot in the target's cache.
-        budget: limits of the draft, and the value of an accepted token.
+        budget: limits of the draft, and the seconds that an accepted token saves.
         options: the request's draft options.
-        prediction: int32[k], the tokens of its predicted text, read-only; None if it has none or an empty one.
+        prediction: int32[k], the tokens of the request's predicted text, read-only; None without one or for an empty one.
     """
 
     request_id: int
@@ -51,7 +51,7 @@ class DraftRequest:
 
     @property
     def room(self) -> int:
-        """The most drafted tokens that may still be accepted, 0 or more; one more token comes from the target."""
+        """The most drafted tokens that may still be accepted, 0 or more. In the same step, the target adds one more token."""
         return max(0, self.settings.max_new_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
 
 
@@ -121,11 +121,11 @@ def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
 
 
 class Drafter(Protocol):
-    """Proposes draft trees for a batch of running requests and learns from the tokens that follow.
+    """Proposes draft trees for a batch of running requests, and learns from the tokens that the target generates.
 
     A score is the calibrated probability that the node's whole path is accepted. Nodes are sorted by falling score, so the loop
-    may keep only the first nodes of a tree. A drafter counts its own failures, such as a lost connection or a late reply, and
-    then returns an empty tree; it does not raise.
+    may keep only the first nodes of a tree. A drafter does not raise for its own failures, such as a lost connection or a late
+    reply. It counts them and returns an empty tree.
     """
 
     name: str
@@ -133,7 +133,8 @@ class Drafter(Protocol):
     def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Proposal]:
         """One tree per request, in order, each of 0 to ``max_nodes`` nodes.
 
-        A drafter that samples its tokens may return a ``SampledChain`` instead of a tree."""
+        A drafter that samples its tokens may return a ``SampledChain`` instead of a tree.
+        """
         ...
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
@@ -169,7 +170,8 @@ class FeatureDrafter(Drafter, Protocol):
 
         Features come in order and without gaps from the prompt's first token on, also in steps without a draft. When
         ``propose`` is called, the features of all ``tokens`` but the last have arrived: the target has not read the last token
-        yet. A drafter with fewer features returns an empty tree."""
+        yet. A drafter with fewer features returns an empty tree.
+        """
         ...
 
 
@@ -211,7 +213,8 @@ class CacheDrafter(Drafter, Protocol):
         """Receive the target's cache, once, before the first ``propose``.
 
         At each ``propose`` a slot holds all tokens of its request but the last. The drafter may write the rows after a slot's
-        length. It must leave ``lengths`` unchanged."""
+        length. It must leave ``lengths`` unchanged.
+        """
         ...
 
 
@@ -248,7 +251,8 @@ class PrefetchingDrafter(Drafter, Protocol):
         """Start to prepare the next drafts, and return at once: the time counts as drafting.
 
         ``requests``: requests of the last ``propose``. ``trees``: for each request the tree that the
-        target is verifying, possibly empty."""
+        target is verifying, possibly empty.
+        """
         ...
 
 

@@ -49,7 +49,7 @@ class Draft:
 
     Attributes:
         proposal: valid, possibly empty.
-        seconds: the request's share of the drafting time, without the next two.
+        seconds: the request's share of the drafting time, without ``model_seconds`` and ``prefill_seconds``.
         model_seconds: the request's share of the passes of models.
         prefill_seconds: the request's share of the prefill of models, which later drafts use too.
     """
@@ -136,7 +136,8 @@ class DrafterPool:
     def follow(self, request: Request, features: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
         """Pass the hidden states of the request's next tokens to its drafter: ``rows`` of ``features``, float[n, layers, width].
 
-        If they do not fit into memory, only the drafter fails."""
+        If they do not fit into memory, only the drafter fails.
+        """
         columns = self._columns.get(request.drafter)
         if columns is None:
             return
@@ -189,7 +190,7 @@ class DrafterPool:
             return [DraftTree.empty()] * len(requests)
         checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
         for request, each in zip(requests, checked, strict=True):
-            if not len(tree_of(each)):  # stats do not name requests: any empty draft may be the failed one
+            if not len(tree_of(each)):  # stats do not name requests, so any empty draft may be the failed one
                 request.stats.draft_failures.update(failures.keys())
         return checked
 

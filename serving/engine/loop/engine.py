@@ -1,4 +1,4 @@
-"""The engine: runs a step loop in a thread, with a bounded queue in front."""
+"""The engine. It runs a step loop in a thread, behind a bounded queue."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ _STATS_AGE = 0.05
 class Engine:
     """Generates for many requests at once. Safe to use from any thread; a context manager that closes itself.
 
-    A request's tokens depend on its prompt and settings, never on other requests. Under verification ``match`` they do not depend
-    on its drafter; under ``rejection`` their distribution does not; under ``typical`` they do.
+    A request's tokens depend on its prompt and settings, never on other requests. Under verification ``match``, the tokens do
+    not depend on the request's drafter. Under ``rejection``, the distribution of the tokens does not depend on the drafter.
+    Under ``typical``, the tokens do depend on the drafter.
 
     Attributes:
         target: the model whose text is produced.
         drafters, datastores: the names that a request may choose from, sorted.
         slots, capacity, queue: as given.
         cache_bytes: memory of the cache, all of it allocated at the start.
-        death: the error that ended the engine; None while it runs and after ``close``.
+        death: the error that ended the engine; None while the engine runs and after ``close``.
     """
 
     def __init__(
@@ -64,8 +65,9 @@ class Engine:
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
-            passes: packed; captured: decoding passes in a few static shapes, which CUDA replays as graphs; compiled: by torch
-                and a C++ compiler, on a CPU, which takes a minute or more at the start; or auto: captured on CUDA, else packed.
+            passes: the kind of forward passes (``Passes``). ``packed``: any shape. ``captured``: decoding passes in a few
+                static shapes, which CUDA replays as graphs. ``compiled``: for a CPU, by torch and a C++ compiler, which takes a
+                minute or more at the start. ``auto``: ``captured`` on CUDA, else ``packed``.
 
         Raises:
             InvalidArgument: a value is out of its range.
@@ -152,14 +154,15 @@ class Engine:
         return generation
 
     def stats(self) -> dict[str, Any]:
-        """The counts and seconds of ``LoopStats``, and the number of requests that run and wait.
+        """The counts and seconds of ``LoopStats``, and the numbers of running and waiting requests.
 
-        They are at most 0.05 s or one step old."""
+        All values are at most 0.05 s or one step old.
+        """
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
     def close(self) -> None:
-        """Cancel all requests, end the thread and close the drafters, whose errors are logged. Idempotent."""
+        """Cancel all requests, end the thread and close the drafters. Idempotent. Errors of drafters are logged."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -173,7 +176,7 @@ class Engine:
         for name, drafter in drafters.items():
             try:
                 drafter.close()
-            except USER_CODE_ERRORS as error:  # the others must be closed too
+            except USER_CODE_ERRORS as error:  # the other drafters must be closed too
                 log.warning("drafter %s: it could not be closed: %s", name, first_line(error))
 
     def __enter__(self) -> Engine:
@@ -238,7 +241,8 @@ class Engine:
     def _admit(self) -> bool:
         """Remove cancelled requests and start waiting ones, between two steps. Blocks while there is no request.
 
-        Returns False when the engine closes."""
+        Returns False when the engine closes.
+        """
         with self._changed:
             while not (self._running or self._waiting or self._closing):
                 self._cancelled.clear()

@@ -82,13 +82,13 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
         return step
 
     def put(self, step: Step) -> None:
-        """Called by the engine: add one more step."""
+        """Add one more step. For the engine."""
         with self._changed:
             self._steps.append(step)
             self._wake()
 
     def end(self, error: SuffolkError | None = None) -> None:
-        """Called by the engine: no step follows. ``error`` is raised after the last step."""
+        """End the steps. For the engine. ``error`` is raised after the last step."""
         with self._changed:
             if not self._ended:
                 self._ended, self._error = True, error

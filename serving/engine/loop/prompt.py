@@ -24,11 +24,11 @@ FORMS = (
     "or a flat list of token ids"
 )
 _END = 8
-"""Tokens of a prompt before which a continuation does not depend on it."""
+"""Number of last tokens of a prompt on which the encoding of a continuation may depend."""
 
 
 def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.int64]:
-    """``prompt`` as a text, a conversation, or token ids int64[n]. Ids may come as one row [1, n].
+    """``prompt`` as a text, a conversation, or token ids int64[n]. A single row [1, n] of ids is accepted too.
 
     Raises:
         InvalidArgument: ``prompt`` has another form, or a text has a lone surrogate (half a character), which tokenizers reject.
@@ -96,10 +96,10 @@ def encode_chat(
 
 
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
-    """The tokens of ``text`` where it continues the tokens of ``prompt``, without special tokens.
+    """The tokens of ``text`` as a continuation of the tokens of ``prompt``, without special tokens.
 
-    Some tokenizers put a space before a text, but not inside one. So the text is encoded together with the prompt's end. If
-    a token spans both, the text is encoded without it, because the model continues from the prompt's tokens.
+    Some tokenizers put a space before a text, but not inside one. So the text is encoded together with the prompt's end. If a
+    token spans the end and the text, the text is encoded alone, because the model continues from the prompt's tokens.
 
     Raises InvalidArgument: the target has no tokenizer.
     """
@@ -110,7 +110,7 @@ def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str
 
 
 def whole_text(name: str, text: str) -> str:
-    """``text``. Raises InvalidArgument if it has a lone surrogate; ``name`` names it."""
+    """``text`` itself. Raises InvalidArgument if it has a lone surrogate. The message calls the text ``name``."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -122,7 +122,10 @@ def whole_text(name: str, text: str) -> str:
 
 
 def token_ids(name: str, ids: Any, forms: str) -> npt.NDArray[np.int64]:
-    """``ids`` as int64[n]. Raises InvalidArgument for another form; ``name`` and ``forms`` say in words what is allowed."""
+    """``ids`` as int64[n].
+
+    Raises InvalidArgument for another form. In the message, ``name`` is the name of the ids and ``forms`` the allowed forms.
+    """
     try:
         array = np.asarray(ids)
     except (TypeError, ValueError, OverflowError) as error:  # ragged lists, a tensor that is not on the CPU

@@ -34,11 +34,11 @@ class Request:
         drafter: name of its drafter; empty for none.
         max_nodes: most nodes of a draft tree.
         options: options of its drafts.
-        prediction: int32[k], the tokens of its predicted text; None if it has none or an empty one.
+        prediction: int32[k], the tokens of the request's predicted text; None without one or for an empty one.
         tokens: int32[m], prompt and generated tokens; the first ``length`` are set.
         length: tokens so far, prompt and generated.
         slot: its slot in the cache while it runs, else -1.
-        matcher: tracks the state of its grammar after its text; None without a grammar.
+        matcher: the state of the request's grammar after its text; None without a grammar.
         sampler: samples its tokens.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
@@ -96,7 +96,7 @@ class Request:
 
     @property
     def room(self) -> int:
-        """The most drafted tokens that may still be accepted; one more token comes from the target."""
+        """The most drafted tokens that may still be accepted. In the same step, the target adds one more token."""
         return len(self.tokens) - self.length - 1
 
     @property

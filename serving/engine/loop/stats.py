@@ -106,7 +106,8 @@ class GenerationStats(Counts):
     def accepted_prediction_tokens(self) -> int:
         """Generated tokens that were drafted from the predicted text, by that source alone or with others.
 
-        Each step also samples one token from the target, which is not counted, even if the prediction has it."""
+        Each step also samples one token from the target, which is not counted, even if the prediction has it.
+        """
         return sum(count for (source, _), count in self.drafted.accepted.items() if source >> PREDICTION_SOURCE_ID & 1)
 
     @property
@@ -130,12 +131,14 @@ class GenerationStats(Counts):
 
 @dataclass(slots=True)
 class LoopStats(Counts):
-    """Sums over all requests of a step loop, including running ones. Seconds of prefill are in the other parts.
+    """Sums over all requests of a step loop, including running ones.
+
+    There is no part ``prefill``: its seconds are in the other parts.
 
     Attributes:
         passes: forward passes of the target.
         rows: rows of all passes.
-        batched_requests: requests in a pass, summed over passes.
+        batched_requests: number of requests in each pass, summed over passes.
         prompt_tokens: prompt tokens read.
         requests: requests that have ended.
         finished: requests that have ended, by finish reason.

@@ -55,7 +55,8 @@ class StepBatch:
     def _drafted(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
         """Entries of the ``decoding`` requests, with drafts sized for a pass that also has ``reading_rows`` prompt rows.
 
-        The time to size drafts counts as their cost."""
+        The time to size the drafts counts as a cost of drafting.
+        """
         drafting, drafts = self._draft(decoding, clock)
         begin = time.perf_counter()
         proposals, candidates = self._candidates(drafting, drafts)
@@ -86,7 +87,7 @@ class StepBatch:
     def _candidates(
         self, drafting: Sequence[Request], drafts: Sequence[Draft]
     ) -> tuple[dict[int, Proposal], dict[int, DraftCandidate]]:
-        """By request number: each draft without nodes that cannot be accepted, and its candidate."""
+        """Request number -> its draft without nodes that cannot be accepted, and the draft's candidate."""
         proposals: dict[int, Proposal] = {}
         candidates: dict[int, DraftCandidate] = {}
         for request, draft in zip(drafting, drafts, strict=True):
@@ -118,7 +119,7 @@ class StepBatch:
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:
     """The planner's view of a draft.
 
-    A sampled chain has no scores and is verified whole: a choice that depends on its tokens would change the output
+    A sampled chain gets no scores and is verified whole, because a choice that depends on its tokens would change the output
     distribution.
     """
     tree = tree_of(proposal)

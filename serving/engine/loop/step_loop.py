@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class StepLoop:
-    """Decodes up to ``slots`` requests at once: they join and leave between steps. Not thread-safe.
+    """Decodes up to ``slots`` requests at once. Requests join and leave between steps. Not thread-safe.
 
     Attributes:
         target, cache: the model, and the cache of all requests.
@@ -187,7 +187,8 @@ class StepLoop:
     ) -> tuple[PassResult, dict[int, torch.Tensor], dict[int, Outcome | SuffolkError]]:
         """Run the pass and verify its drafts. Returns the pass, and logits and outcomes by request number.
 
-        May be repeated until ``KVCache.keep`` is called. Raises ResourceExhausted."""
+        May be repeated until ``KVCache.keep`` is called. Raises ResourceExhausted.
+        """
         slots = [entry.request.slot for entry in entries]
         layouts, wanted = [entry.layout for entry in entries], [entry.wanted for entry in entries]
         with memory_guard(f"model {self.target.name}, {len(entries)} requests"):
@@ -206,7 +207,7 @@ class StepLoop:
         """The same step in plain decoding; counts its drafts as failed. Raises ``error`` if there are no drafts."""
         if not any(entry.has_draft for entry in entries):
             raise error
-        log.warning("%s; going on without the drafts of this step", error)
+        log.warning("%s; continuing without the drafts of this step", error)
         for entry in entries:
             if entry.has_draft:
                 entry.request.stats.draft_failures[type(error).__name__] += 1
@@ -261,7 +262,8 @@ class StepLoop:
     ) -> None:
         """Pass the logits of the new tokens to the drafters that read them.
 
-        The time is a cost of drafting, so requests that may not draft do not teach their drafters."""
+        The time is a cost of drafting, so requests that may not draft do not teach their drafters.
+        """
         begin = time.perf_counter()
         requests, logits = [], []
         for entry in entries:

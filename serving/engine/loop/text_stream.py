@@ -18,7 +18,7 @@ class TextStream:
     """
 
     def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:
-        """``tokenizer``: anything with transformers' ``decode(ids, skip_special_tokens)``."""
+        """``tokenizer``: any object with a method ``decode(ids, skip_special_tokens)`` as in transformers."""
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()))  # these decode to nothing

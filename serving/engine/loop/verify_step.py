@@ -47,7 +47,7 @@ def verify(
     ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal.
 
     Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
-    Top-k, top-p, min-p, masks, log-probabilities and other verifications need further copies.
+    Further copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
     """
     sampled: list[torch.Tensor] = []
     failed: dict[int, SuffolkError] = {}
@@ -90,7 +90,7 @@ def _accept(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: n
 
 def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
     distributions = request.sampler.probabilities(rows, request.contexts(chain.tree))
-    forbidden = ~(distributions.sum(-1) > 0)  # no token is allowed there, or the logits are NaN
+    forbidden = ~(distributions.sum(-1) > 0)  # in these rows no token is allowed, or the logits are NaN
     forbidden[0] = False
     distributions[forbidden] = 0.0
     distributions[forbidden, 0] = 1.0  # any distribution will do: no token is accepted from there on
@@ -104,7 +104,7 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
     except USER_CODE_ERRORS as error:  # a row is not a distribution: the draft ends before it
         reason = type(error).__name__
         if not request.stats.draft_failures[reason]:
-            log.warning("drafter %s: %s; going on without that part of its draft", request.drafter, first_line(error))
+            log.warning("drafter %s: %s; continuing without that part of its draft", request.drafter, first_line(error))
         request.stats.draft_failures[reason] += 1
         sound = sound_rows(chain.distributions, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
         if 0 < sound < len(chain.tree):  # dropping the valid rows too would make the cut depend on later tokens

@@ -24,7 +24,7 @@ _ROUNDS = 5
 _PLAIN = (torch.nn.Linear, SkinnyLinear)
 _TINY = torch.finfo(torch.float32).tiny
 _CHUNK = 512
-"""Outputs that are rounded at once: a wide copy of a whole output layer would take as much memory as the model."""
+"""Outputs that are rounded at a time, because an fp32 copy of a whole output layer would take as much memory as the model."""
 
 
 class Int8Linear(SkinnyLinear):
@@ -33,7 +33,7 @@ class Int8Linear(SkinnyLinear):
     Attributes:
         int8_weight: int8[outputs, inputs].
         scales: float32[outputs], factors of ``int8_weight``.
-        int8_rows: the most rows that use them.
+        int8_rows: the most rows in a pass that uses the int8 weights.
         rounded_dtype: the dtype of the original weights, which rows must have.
     """
 
@@ -67,7 +67,9 @@ class Int8Linear(SkinnyLinear):
 
 
 def compress(model: torch.nn.Module) -> int:
-    """Let a neural drafter's linear layers use int8 weights where that is faster on this machine. Returns their number.
+    """Let a neural drafter's linear layers use int8 weights where that is faster on this machine.
+
+    Returns the number of these layers.
 
     Takes about a second for 200 million weights, and one byte of memory per weight. If less than twice this memory is
     free, it logs a warning and changes nothing. Parameters and state_dict stay as they are. Layers qualify as for
@@ -76,7 +78,9 @@ def compress(model: torch.nn.Module) -> int:
     layers = sorted(_rounding(model), key=lambda layer: layer.weight.numel(), reverse=True)
     needed, free = sum(layer.weight.numel() for layer in layers), memory.available_memory(torch.device("cpu"))
     if 2 * needed > free:
-        log.warning("drafters use their original weights: int8 ones would take %d MB of %d", needed >> 20, free >> 20)
+        log.warning(
+            "drafters use their original weights: int8 weights would take %d MB of %d", needed >> 20, free >> 20
+        )
         return 0
     # a copy of the layer, so that its int8 weights are freed if they are no faster
     rows = _faster_rows(copy.copy(layers[0])) if layers else 0
@@ -100,7 +104,7 @@ def is_compressed(model: torch.nn.Module) -> bool:
 
 
 def round_weights(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """int8[outputs, inputs] and scales float32[outputs]; their product is ``weight`` to within half a scale.
+    """int8[outputs, inputs], and scales float32[outputs]. Their product differs from ``weight`` by at most half a scale.
 
     If any weight of an output is not finite, the output's scale is not finite either.
     """

@@ -1,4 +1,4 @@
-"""The KV cache of all running requests: allocated once, one slot per request, compacted in place."""
+"""The KV cache of all running requests. It is allocated once, has a slot for each request, and is compacted in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suffolk.serving.engine.model.transfer import to_device
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """The cache of one layer per token: heads, widths of keys and values, and its window (None: all tokens)."""
+    """What a layer caches for each token: its heads, the widths of keys and values, and its window (None for all tokens)."""
 
     heads: int
     key_width: int
@@ -28,7 +28,7 @@ Shapes = tuple[LayerShape | None, ...]
 
 
 class KVCache:
-    """Keys and values of ``slots`` requests of up to ``capacity`` tokens each, rows of rejected nodes included.
+    """The keys and values of ``slots`` requests. A request has up to ``capacity`` tokens, rows of rejected nodes included.
 
     Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width], so
     that compaction is one gather and one copy for all layers and requests. Layers with a sliding window keep their whole history;
@@ -50,7 +50,7 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        """``layers``: an empty cache made for the model; its layers that have a shape are replaced."""
+        """``layers``: an empty transformers cache of the model. Its layers that have a shape are replaced."""
         self.slots = slots
         self.capacity = capacity
         self.lengths = np.zeros(slots, np.int64)

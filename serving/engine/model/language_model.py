@@ -29,7 +29,7 @@ class LanguageModel:
     Attributes:
         name: its name in messages.
         model: the transformers model, in evaluation mode.
-        vocab_size: ids 0..vocab_size-1 can be both sampled and fed back.
+        vocab_size: number of ids that can be both sampled and read as input; these are 0..vocab_size-1.
         shapes: what each layer caches.
         compiled: its compiled pass, once made (``compiled_pass.py``); all caches share it.
     """
@@ -105,7 +105,10 @@ class LanguageModel:
     def place(
         self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]
     ) -> tuple[torch.Tensor, PackedRows]:
-        """Assign cache rows to the next pass: int64[3, rows] (token ids, positions, cache rows), and what the rows see."""
+        """Assign cache rows to the next pass.
+
+        Returns int64[3, rows] (token ids, positions, cache rows), and the attention of the rows.
+        """
         found = find_places(cache.lengths, cache.capacity, slots, layouts)
         ids = np.concatenate([layout.tokens for layout in layouts])
         packed = to_device(np.stack([ids, found.positions, found.rows]), self.device)

@@ -1,4 +1,4 @@
-"""Time a linear layer on made-up rows."""
+"""Times a linear layer on artificial rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of models and caches: checks before loading, and out-of-memory errors as ResourceExhausted."""
+"""Checks the memory that models and caches need, and turns out-of-memory errors into ResourceExhausted."""
 
 from __future__ import annotations
 

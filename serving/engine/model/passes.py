@@ -24,10 +24,13 @@ log = logging.getLogger(__name__)
 
 KINDS = ("auto", "packed", "captured", "compiled")
 MOST_ROWS = 256
-"""Larger passes are packed: their work hides kernel launches and the gain of compiling."""
+"""Most rows of a captured or compiled pass.
+
+Larger passes are packed, because their work hides kernel launches and the gain of compiling.
+"""
 _LEAST_KEYS = 256
 _MOST_PASSES = 64
-"""Static passes that are kept; the least recently used goes first."""
+"""Most static passes that are kept. A further one replaces the least recently used."""
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise in fp32, whatever their dtype
 
 
@@ -98,7 +101,7 @@ class Passes:
 
 
 def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> None:
-    """Raise Unsupported if hidden states of ``layers`` are wanted and passes of that ``kind`` return none."""
+    """Raise Unsupported if ``layers`` are wanted and passes of that ``kind`` return no hidden states."""
     if kind == "compiled" and layers:
         raise Unsupported(
             f"model {target.name}: its passes cannot be compiled (compiled passes give no hidden states, which a drafter "
@@ -132,7 +135,7 @@ class _CompiledPasses:
 
 
 class _StaticPasses:
-    """Static passes by bucket. On CUDA their graphs share memory and one array of logits."""
+    """The static passes over one cache, by bucket. On CUDA their graphs share memory and one array of logits."""
 
     def __init__(self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...]) -> None:
         cache.finite = True
@@ -176,7 +179,7 @@ def _power(number: int) -> int:
 
 
 def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -> str | None:
-    """The reason why special passes of the model fail; None if they work.
+    """The reason why captured or compiled passes of the model fail; None if they work.
 
     Checks a pass over two requests with an unused slot between them, one with a small tree, and a pass over one row.
     """
@@ -201,7 +204,7 @@ def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -
 def _deviation(
     target: LanguageModel, cache: KVCache, special: _SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
 ) -> float:
-    """Deviation of a special pass's logits from a packed one's, in standard deviations of the latter."""
+    """The deviation of a pass's logits from those of a packed pass, in standard deviations of the packed logits."""
     expected = target.forward(cache, slots, layouts, [len(layout) for layout in layouts]).logits
     special.prepare(slots, layouts)
     found = special.forward(slots, layouts).logits

@@ -1,4 +1,4 @@
-"""Checks that a loaded model can decode trees. A list of supported architectures would be too long."""
+"""Checks by a trial that a loaded model can decode trees, because a list of supported architectures would be too long."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ from suffolk.serving.engine.user_code_errors import message_line
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 LOW_PRECISION_TOLERANCE = 0.2
-"""Standard deviations of the logits, in bf16 and fp16: rounding is below, a wrong mask or position far above."""
+"""Tolerance in bf16 and fp16, in standard deviations of the logits.
+
+Rounding is below it, and a wrong mask or position far above it.
+"""
 _NOISE_FACTOR = 3.0
-"""Limit of a tree's deviation from its branches: the tolerance plus this factor times the deviation between two plain ways of
-decoding a branch. All are root mean squares, in standard deviations of the logits. (Eager attention always computes its softmax
-in fp32.)"""
+"""Factor in the limit of a tree's deviation from its branches.
+
+The limit is the tolerance plus this factor times the deviation between two plain ways of decoding a branch. All are root mean
+squares, in standard deviations of the logits. (Eager attention always computes its softmax
+in fp32.)
+"""
 
 _CONTEXT = 5
 _PARENTS = np.array([-1, 0, -1, 2, 1, 3], np.int32)
@@ -44,10 +50,10 @@ class Branches:
 
 
 def layer_shapes(model: Any, name: str) -> Shapes:
-    """What each layer of ``model`` caches, read from a forward pass over one token.
+    """The shape of each layer's cache in ``model``, from a forward pass over one token.
 
     Raises:
-        Unsupported: its attention cannot be replaced or is replaced already, or its cache is not keys and values per token.
+        Unsupported: the model's attention cannot be replaced or is replaced already, or its cache is not keys and values per token.
     """
     if not model._can_set_attn_implementation():
         raise Unsupported(
@@ -88,7 +94,7 @@ def _layer_shape(layer: Any, number: int, model: Any, name: str) -> LayerShape |
 
 
 def vocab_size(model: Any) -> int:
-    """The number of ids that can be both sampled and fed back."""
+    """The number of ids that can be both sampled and read as input."""
     embeddings: int = model.get_input_embeddings().num_embeddings
     head = model.get_output_embeddings()
     return min(embeddings, head.weight.shape[0]) if head is not None else embeddings
@@ -111,7 +117,7 @@ def check_tree_attention(target: LanguageModel, expected: Branches) -> None:
     """Compare a pass over a small tree, and one more after compaction, with the branches one by one.
 
     Raises:
-        Unsupported: they differ by more than rounding: the model ignores or alters the attention or the positions.
+        Unsupported: they differ by more than rounding, because the model ignores or alters the attention or the positions.
     """
     try:
         worst = _difference(target, expected)
@@ -127,7 +133,7 @@ def check_tree_attention(target: LanguageModel, expected: Branches) -> None:
 
 
 def _difference(target: LanguageModel, expected: Branches) -> float:
-    """The deviation of the tree from the branches. The request is one of two, so that packing is checked as well."""
+    """The deviation of the tree from the branches. The pass has a second request, so that packing is checked too."""
     context, drafted, last = _tokens(target.vocab_size)
     size = len(drafted)
     tree = DraftTree(drafted, _PARENTS, np.ones(size, np.float32), np.ones(size, np.uint32))

@@ -1,13 +1,13 @@
 """Linear layers over few rows on a CPU, by the kernel of ``csrc/kernels/skinny_gemm.h``.
 
-torch's products over 2 to 64 rows take up to several times as long as over one row, although the weights are read once in any
-case. The kernel reads the model's own parameters in place.
+A product of torch over 2 to 64 rows takes up to several times as long as one over a single row. Reading the weights once would
+take the same time for all of them. The kernel reads the model's own parameters in place.
 
-A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. So
-where ``kernel_rows`` has no gap, linear layers give a token the same numbers in a tree pass as in a pass of one row.
-``accelerate`` therefore takes the kernel for all layers and all numbers of rows up to ``MOST_ROWS``, except numbers
-for which torch is more than 10 % faster over all layers. More rows, such as prompts', take the kernel if it is faster
-for 128 rows. The choice rests on timings, so two loads of a model may differ in rounding.
+A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. So if
+``kernel_rows`` has no gap, linear layers compute the same numbers for a token in a tree pass as in a pass of one row. Therefore
+``accelerate`` uses the kernel for all layers and all numbers of rows up to ``MOST_ROWS``. The exceptions are numbers of rows
+for which torch is more than 10 % faster over all layers. Passes of more rows, such as those of prompts, use the kernel if it is
+faster for 128 rows. The choice rests on timings, so two loads of a model may differ in rounding.
 
 Measured gain: a pass of SmolLM2-135M over 8 rows takes 0.48 of torch's time in fp32 and 0.78 in bf16 (docs/design/
 measured-mechanisms.md).
@@ -41,7 +41,7 @@ _MANY = 128
 """Number of rows that is timed for all passes of more than ``MOST_ROWS`` rows, such as prompts."""
 _ROUNDS = range(3, 25)
 _TRIAL_SECONDS = 0.02
-"""Only short calls, which disturbances change most, are timed more than three times."""
+"""Only short calls are timed more than three times, because other load changes their times most."""
 _TRIAL_OUTPUTS = 8192
 """Larger layers are timed on a part of their outputs: a whole output layer takes torch up to seconds."""
 _PAGE_BYTES = 4096
@@ -52,7 +52,7 @@ _PLAINLY = 3.0
 
 
 def accelerate(model: torch.nn.Module) -> int:
-    """Let the model's plain linear layers use the kernel where it is right and faster on this machine. Returns their number.
+    """Let the model's plain linear layers use the kernel where it is right and faster here. Returns the number of these layers.
 
     Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
     ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
@@ -76,9 +76,9 @@ class SkinnyLinear(torch.nn.Linear):
 
     kernel_rows: frozenset[int]
     kernel_bits: int
-    """The same as a signed 64-bit number, an operator's argument: bit i stands for i + 1 rows."""
+    """``kernel_rows`` as a signed 64-bit number, an operator's argument. Bit i stands for i + 1 rows."""
     kernel_many: bool
-    """Whether it uses the kernel for more than ``MOST_ROWS`` rows as well."""
+    """Whether the layer also uses the kernel for more than ``MOST_ROWS`` rows."""
 
     @staticmethod
     def take_over(layer: torch.nn.Linear, kernel_rows: frozenset[int], kernel_many: bool = False) -> SkinnyLinear:
@@ -246,7 +246,7 @@ def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
     kernel: list[float] = []
     plain: list[float] = []
     while not _enough(kernel, plain):
-        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn, so that other programs disturb both alike
+        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn, so that other programs slow both alike
         plain.append(seconds(F.linear, rows, next(weights)))
     parts = max(1.0, layers[0].out_features / _TRIAL_OUTPUTS)
     return min(kernel) * parts, min(plain) * parts
@@ -266,7 +266,7 @@ def _enough(kernel: list[float], plain: list[float]) -> bool:
 
 
 def _trial_weights(layers: list[torch.nn.Linear]) -> Iterator[torch.Tensor]:
-    """Weights of one shape in turn, so that no call finds them in the processor's caches.
+    """Yields the weights of one shape in turn, so that no call finds its weights in the processor's caches.
 
     One weight of every page is read first, because loading a page of the model's file takes longer than the product.
     """

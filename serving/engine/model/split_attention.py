@@ -1,9 +1,9 @@
-"""Attention of a tree's rows in two parts: over the cached tokens, without a mask, and over the tree's own rows.
+"""Attention of a tree's rows in two parts: one over the cached tokens, without a mask, and one over the tree's own rows.
 
-Both parts are merged by their log-sum-exp, so that the mask does not grow with the context. Used on CPUs for large trees after
-long contexts; small trees are faster with one mask.
+Both parts are merged by their log-sum-exp, so the mask does not grow with the context. Split attention is used on CPUs for
+large trees after long contexts. Small trees are faster with one mask.
 
-Measured gain: 3 to 7 % of a pass from ``LEAST_PAIRS`` on (docs/design/measured-mechanisms.md).
+Measured gain: 3 to 7 % of a pass with ``LEAST_PAIRS`` or more (docs/design/measured-mechanisms.md).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 LEAST_PAIRS = 100_000
-"""Pairs of a tree's row and a cached token from which the split is faster; measured on one CPU with AVX-512."""
+"""Number of pairs (row of the tree, cached token) from which the split is faster; measured on one CPU with AVX-512."""
 
 
 def split_attention(

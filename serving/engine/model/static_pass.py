@@ -1,7 +1,7 @@
 """A forward pass of static shape, which CUDA can capture as a graph and replay.
 
-A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. The gain is not measured: this
-code has only run on CPUs, in tests, where it is not captured and gains nothing.
+A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. The gain is not measured,
+because this code has only run in tests on CPUs. There it is not captured and gains nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WARM_UPS = 2
 
 @dataclass(slots=True)
 class GraphMemory:
-    """Memory shared by the graphs of one cache: only one of them runs at a time.
+    """The memory that the graphs of one cache share. This is safe, because only one graph runs at a time.
 
     Attributes:
         rows: the most rows of any graph.
@@ -134,7 +134,7 @@ class StaticPass:
 
     @torch.inference_mode()
     def capture(self, memory: GraphMemory) -> None:
-        """Capture ``compute`` as a CUDA graph. The loaded rows must be a real pass: warm-ups compute it.
+        """Capture ``compute`` as a CUDA graph. The loaded rows must be those of a real pass, because warm-ups compute them.
 
         Raises:
             RuntimeError: the model does something that cannot be captured, such as a copy to the host.

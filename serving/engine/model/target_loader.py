@@ -18,14 +18,15 @@ from suffolk.serving.engine.user_code_errors import message_line
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 QUANTIZATIONS = ("bitsandbytes", "torchao")
-"""Methods of transformers that ran with drafts and gave the text of ``generate``."""
+"""Quantization methods of transformers that were run with drafts and gave the text of ``generate``."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
 def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[Any, Any]:
     """The transformers model and tokenizer of a folder or hub name. Arguments and errors as for ``Target.load``.
 
-    The folder of a LoRA adapter gives its model with the adapter merged. Its tokenizer is the folder's, or the model's.
+    The folder of a LoRA adapter gives its model with the adapter merged. The tokenizer is that of the adapter's folder, or else
+    the model's.
     """
     base = _adapted(name)
     if base is not None:
@@ -67,8 +68,8 @@ def read_vocab_size(name: str) -> int:
 def context_length(config: Any) -> int | None:
     """The tokens that a model with this text ``config`` takes; None if the config sets no limit.
 
-    For ``longrope`` the limit is that of the short frequencies. Beyond it the longest row of a pass selects the frequencies of
-    all rows, so that drafts and other requests would change the text.
+    For ``longrope`` the limit is that of the short frequencies. Beyond this limit, the longest row of a pass selects the
+    frequencies of all rows, so drafts and other requests would change the text.
     """
     longest: int | None = getattr(config, "max_position_embeddings", None)
     ropes = getattr(config, "rope_parameters", None) or {}
@@ -96,7 +97,7 @@ def _device(name: str) -> torch.device:
     usable = "auto, cpu or cuda" if torch.cuda.is_available() else "auto or cpu"
     try:
         device = torch.device(name)
-    except RuntimeError as error:  # torch's message lists every device type it knows
+    except RuntimeError as error:  # torch's message lists every device type that it knows
         raise InvalidArgument(f"device {name!r} is unknown; use {usable}") from error
     if device.type not in ("cpu", "cuda"):
         raise InvalidArgument(f"device {name!r} is of a kind that models do not run on here; use {usable}")
@@ -135,7 +136,7 @@ def _adapted(name: str) -> str | None:
 def _source(name: str) -> dict[str, bool]:
     """Further arguments of ``from_pretrained``. Raises NotFound: neither a folder, nor the hub, nor its cache has the model.
 
-    transformers retries an unreachable hub for every file, so this asks the hub once and then reads only the cache.
+    transformers retries an unreachable hub for every file. So this function asks the hub once and then reads only the cache.
     """
     if find_folder(name) is not None:
         return {}

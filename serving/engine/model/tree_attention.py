@@ -1,7 +1,7 @@
-"""Tree attention, registered with transformers under ``NAME``: a row sees its slot's cached tokens, its ancestors and itself.
+"""Tree attention, registered with transformers under ``NAME``. A row sees its slot's cached tokens, its ancestors and itself.
 
-All requests' rows form one packed sequence, so that linear layers see no padding; only attention separates the requests. Passes
-of static shape use ``grid_attention.py`` instead.
+The rows of all requests form one packed sequence, so linear layers compute no padding. Only attention separates the requests.
+Passes of static shape use ``grid_attention.py`` instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout
 
 NAME = "suffolk_tree"
 FOLDED_ROWS = 64
-"""Up to this many rows, query heads that share a key head become rows of one head: the keys are then read once."""
+"""Up to this many rows, query heads that share a key head become rows of one head, so that the keys are read once."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Span:
         return window is None or self.cached + int(self.layout.depths.max()) < window
 
     def own_mask(self, fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Additive mask [fold * n, earlier + n] of the rows and of the rows of earlier passes, without the cached tokens."""
+        """Additive mask [fold * n, earlier + n] over the rows of earlier passes and of this pass, without the cached tokens."""
         key = (-1, fold, dtype)
         if key not in self._masks:
             self._masks[key] = 0, _additive(self._visible(), fold, dtype, device)
@@ -55,7 +55,10 @@ class Span:
     def mask(
         self, window: int | None, fold: int, dtype: torch.dtype, device: torch.device
     ) -> tuple[int, torch.Tensor | None]:
-        """(number of oldest keys that no row sees, additive mask [fold * n, remaining keys] or None if every row sees these)."""
+        """The number of oldest keys that no row sees, and an additive mask over the other keys.
+
+        The mask is [fold * n, other keys], or None if every row sees all of these keys.
+        """
         key = (window, fold, dtype)
         if key not in self._masks:
             self._masks[key] = self._make(window, fold, dtype, device)

@@ -1,4 +1,7 @@
-"""The rows of a forward pass: a draft tree after a context's last token (SpecInfer, Miao et al. 2024), or a chunk of a prompt."""
+"""The rows of a forward pass.
+
+They are a context's last token with a draft tree (SpecInfer, Miao et al. 2024), or a chunk of a prompt.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def cut(tree: DraftTree, max_depth: int) -> DraftTree:
 
 
 def select(tree: DraftTree, keep: npt.NDArray[np.bool_]) -> DraftTree:
-    """The nodes of ``tree`` where ``keep``, bool[n], holds. It holds for the parents of all these nodes too."""
+    """The nodes of ``tree`` for which ``keep``, bool[n], is True. It must be True for the parents of these nodes too."""
     if keep.all():
         return tree
     row = np.cumsum(keep, dtype=np.int32) - 1

@@ -115,6 +115,9 @@ class AddedTokens:
         return gain.value
 
     def learn(self, expected: float, gained: int, alone: int) -> None:
-        """Learn that the source added ``gained`` tokens to a draft of ``expected`` tokens, and alone would have had ``alone``."""
+        """Learn that the source added ``gained`` tokens to a draft of ``expected`` tokens.
+
+        Without this draft, the source would have had ``alone`` tokens.
+        """
         self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))].add(gained)
         self._alone.add(alone)

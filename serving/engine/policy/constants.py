@@ -22,7 +22,7 @@ GIFT = 0.05
 INSTALMENT = 0.03
 """Share of a deferred cost that each step pays: about thirty steps pay for a prefill."""
 UNUSUAL = 4.0
-"""A draft's time above this multiple of the usual time is deferred: a slow read of a cold file is no trend."""
+"""A draft's time above this multiple of the usual time is deferred, because a single slow read of a cold file shows no trend."""
 
 # AcceptanceModel: estimates gains.
 MEMORY = 0.97
@@ -50,10 +50,13 @@ ANSWER_TOKENS = 128.0
 
 # Planner: how many nodes to verify.
 MARGIN = 1.02
-"""Trees are verified if the expected speed-up of the pass is at least this: costs and scores are estimates."""
+"""Trees are verified if the expected speed-up of the pass is at least this.
+
+It is above 1, because costs and scores are estimates.
+"""
 FEW_ROWS = 8
-"""Rows over which the cost of one more row is averaged: the cost of single rows has jumps."""
+"""Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
 RECHECK = 200
 """Passes with drafts before one without, which measures the cost of plain decoding again."""
 NOISE = 1.15
-"""The booked cost of a pass is within this factor of the expected cost: larger differences come from other programs."""
+"""The booked cost of a pass is within this factor of the expected cost, because larger differences come from other programs."""

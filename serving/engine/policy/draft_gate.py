@@ -1,4 +1,4 @@
-"""Decides whether to run a source: if its expected tokens save more time than it takes. Otherwise it runs only as a rare trial."""
+"""Decides whether to run a source. It runs if its expected tokens save more time than it takes, or as a rare trial."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class DraftGate:
 
     Attributes:
         added: estimates the tokens that the source adds.
-        seconds: recent time of a draft for one request; 0 until it is known.
+        seconds: recent time of a draft for one request, in seconds; 0 until known.
         ran: requests for which the source ran, summed over steps.
-        skipped: requests for which it did not run, summed over steps.
+        skipped: requests for which the source did not run, summed over steps.
     """
 
     def __init__(self, prior: float) -> None:

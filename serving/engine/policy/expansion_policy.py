@@ -40,7 +40,7 @@ class ExpansionPolicy:
         contexts: npt.NDArray[np.int64],
         most_seconds: float = math.inf,
     ) -> npt.NDArray[np.bool_]:
-        """bool[n], the nodes to expand in one pass of at most ``most_seconds``: the set with the largest gain above the cost.
+        """bool[n], the nodes to expand in one pass of at most ``most_seconds``. They are the set whose gain minus cost is largest.
 
         Args:
             values: float64[n], value of each node; each takes one row.
@@ -60,7 +60,7 @@ class ExpansionPolicy:
         return chosen
 
     def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
-        """The share of decoding time that chains of up to ``depth`` tokens should save, 0 or more; 1 if times are not known."""
+        """The share of decoding time, 0 or more, that chains of up to ``depth`` tokens should save; 1 if times are not known."""
         if not budget.token_seconds:
             return 1.0
         lengths = np.arange(1, depth + 1)

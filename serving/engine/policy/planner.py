@@ -164,7 +164,7 @@ class Planner:
         models.defer(candidate.prefill_seconds / token)
 
     def _paying(self, candidate: DraftCandidate) -> SpeculationBudget:
-        """The budget that pays for retrieval: its own, or that of models while its own is empty."""
+        """The budget that pays for retrieval. It is retrieval's own, or that of the models while retrieval's own is empty."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
 

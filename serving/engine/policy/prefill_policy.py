@@ -1,4 +1,7 @@
-"""Decides whether a neural drafter prefills a prompt: only if its drafts are expected to save more time than the prefill."""
+"""Decides whether a neural drafter prefills a prompt.
+
+It does so if its drafts are expected to save more time than the prefill takes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class PrefillPolicy:
         self._steps[request_id] += 1
         if budget.idle < 1.0 and self._steps[request_id] <= PRIOR_WEIGHT:
             return False  # observe only the other sources in the first steps
-        left = min(room, self._length.value)  # lengths are taken to be memoryless
+        left = min(room, self._length.value)  # lengths are assumed to be memoryless
         pays = share * left * budget.token_seconds >= PREFILL_MARGIN * seconds
         if not pays and request_id not in self._reads:
             self.refused += 1

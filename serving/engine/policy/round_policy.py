@@ -10,7 +10,10 @@ from suffolk.serving.engine.policy.expansion_policy import saved_share
 
 
 class RoundPolicy:
-    """Compares the tokens expected of a further round with its time. Both are learned while decoding. Not thread-safe."""
+    """Compares the expected tokens of a further round with the time of this round.
+
+    Both are learned while decoding. Not thread-safe.
+    """
 
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: of the passes of each level that is a model."""
@@ -37,7 +40,7 @@ class RoundPolicy:
         self._acceptance.add(accepted, min(drafted, accepted + 1))
 
     def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
-        """The share of decoding time that drafts of ``depth`` tokens should save; 1 if times are not known."""
+        """The share of decoding time that drafts of ``depth`` tokens are expected to save; 1 if times are not known."""
         if not budget.token_seconds:
             return 1.0
         taken = self._seconds / self._rounds if self._rounds else 0.0

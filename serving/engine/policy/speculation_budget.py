@@ -19,8 +19,8 @@ from suffolk.serving.engine.policy.constants import (
 class SpeculationBudget:
     """The loss budget of one group of sources, in tokens, shared by all requests. Not thread-safe.
 
-    Each step of a request adds 0.01 tokens. Accepted drafted tokens are added; the time of drafts is subtracted. Drafting pauses
-    while the budget is empty, so useless drafts cost 1 % in the long run, at any number of requests.
+    Each step of a request adds 0.01 tokens. Accepted drafted tokens are added; the time of drafts is subtracted. Drafting
+    pauses while the budget is empty. So useless drafts cost 1 % in the long run, for any number of requests.
 
     Attributes:
         balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.
@@ -59,7 +59,7 @@ class SpeculationBudget:
         return DRAFT_STAKE + STAKE * max(0.0, self.balance)
 
     def spend(self, tokens: float) -> None:
-        """Subtract a draft's time, in ``tokens``. Time above ``UNUSUAL`` times the usual is deferred."""
+        """Subtract a draft's time of ``tokens`` tokens. The part above ``UNUSUAL`` times the usual time is deferred."""
         if tokens <= 0:
             return
         now = min(tokens, UNUSUAL * (self._usual or LEAST_STAKE))
@@ -68,11 +68,11 @@ class SpeculationBudget:
         self.add(-now)
 
     def defer(self, tokens: float) -> None:
-        """Defer a cost of ``tokens``, such as a prefill: later steps pay it in instalments."""
+        """Defer a cost of ``tokens`` tokens, such as that of a prefill. Later steps pay it in instalments."""
         self._deferred += tokens
 
     def add(self, tokens: float) -> None:
-        """Add ``tokens``; negative for a loss."""
+        """Add ``tokens`` tokens; a loss is negative."""
         floor = min(self.balance, -MOST_SAVED / 2 * max(1, self._requests))
         self.balance = min(MOST_SAVED, max(floor, self.balance + tokens))
         self.allows = self.balance > (0.0 if self.allows else RESUME)

@@ -12,7 +12,7 @@ from suffolk.serving.engine.model.row_contexts import RowContexts
 
 
 class BadWords:
-    """Forbids the last token of a sequence where the text ends in the tokens before it. Immutable; safe to share."""
+    """Forbids the last token of a sequence if the text ends in the tokens before this last token. Immutable; safe to share."""
 
     def __init__(self, words: tuple[tuple[int, ...], ...], vocab_size: int) -> None:
         """Raises InvalidArgument for a token id that is not in the vocabulary."""

@@ -1,4 +1,4 @@
-"""Temperature, top-k, top-p and min-p: the tokens that may be sampled, and their relative likelihoods.
+"""Applies temperature, top-k, top-p and min-p. They determine the tokens that may be sampled, and their relative likelihoods.
 
 Only the likeliest thousand tokens of a row are inspected; a row whose distribution is too flat for that is sorted as a whole.
 """
@@ -16,7 +16,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 _GUESS = 1024
 """Most distributions are cut to fewer tokens than this."""
 PART = 2**19
-"""Elements per block on a CPU: blocks that fit its cache take a third of the time."""
+"""Elements per block on a CPU. Blocks that fit into its cache take a third of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
     last = values[:, -1:]
     wide = (
         (last >= outer) & (last > -torch.inf)
-    ).flatten()  # the last inspected token is kept, so later ones may be too
+    ).flatten()  # the cuts keep the last inspected token, so they may keep further tokens too
     if values.shape[-1] == vocab_size or not bool(wide.any()):
         values = values.masked_fill_(values < floor, -torch.inf)
         kept = max(1, int((values > -torch.inf).sum(-1).max()))  # at least one, even of NaN logits
@@ -87,7 +87,7 @@ def _sorted(logits: torch.Tensor) -> torch.Tensor:
 def _floors(
     values: torch.Tensor, total: torch.Tensor | None, top_k: int, settings: SamplingSettings
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two float64[n, 1]: the least value that top-k keeps, and the least that all cuts keep. Without top-k they are equal.
+    """Two float64[n, 1]: the least value that top-k keeps, and the least value that all cuts keep. Without top-k both are equal.
 
     ``values`` [n, size] are sorted, the largest first; ``total`` is the sum of all exp(value - largest) if top-k is off.
     """

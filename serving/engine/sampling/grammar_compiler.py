@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
-"""At most 64 white characters between two parts of JSON: without a bound, small models generate them without end."""
+"""At most 64 white characters between two parts of JSON. Without a bound, small models may generate them without end."""
 MAX_STATES = 50_000
-"""States of a parser's lexer, of one to two kilobytes each. A parser that has more fails for good."""
+"""Most states of a parser's lexer, of one to two kilobytes each.
+
+A parser that needs more states fails, and cannot be used again.
+"""
 
 
 class GrammarCompiler:
@@ -29,7 +32,9 @@ class GrammarCompiler:
         self._vocabulary: LLTokenizer | None = None
 
     def compile(self, grammar: Grammar) -> LLMatcher:
-        """A parser at the start of a text. Each call makes a new one: copies share the states of their lexer, and their limit.
+        """A parser at the start of a text.
+
+        Each call makes a new one, because copies would share the lexer's states and their limit.
 
         Raises:
             InvalidArgument: the library refuses the grammar, or as ``load``.

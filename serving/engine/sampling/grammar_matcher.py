@@ -1,4 +1,4 @@
-"""Follows one request's text through its grammar, and masks the tokens that may not come next."""
+"""Parses one request's text by its grammar, and masks the tokens that may not come next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_SECONDS = 0.05
-"""Time for the masks of one step. Drafted rows beyond it become all -inf, so that a hard grammar does not delay other requests."""
+"""Most seconds for the masks of one step.
+
+Later drafted rows become all -inf, so that a hard grammar does not delay other requests.
+"""
 
 
 class GrammarMatcher:
@@ -32,7 +35,10 @@ class GrammarMatcher:
     """
 
     def __init__(self, new_parser: Callable[[], LLMatcher], vocab_size: int) -> None:
-        """``new_parser``: makes a parser of the grammar, as ``GrammarCompiler.compile`` for the same vocabulary. Raises as it."""
+        """``new_parser``: makes a parser of the grammar for this vocabulary (``GrammarCompiler.compile``).
+
+        Raises as ``new_parser``.
+        """
         self.vocab_size = vocab_size
         self._new_parser = new_parser
         self._parser = new_parser()
@@ -40,7 +46,7 @@ class GrammarMatcher:
         self._warned = False
 
     def is_complete(self, generated: npt.NDArray[np.int32]) -> bool:
-        """Whether nothing but the end of the text may follow ``generated``, which extends that of the call before."""
+        """Whether only the end of the text may follow ``generated``, which must extend the ``generated`` of the call before."""
         self._follow(generated)
         return bool(self._parser.is_stopped()) and not self._parser.is_error()
 
@@ -59,7 +65,7 @@ class GrammarMatcher:
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """``logits`` float[rows, vocab], changed in place: -inf for tokens that may not follow the row's text.
 
-        A row after drafted tokens that the grammar forbids, fails on or has no time for becomes all -inf.
+        A row becomes all -inf if the grammar forbids its drafted tokens, fails on them, or has no time left for them.
 
         Raises:
             InvalidArgument: the grammar fails on the committed text.
@@ -70,7 +76,7 @@ class GrammarMatcher:
         if failure and not masks[0].any():
             raise InvalidArgument(failure)
         if failure and not self._warned:
-            log.warning("%s; going on without that draft", failure)
+            log.warning("%s; continuing without that draft", failure)
             self._warned = True
         forbidden = np.unpackbits((~masks).view(np.uint8), axis=1, bitorder="little")[:, : self.vocab_size].view(
             np.bool_
@@ -78,9 +84,9 @@ class GrammarMatcher:
         return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
     def _masks(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int32], str]:
-        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and why the grammar failed, or nothing.
+        """int32[rows, vocab / 32], a bit for each token that may follow, row 0 first; and the reason of a failure, or nothing.
 
-        The error itself would keep the memory of the step until a garbage collection.
+        The reason is a text, because the error itself would keep the memory of the step until a garbage collection.
         """
         masks = np.zeros((len(contexts), (self.vocab_size + 31) // 32), np.int32)
         self._follow(contexts.tokens[contexts.prompt_length :])
@@ -98,7 +104,7 @@ class GrammarMatcher:
         return masks, ""
 
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
-        """The rows whose drafted tokens are allowed, row 0 first. At each one the parser has read the row's text.
+        """Yields the rows whose drafted tokens are allowed, row 0 first. When a row is yielded, the parser has read the row's text.
 
         Rows come in the order of their paths: neighbours share most drafted tokens, so few are parsed twice.
         """

@@ -16,8 +16,8 @@ from suffolk.serving.engine.sampling.user_functions import UserFunctions
 class LogitsProcessing:
     """Logit bias, penalties, bad words, processors, token mask and grammar of one request. Not thread-safe.
 
-    The order is that of ``GenerationMixin._get_logits_processor``. Presence and frequency penalty, which transformers lacks,
-    come with the repetition penalty.
+    The order is that of ``GenerationMixin._get_logits_processor``. transformers has no presence and frequency penalty; they are
+    applied with the repetition penalty.
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int, matcher: GrammarMatcher | None = None) -> None:
@@ -39,7 +39,7 @@ class LogitsProcessing:
             self._parts.append(matcher)
 
     def __bool__(self) -> bool:
-        """Whether any part changes logits."""
+        """Whether any of these parts changes logits."""
         return bool(self._parts)
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Find the first difference between two runs of one request. In fp32 and bf16 only near-ties of the logits cause one."""
+"""Finds the first difference between two outputs of one request. In fp32 and bf16, only near-ties of logits cause differences."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Difference:
     Attributes:
         position: index into the generated tokens.
         first, second: the token of each run there; None where a run had ended.
-        gap: difference of the two tokens' scores in a plain pass; of the best two tokens if a run had ended. Scores are
-            logits if greedy, else processed logits plus noise. Near 0 for a near-tie.
+        gap: difference of the scores of both tokens in a plain pass; if a run had ended, difference of the two best scores.
+            Scores are logits if greedy, else processed logits plus noise. Near 0 for a near-tie.
     """
 
     position: int

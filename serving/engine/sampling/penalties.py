@@ -1,4 +1,7 @@
-"""Penalties on tokens that occurred before: repetition (prompt and generated text), presence and frequency (generated text)."""
+"""Penalties on tokens that occurred before.
+
+Repetition counts prompt and generated text; presence and frequency count only generated text.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Penalties:
         self._length = len(contexts.tokens)
 
     def _on_paths(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """int64[rows, deepest] twice: tokens that each row's text has, and how often the row's text generated them.
+        """Two int64[rows, deepest]: tokens of each row's text, and how often the row's text generated each.
 
         Rows are padded with the last committed token, which is penalised anyway.
         """

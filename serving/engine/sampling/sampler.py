@@ -14,7 +14,7 @@ from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 NO_TOKEN = -1
-"""The sample of a row after drafted tokens where no token is allowed. That node must not be accepted."""
+"""The sample of a row if no token is allowed after its drafted tokens. The node of this row must not be accepted."""
 
 
 class Sampler:
@@ -45,8 +45,9 @@ class Sampler:
     def sample(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
 
-        ``NO_TOKEN`` for a row after drafted tokens where processors, mask and grammar fail or allow nothing. That row must not be
-        accepted: the text may end before it; otherwise a later step samples the same text as committed.
+        The sample is ``NO_TOKEN`` if processors, mask or grammar fail or allow no token after the row's drafted tokens. This
+        row must not be accepted, because plain decoding may end before it. Otherwise a later step samples after the same text
+        as committed text, and reports the failure.
 
         Raises:
             InvalidArgument: processors, mask or grammar fail, or no token is allowed, after the committed text.
@@ -83,7 +84,7 @@ class Sampler:
         return distribution if dead is None else distribution.masked_fill_(dead[:, None], 0.0)
 
     def _processed(self, logits: torch.Tensor, contexts: RowContexts) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Processed logits, and bool[rows]: whether no token is allowed; None if every row allows some."""
+        """The processed logits, and bool[rows], whether no token is allowed in a row; None instead if every row allows some."""
         if not self._processing:
             return logits, None
         logits = self._processing.apply(logits, contexts)
@@ -126,7 +127,7 @@ def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowConte
 
 
 def likeliest(logits: torch.Tensor) -> torch.Tensor:
-    """int64[rows], the id with the highest of ``logits`` float[rows, vocab]; of equals the smallest."""
+    """int64[rows], the id of the highest of ``logits`` float[rows, vocab]; the smallest of several such ids."""
     if logits.device.type == "cpu" and logits.dtype.itemsize < 4:
         logits = logits.float()  # torch takes five times as long for half precision
     return logits.argmax(-1)

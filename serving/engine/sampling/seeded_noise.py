@@ -1,4 +1,6 @@
-"""Random numbers determined by seed and position (noise: also by token id), so that samples do not depend on drafts.
+"""Random numbers that depend only on seed and position, and noise that also depends on the token id.
+
+So samples do not depend on drafts.
 
 The counter-based hash is the 64-bit finaliser of SplitMix64, in wrapping int64 arithmetic: the bits are the same on every
 device. The Gumbel-max trick: argmax(log p + g) with independent standard Gumbel g is a sample of p.
@@ -51,10 +53,11 @@ class SeededNoise:
 
 
 class SeededUniforms:
-    """Two uniforms in (0, 1) for each position: a coin accepts or rejects a drafted token, a draw samples its replacement.
+    """Two uniform numbers in (0, 1) for each position, a coin and a draw.
 
-    They are independent of each other, of ``SeededNoise``, and of the uniforms of other levels. Level 0 is the target's. Safe to
-    share between threads.
+    The coin accepts or rejects a drafted token, and the draw samples its replacement. They are independent of each other, of
+    ``SeededNoise``, and of the uniforms of other levels. Level
+    0 is the target's. Safe to share between threads.
     """
 
     def __init__(self, seed: int, device: torch.device, level: int = 0) -> None:
@@ -75,7 +78,9 @@ class SeededUniforms:
 
     def _uniform(self, stream: int, positions: torch.Tensor) -> torch.Tensor:
         bits = _shift(_mix(self._seeds[stream] + (positions + 1) * _signed(_GOLDEN)), 12)
-        return (bits.to(torch.float64) + 0.5) * (2 * _UNIT)  # 52 bits and a half: exact, so that 1 is never reached
+        return (bits.to(torch.float64) + 0.5) * (
+            2 * _UNIT
+        )  # 52 bits plus one half: exact in a float64, so that the result is never 1
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:
@@ -85,7 +90,7 @@ def _mix(value: torch.Tensor) -> torch.Tensor:
 
 
 def _shift(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """Logical right shift; that of torch keeps the sign."""
+    """Logical right shift. The shift of torch keeps the sign."""
     return (value >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 

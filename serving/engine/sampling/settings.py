@@ -20,7 +20,7 @@ MAX_SEED = 2**63 - 1
 MAX_COUNT = 2**53
 """Largest accepted number of tokens."""
 MIN_TEMPERATURE = 1e-6
-"""Logits of some thousands divided by it leave five decimal places of a float64 for the noise."""
+"""Least temperature above 0. Logits of some thousands, divided by it, leave five decimal places of a float64 for the noise."""
 VERIFICATIONS = ("match", "rejection", "typical")
 
 Seed = Annotated[int, Within(0, MAX_SEED)]
@@ -66,7 +66,7 @@ class SamplingSettings:
             come several times, and may be a draft that is never accepted.
         token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow (a grammar). Called
             like the processors. For a drafted text that no token may follow it returns a row of False, or raises.
-        grammar: the text is in this language, unless its length or a stop string ends it early. It ends where it is
+        grammar: the text is in this language, unless its length or a stop string ends it early. The text ends where it is
             complete. Needs the extra ``openai``.
         verification: how drafted tokens are accepted: ``match`` (same text as plain decoding), ``rejection`` (same
             distribution) or ``typical`` (lossy).

@@ -16,8 +16,8 @@ def test_each_reason_is_logged_once_and_counted_each_time(caplog: pytest.LogCapt
         failures.add("Unavailable", "nobody answers yet", drafts=3)
         failures.add("Internal", "two trees came for one request")
     assert [record.getMessage() for record in caplog.records] == [
-        "draft model small: nobody answers; going on without its drafts",
-        "draft model small: two trees came for one request; going on without its drafts",
+        "draft model small: nobody answers; continuing without its drafts",
+        "draft model small: two trees came for one request; continuing without its drafts",
     ]
     assert failures.stats() == {"failed": 5, "failed Unavailable": 4, "failed Internal": 1}
 

@@ -235,7 +235,7 @@ def test_a_mask_that_fails_behind_a_draft_is_that_of_a_dead_row(
         assert [bool((row == 0).any()) for row in masked] == [True, True, False]
     assert [record.getMessage() for record in caplog.records] == [
         "the grammar failed after 2 tokens: the lexer is too complex; simplify the grammar or shorten the text; "
-        "going on without that draft"
+        "continuing without that draft"
     ]
 
 

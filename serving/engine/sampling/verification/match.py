@@ -1,4 +1,4 @@
-"""Verification ``match``: accept a drafted token where it equals the token sampled from the target (exact for any tree)."""
+"""Verification ``match``: a drafted token is accepted if it equals the token sampled from the target. Exact for any tree."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy.typing as npt
 def accept(
     tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sampled: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The accepted nodes of a draft tree, from the top down: int64[k]. Of siblings with the same token the first counts.
+    """int64[k], the accepted nodes of a draft tree, from the top down. Of siblings with the same token, the first is used.
 
-    Each row is sampled exactly once, accepted or not. So the text equals that of plain decoding.
+    Each row is sampled exactly once, whether or not it is accepted. So the text equals that of plain decoding.
 
     Args:
         tokens: int32[n], the tree's tokens.
         parents: int32[n], each node's parent; -1 for a child of the context.
-        sampled: int64[n + 1], the target's token after the context (row 0) and after each node (row node + 1). Below 0 where no
-            token is allowed: that node is not accepted.
+        sampled: int64[n + 1], the target's token after the context (row 0) and after each node (row node + 1). It is below 0 if
+            no token is allowed; the row's node is then not accepted.
     """
     rows = parents + 1
     matching = ((tokens == sampled[rows]) & (sampled[1:] >= 0)).nonzero()[0][::-1]

@@ -1,7 +1,8 @@
 """Verification ``rejection``: speculative sampling on chains that were sampled from a known distribution.
 
-A token x sampled from q is accepted with probability min(1, p(x) / q(x)). The first token that is not accepted is replaced by
-a sample from the residual (p - q)+, normalised, and the rest of the chain is dropped. The result follows p, whatever q is, if
+Let q be the drafter's distribution and p the target's. A token x sampled from q is accepted with probability min(1, p(x) /
+q(x)). The first token that is not accepted is replaced by a sample from the residual (p - q)+, normalised, and the rest of the
+chain is dropped. The result follows p, whatever q is, if
 
 - q is the distribution that x was sampled from: after temperature, cuts and masks, not before;
 - coins and draws are independent of the chain and of each other (``SeededUniforms`` beside ``SeededNoise``);
@@ -23,7 +24,7 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 
 TOLERANCE = 1e-6
-"""How far a distribution's sum may be from 1. Results are exact all the same: distributions are divided by their sums."""
+"""How far a distribution's sum may be from 1. Results are still exact, because distributions are divided by their sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def residual(target: torch.Tensor, drafter: torch.Tensor) -> torch.Tensor:
 
 
 def inverse_cdf_sample(distribution: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """int64, the token whose part of 0..1 holds ``uniform``; never one of probability 0, however a device rounds its sums."""
+    """int64, the token whose part of 0..1 contains ``uniform``. It never has probability 0, however a device rounds its sums."""
     reached = distribution.cumsum(-1).masked_fill(distribution <= 0, 0.0)
     return (reached > uniform * reached.amax(-1)).to(torch.int8).argmax(-1)
 

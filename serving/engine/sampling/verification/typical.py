@@ -20,9 +20,9 @@ def typical_path(
     epsilon: float,
     delta: float,
 ) -> npt.NDArray[np.int64]:
-    """LOSSY: the longest path of acceptable nodes from the top down, int64[k]; of equally long ones the most probable.
+    """LOSSY: int64[k], the longest path of acceptable nodes from the top down; of equally long paths the most probable.
 
-    Of siblings with the same token the first counts, as in ``match``. At temperature 0, where all distributions are one-hot,
+    Of siblings with the same token, the first is used, as in ``match``. At temperature 0, where all distributions are one-hot,
     the path is that of ``match``. A row with NaN accepts nothing.
 
     Args:
