@@ -57,6 +57,86 @@ class Searcher:
     @property
     def order_depth(self) -> int: ...
 
+class LiveIndex:
+    """Segments in memory over published files (csrc/core/live_index.h). Thread-safe; calls release the GIL."""
+
+    def __init__(self, vocab_size: int, order_depth: int, threads: int = ...) -> None: ...
+    def append(
+        self,
+        tokens: _Unsigned,
+        lengths: _Counts,
+        groups: _Counts,
+        origins: Sequence[bytes],
+        times: _Longs,
+        removed: _Counts = ...,
+        sequences: _Counts | None = ...,
+    ) -> int:
+        """Append documents and remove others, in one snapshot; return the number of the first. ``tokens``: of all documents, one
+        after the other; ``groups``: 0 for none; ``sequences``: rising numbers, or None for the next ones."""
+
+    def remove(self, sequences: _Counts) -> int:
+        """Remove documents in memory; return how many. NotFound, and nothing changes, for a number that is not in memory."""
+
+    def rebase(
+        self,
+        segments: Sequence[Segment],
+        deletions: Sequence[Segment],
+        deleted_documents: Sequence[_Unsigned],
+        flushed_through: int,
+        groups: Sequence[_Counts] = ...,
+    ) -> None:
+        """Search other files, and drop documents in memory up to number ``flushed_through``, in one snapshot. ``groups``: for
+        each segment, the key of each of its documents, or an empty array."""
+
+    def drop_before(self, sequence: int) -> int:
+        """Drop the oldest whole segments of which all numbers are below ``sequence``; return the number of documents."""
+
+    def lookup(
+        self, contexts: Sequence[Any], max_match: int, min_match: int, groups: _Counts | None = ..., scope: str = ...
+    ) -> list[tuple[int, int]]: ...
+    def draft(
+        self,
+        contexts: Sequence[Any],
+        max_match: int,
+        min_match: int,
+        max_depth: int,
+        max_nodes: Sequence[int],
+        source: int,
+        groups: _Counts | None = ...,
+        scope: str = ...,
+    ) -> list[_Tree]:
+        """``scope``: store, group or group_first; the latter two need ``groups``, a key for each context."""
+
+    def clock(
+        self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
+    ) -> tuple[_Doubles, _Doubles]: ...
+    def occurrences(
+        self, pattern: Any, limit: int, length: int
+    ) -> list[tuple[Segment | None, int, int, bytes, _Unsigned]]:
+        """In a file: (segment, 0, position, empty, empty). In memory: (None, number, offset, origin, up to ``length`` tokens from
+        the offset on)."""
+
+    def documents(self, begin: int, limit: int) -> tuple[_Counts, _Unsigned, _Counts, _Counts, list[bytes], _Longs]:
+        """Up to ``limit`` documents in memory from number ``begin`` on: sequences, tokens, lengths, groups, origins, times."""
+
+    def group_documents(self, key: int) -> _Counts:
+        """The numbers of a group's documents in memory."""
+
+    def group_stats(self, key: int) -> dict[str, int]:
+        """Of a group in memory: documents, tokens, oldest_sequence, newest_sequence (0: none)."""
+
+    def stats(self) -> dict[str, int]:
+        """tokens, documents, bytes, segments, deletions, merge_debt, merged_tokens, next_sequence, oldest_sequence, oldest_time."""
+
+    def settle(self) -> None:
+        """Wait until no merge is running or due."""
+
+    def close(self) -> None:
+        """Free everything. Later calls raise Unavailable."""
+
+    @property
+    def order_depth(self) -> int: ...
+
 class ContextIndex:
     def __init__(self, vocab_size: int) -> None: ...
     def append(self, ids: Any) -> None: ...

@@ -58,6 +58,12 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
   return tail;
 }
 
+std::vector<std::vector<std::uint32_t>> document_lists(const DocumentLists& given) {
+  std::vector<std::vector<std::uint32_t>> lists;
+  for (const auto& list : given) lists.emplace_back(list.data(), list.data() + list.size());
+  return lists;
+}
+
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) {
   return {.max_match = checked_bound(max_match, "max_match"),
           .min_match = checked_bound(min_match, "min_match"),
@@ -69,8 +75,12 @@ py::tuple tree_tuple(const DraftTree& tree, std::uint32_t source) {
   const auto size = static_cast<py::ssize_t>(tree.tokens.size());
   py::array_t<float> scores(size);
   const double all = static_cast<double>(std::max<std::uint64_t>(tree.match_count, 1));
-  std::transform(tree.counts.begin(), tree.counts.end(), scores.mutable_data(),
-                 [&](std::uint64_t count) { return static_cast<float>(static_cast<double>(count) / all); });
+  const auto share = [&](std::uint64_t count) { return static_cast<float>(static_cast<double>(count) / all); };
+  if (tree.scores.empty()) {
+    std::transform(tree.counts.begin(), tree.counts.end(), scores.mutable_data(), share);
+  } else {
+    std::copy(tree.scores.begin(), tree.scores.end(), scores.mutable_data());
+  }
   py::array_t<std::uint32_t> sources(size);
   std::fill_n(sources.mutable_data(), size, source);
   return py::make_tuple(to_array<std::int32_t>(tree.tokens), to_array<std::int32_t>(tree.parents), scores, sources,

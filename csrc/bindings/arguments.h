@@ -5,25 +5,31 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/draft.h"
 #include "core/error.h"
-#include "core/sort.h"
+#include "core/segment.h"
 
 namespace suffolk::bindings {
 
 namespace py = pybind11;
+using Segments = std::vector<std::shared_ptr<Segment>>;
 
 // The last `limit` ids, or all if there are fewer, of a sequence or integer array. Throws kInvalidArgument, naming the index,
 // for one that is not in the vocabulary.
 std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit, std::uint32_t vocab_size);
 
+// Lists of document indices.
+using DocumentLists = std::vector<py::array_t<std::uint32_t, py::array::c_style>>;
+std::vector<std::vector<std::uint32_t>> document_lists(const DocumentLists& given);
+
 // Throws kInvalidArgument, naming the bound, if a bound is negative or too large.
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes);
 
-// The fields of Python's DraftTree. Scores are the share of the match's occurrences that continue with the node's path; all sources
-// are `source`.
+// The fields of Python's DraftTree. Scores are those of the tree, or the share of the match's occurrences that continue with the
+// node's path; all sources are `source`.
 py::tuple tree_tuple(const DraftTree& tree, std::uint32_t source);
 
 // A Progress that takes the GIL, handles signals, and calls `callback` unless it is None. So Ctrl-C ends a long call.

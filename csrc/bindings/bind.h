@@ -1,4 +1,4 @@
-// The functions that add csrc/drafting and csrc/kernels to the extension module.
+// The functions that add the classes to the extension module.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,6 +7,12 @@ namespace suffolk::bindings {
 
 // Columns are checked before they are read; a wrong column raises InvalidArgument. These calls take microseconds and keep the GIL.
 void bind_drafting(pybind11::module_& module);
+
+// Searcher, over the segment files of one generation.
+void bind_searcher(pybind11::module_& module);
+
+// LiveIndex.
+void bind_live(pybind11::module_& module);
 
 // Operands are addresses, so that the extension is built without torch. serving/engine/model/skinny_gemm.py checks them.
 void bind_kernels(pybind11::module_& module);

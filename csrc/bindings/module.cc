@@ -4,180 +4,20 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <memory>
 #include <new>
 
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "core/context_index.h"
-#include "core/draft.h"
 #include "core/merge.h"
-#include "core/search.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
-#include "core/thread_pool.h"
 
 namespace suffolk::bindings {
 namespace {
 
 using namespace py::literals;
-using Segments = std::vector<std::shared_ptr<Segment>>;
-using Contexts = std::vector<std::vector<std::uint32_t>>;
-using DocumentLists = std::vector<py::array_t<std::uint32_t, py::array::c_style>>;
-
-// The deleted documents of each segment, checked; no list at all if none is given.
-std::vector<std::vector<std::uint32_t>> deleted_lists(const Segments& segments, const DocumentLists& given) {
-  std::vector<std::vector<std::uint32_t>> lists;
-  if (!given.empty() && given.size() != segments.size()) {
-    refuse("deleted documents: ", given.size(), " lists for ", segments.size(), " segments");
-  }
-  for (std::size_t s = 0; s < given.size(); ++s) {
-    segments[s]->require_documents(lists.emplace_back(given[s].data(), given[s].data() + given[s].size()));
-  }
-  return lists;
-}
-
-constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; a batch of up to 8 runs in one thread
-
-// The segments of one generation, searched as one. Immutable: any number of threads may query it.
-class Searcher {
- public:
-  // `deletions` hold the tokens of deleted documents; their counts are subtracted. `deleted_documents` are the indices of these
-  // documents, which only `occurrences` needs.
-  Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
-      : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)),
-        pool_(thread_count(threads)) {
-    if (segments_.empty()) refuse("a datastore needs at least one segment");
-    segments_.insert(segments_.end(), deletions.begin(), deletions.end());
-    for (const auto& segment : segments_) {
-      views_.push_back(segment->suffixes());
-      vocab_size_ = std::min(vocab_size_, segment->header().vocab_size);
-      order_depth_ = std::min(order_depth_, segment->header().order_depth);
-    }
-  }
-
-  std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match) const {
-    QueryBounds bounds = query_bounds(max_match, min_match, 1, 1);
-    // A lookup reads no continuation, so it may use the whole order depth.
-    if (bounds.max_match > order_depth_) {
-      refuse("max_match is ", bounds.max_match, ", above the order depth ", order_depth_,
-             " of the datastore; lower it, or build with a larger --order-depth");
-    }
-    check(bounds, order_depth_ + 1);
-    const Contexts tails = context_tails(contexts, bounds);
-    const py::gil_scoped_release release;
-    std::vector<std::pair<std::uint32_t, std::uint64_t>> matches(tails.size());
-    pool_.parallel_for(tails.size(), kGrain, [&](std::size_t i) {
-      const Match match = longest_match(corpus(), tails[i], bounds);
-      matches[i] = {match.length, match.count};
-    });
-    return matches;
-  }
-
-  py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                 const std::vector<std::int64_t>& max_nodes, std::uint32_t source) const {
-    if (max_nodes.size() != contexts.size()) {
-      refuse("max_nodes has ", max_nodes.size(), " entries for ", contexts.size(), " contexts; give one number or one a context");
-    }
-    std::vector<QueryBounds> bounds;
-    for (const std::int64_t nodes : max_nodes) {
-      bounds.push_back(query_bounds(max_match, min_match, max_depth, nodes));
-      check(bounds.back(), order_depth_);
-    }
-    if (bounds.empty()) return py::list();
-    const Contexts tails = context_tails(contexts, bounds.front());
-    std::vector<DraftTree> trees(tails.size());
-    {
-      const py::gil_scoped_release release;
-      pool_.parallel_for(tails.size(), kGrain, [&](std::size_t i) {
-        trees[i] = suffolk::draft(corpus(), longest_match(corpus(), tails[i], bounds[i]), bounds[i]);
-      });
-    }
-    py::list answers;
-    for (const DraftTree& tree : trees) answers.append(tree_tuple(tree, source));
-    return answers;
-  }
-
-  // For each context, the seconds of its lookup and the seconds of its draft, in C++ alone. One thread.
-  py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const {
-    const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
-    check(bounds, order_depth_);
-    const Contexts tails = context_tails(contexts, bounds);
-    std::vector<double> lookups, drafts;
-    {
-      const py::gil_scoped_release release;
-      using Clock = std::chrono::steady_clock;
-      for (const auto& tail : tails) {
-        const auto start = Clock::now();
-        const Match match = longest_match(corpus(), tail, bounds);
-        const auto found = Clock::now();
-        const DraftTree tree = suffolk::draft(corpus(), match, bounds);
-        const auto end = Clock::now();
-        lookups.push_back(std::chrono::duration<double>(found - start).count());
-        drafts.push_back(std::chrono::duration<double>(end - found).count());
-      }
-    }
-    return py::make_tuple(py::array_t<double>(static_cast<py::ssize_t>(lookups.size()), lookups.data()),
-                          py::array_t<double>(static_cast<py::ssize_t>(drafts.size()), drafts.data()));
-  }
-
-  // (segment, position) of up to `limit` occurrences of the whole pattern in documents that are not deleted, spread evenly over the
-  // interval of each segment. If documents are deleted, at most kMaxProbes occurrences of a segment are probed, spread evenly. So
-  // live occurrences are missed only if a segment has more than kMaxProbes.
-  std::vector<std::pair<std::size_t, std::uint64_t>> occurrences(const py::handle& pattern, std::uint64_t limit) const {
-    const std::vector<std::uint32_t> ids = token_tail(pattern, order_depth_, vocab_size_);
-    std::vector<std::pair<std::size_t, std::uint64_t>> found;
-    const py::gil_scoped_release release;
-    for (std::size_t s = 0; s < live_ && !ids.empty() && found.size() < limit; ++s) {
-      const std::vector<std::uint64_t> places = live_positions(s, find(views_[s], ids), limit - found.size());
-      const std::uint64_t take = std::min<std::uint64_t>(places.size(), limit - found.size());
-      for (std::uint64_t i = 0; i < take; ++i) found.emplace_back(s, places[places.size() * i / take]);
-    }
-    return found;
-  }
-
-  std::uint32_t order_depth() const { return order_depth_; }
-
- private:
-  static constexpr std::uint64_t kMaxProbes = 1'000'000;
-
-  Corpus corpus() const { return {views_, live_}; }
-
-  // At least `wanted` positions in documents that are not deleted, or all if there are fewer; evenly spread, in suffix order.
-  std::vector<std::uint64_t> live_positions(std::size_t segment, Interval interval, std::uint64_t wanted) const {
-    const bool whole = deleted_.empty() || deleted_[segment].empty();
-    const std::uint64_t limit = whole ? wanted : std::max(wanted, kMaxProbes), most = std::min(interval.size(), limit);
-    std::vector<std::uint64_t> live;
-    for (std::uint64_t probes = std::min(most, wanted);; probes = std::min(most, probes * 8)) {
-      live.clear();
-      for (std::uint64_t i = 0; i < probes; ++i) {
-        const std::uint64_t position = views_[segment].positions[interval.lo + interval.size() * i / probes];
-        if (whole || !is_deleted(segment, position)) live.push_back(position);
-      }
-      if (live.size() >= wanted || probes == most) return live;
-    }
-  }
-
-  bool is_deleted(std::size_t segment, std::uint64_t position) const {
-    return std::binary_search(deleted_[segment].begin(), deleted_[segment].end(), segments_[segment]->document_at(position));
-  }
-
-  Contexts context_tails(const py::sequence& contexts, const QueryBounds& bounds) const {
-    Contexts tails;
-    for (const py::handle context : contexts) tails.push_back(token_tail(context, bounds.max_match, vocab_size_));
-    return tails;
-  }
-
-  Segments segments_;  // live segments, then deletions; they own the memory of the views
-  std::size_t live_;
-  std::vector<std::vector<std::uint32_t>> deleted_;  // see deleted_lists
-  std::vector<Suffixes> views_;
-  mutable ThreadPool pool_;  // thread-safe
-  std::uint32_t vocab_size_ = kEnd;
-  std::uint32_t order_depth_ = format::kMaxOrderDepth;
-};
-
 template <typename Token>
 SegmentSummary write_tokens(const std::string& path, const py::array& tokens, std::string_view table, const SegmentSettings& settings,
                             const py::object& progress) {
@@ -219,7 +59,10 @@ py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t 
 
 py::tuple merge(const std::string& path, const Segments& segments, const DocumentLists& deleted, const py::bytes& table, unsigned threads,
                 const py::object& progress) {
-  const auto lists = deleted_lists(segments, deleted);
+  const auto lists = document_lists(deleted);
+  if (!lists.empty() && lists.size() != segments.size()) {
+    refuse("deleted documents: ", lists.size(), " lists for ", segments.size(), " segments");
+  }
   std::vector<MergeInput> inputs;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     inputs.push_back({segments[i].get(), lists.empty() ? std::span<const std::uint32_t>() : std::span(lists[i])});
@@ -304,14 +147,8 @@ PYBIND11_MODULE(_native, module) {
         segment.verify(depth == "headers" ? Depth::kHeaders : depth == "checksums" ? Depth::kChecksums : Depth::kFull, report);
       }, "depth"_a, "progress"_a = py::none());
 
-  py::class_<Searcher>(module, "Searcher")
-      .def(py::init<Segments, const Segments&, const DocumentLists&, unsigned>(),
-           "segments"_a, "deletions"_a = py::list(), "deleted_documents"_a = py::list(), "threads"_a = 0)
-      .def("lookup", &Searcher::lookup, "contexts"_a, "max_match"_a, "min_match"_a)
-      .def("draft", &Searcher::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a)
-      .def("clock", &Searcher::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
-      .def("occurrences", &Searcher::occurrences, "pattern"_a, "limit"_a)
-      .def_property_readonly("order_depth", &Searcher::order_depth);
+  bind_searcher(module);
+  bind_live(module);
 
   py::class_<ContextIndex>(module, "ContextIndex")
       .def(py::init([](std::uint32_t vocab_size) {

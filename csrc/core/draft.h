@@ -18,6 +18,7 @@ struct DraftTree {
   std::vector<std::uint64_t> counts;  // occurrences that continue with the node's path
   std::uint32_t match_length = 0;
   std::uint64_t match_count = 0;
+  std::vector<float> scores;  // of each node, in falling order; empty: count / match_count
 };
 
 // The `max_nodes` best nodes of the trie of the continuations of `match`. Paths have up to max_depth tokens and never pass a

@@ -1,19 +1,10 @@
 #include "core/kept_tokens.h"
 
-#include "core/error.h"
-
 namespace suffolk {
 
-KeptTokens::KeptTokens(const Segment& segment, std::span<const std::uint32_t> deleted, std::uint64_t base)
-    : base_(base), tokens_(segment.header().token_count) {
-  for (const std::uint32_t document : deleted) {
-    const auto [lo, separator] = segment.document_range(document);
-    const std::uint64_t hi = separator + 1, before = gaps_.empty() ? 0 : gaps_.back().end;
-    if (lo < before || hi > tokens_) {
-      fail(Code::kCorruption, segment.path(), ": document ", document, " begins at token ", lo,
-           " and overlaps another; restore the file from a copy, or build the datastore again");
-    }
-    if (!gaps_.empty() && lo == before) {
+KeptTokens::KeptTokens(std::uint64_t tokens, std::span<const Interval> deleted, std::uint64_t base) : base_(base), tokens_(tokens) {
+  for (const auto& [lo, hi] : deleted) {
+    if (!gaps_.empty() && lo == gaps_.back().end) {
       gaps_.back().end = static_cast<std::uint32_t>(hi);
     } else {
       gaps_.push_back({static_cast<std::uint32_t>(lo), static_cast<std::uint32_t>(hi), static_cast<std::uint32_t>(removed_)});

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/segment.h"
+#include "core/suffixes.h"
 
 namespace suffolk {
 
@@ -16,9 +16,10 @@ class KeptTokens {
  public:
   static constexpr std::uint32_t kGone = 0xFFFFFFFF;
 
-  // REQUIRES: `deleted` rises, and is below the document count.
-  // Throws kCorruption if the documents overlap or leave the tokens.
-  KeptTokens(const Segment& segment, std::span<const std::uint32_t> deleted, std::uint64_t base);
+  //   tokens   tokens of the segment, separators included
+  //   deleted  the tokens of each deleted document with its separator
+  // REQUIRES: `deleted` rises without overlap and ends within the tokens.
+  KeptTokens(std::uint64_t tokens, std::span<const Interval> deleted, std::uint64_t base);
 
   std::uint64_t base() const noexcept { return base_; }
   std::uint64_t tokens() const noexcept { return tokens_ - removed_; }  // separators included

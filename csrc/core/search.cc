@@ -21,32 +21,39 @@ std::uint64_t gallop(std::uint64_t lo, std::uint64_t hi, Predicate before) noexc
   return partition_point(lo, hi, before);
 }
 
-// Compares the suffix of this rank with the pattern, whose first token agrees: < 0, 0 (it begins with the pattern) or > 0.
-int compare(const Suffixes& suffixes, std::uint64_t rank, std::span<const std::uint32_t> pattern) noexcept {
-  for (std::uint32_t depth = 1; depth < pattern.size(); ++depth) {
+// Compares the suffix of this rank with the pattern, whose first `depth` tokens agree: < 0, 0 (it begins with the pattern) or > 0.
+int compare(const Suffixes& suffixes, std::uint64_t rank, std::span<const std::uint32_t> pattern, std::uint32_t depth) noexcept {
+  for (; depth < pattern.size(); ++depth) {
     const std::uint32_t token = suffixes.token(rank, depth);
     if (token != pattern[depth]) return token < pattern[depth] ? -1 : 1;
   }
   return 0;
 }
 
-// The ranks of the suffixes that begin with `token`, cut to the ranks there are.
-Interval first_bucket(const Suffixes& suffixes, std::uint32_t token) noexcept {
+// Ranks that hold all suffixes with one prefix. All of these ranks agree in `depth` tokens of it.
+struct Bucket {
+  Interval ranks;
+  std::uint32_t depth = 1;
+};
+
+// The ranks of the suffixes that begin with `token`, cut to the ranks there are; without first_ranks, all ranks.
+Bucket first_bucket(const Suffixes& suffixes, std::uint32_t token) noexcept {
   if (token >= suffixes.vocab_size) return {};
+  if (suffixes.first_ranks == nullptr) return {{0, suffixes.count}, 0};
   const std::uint64_t hi = std::min<std::uint64_t>(suffixes.first_ranks[token + 1], suffixes.count);
   const std::uint64_t lo = std::min<std::uint64_t>(suffixes.first_ranks[token], hi);
-  return {lo, hi};
+  return {{lo, hi}, 1};
 }
 
 bool occurs(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept {
-  const Interval bucket = first_bucket(suffixes, pattern[0]);
-  if (pattern.size() == 1) return bucket.size() > 0;
-  const Narrowed narrowed = narrow(suffixes, pattern, bucket);
+  const Bucket bucket = first_bucket(suffixes, pattern[0]);
+  if (pattern.size() == bucket.depth) return bucket.ranks.size() > 0;
+  const Narrowed narrowed = narrow(suffixes, pattern, bucket.ranks);
   if (narrowed.occurs) return true;
   auto [lo, hi] = narrowed.first;
   while (lo < hi) {
     const std::uint64_t middle = lo + (hi - lo) / 2;
-    const int order = compare(suffixes, middle, pattern);
+    const int order = compare(suffixes, middle, pattern, bucket.depth);
     if (order == 0) return true;
     if (order < 0) {
       lo = middle + 1;
@@ -102,13 +109,13 @@ void check(const QueryBounds& bounds, std::uint32_t order_depth) {
 }
 
 Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept {
-  const Interval bucket = first_bucket(suffixes, pattern[0]);
-  if (pattern.size() == 1) return bucket;
+  const auto [bucket, depth] = first_bucket(suffixes, pattern[0]);
+  if (pattern.size() == depth) return bucket;
   const Narrowed narrowed = narrow(suffixes, pattern, bucket);
-  const std::uint64_t lo = partition_point(
-      narrowed.first.lo, narrowed.first.hi, [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) < 0; });
+  const auto order = [&](std::uint64_t rank) { return compare(suffixes, rank, pattern, depth); };
+  const std::uint64_t lo = partition_point(narrowed.first.lo, narrowed.first.hi, [&](std::uint64_t rank) { return order(rank) < 0; });
   const std::uint64_t from = std::max(lo, narrowed.last.lo);
-  const std::uint64_t hi = gallop(from, std::max(from, narrowed.last.hi), [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) == 0; });
+  const std::uint64_t hi = gallop(from, std::max(from, narrowed.last.hi), [&](std::uint64_t rank) { return order(rank) == 0; });
   return {lo, hi};
 }
 

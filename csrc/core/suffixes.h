@@ -1,5 +1,5 @@
-// The index structure: tokens and their sorted suffix positions. A mapped segment and the context of one request are both read as
-// `Suffixes`, on which every search and draft works.
+// The index structure: tokens and their sorted suffix positions. A mapped segment, a segment in memory and the context of one
+// request are all read as `Suffixes`, on which every search and draft works.
 #pragma once
 
 #include <bit>
@@ -98,7 +98,7 @@ struct Suffixes {
   Tokens tokens;
   const std::uint32_t* positions = nullptr;    // [0..count-1], the start of each suffix, in suffix order
   std::uint64_t count = 0;                     // suffixes
-  const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], rank of the first suffix that begins with each token
+  const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], rank of the first suffix that begins with each token; may be null
   std::uint32_t vocab_size = 0;
   // The key of every kDirectoryStride-th rank; with it, a search reads few pages. Null and 0 for the context of one request.
   // Only the first order_depth tokens of a key follow the order of ranks.

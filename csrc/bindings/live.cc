@@ -1,0 +1,215 @@
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/arguments.h"
+#include "bindings/bind.h"
+#include "bindings/queries.h"
+#include "core/live_index.h"
+
+namespace suffolk::bindings {
+namespace {
+
+using namespace py::literals;
+
+template <typename T>
+using Column = py::array_t<T, py::array::c_style>;
+
+template <typename T>
+Column<T> to_column(const std::vector<T>& values) {
+  return Column<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+template <typename T>
+std::span<const T> view(const Column<T>& column) {
+  return {column.data(), static_cast<std::size_t>(column.size())};
+}
+
+// LiveIndex with arguments and answers of Python. Thread-safe; every call releases the GIL.
+class Live {
+ public:
+  Live(std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads)
+      : queries_(vocab_size, order_depth, threads), index_({vocab_size, order_depth}, threads) {}
+
+  std::uint64_t append(const Column<std::uint32_t>& tokens, const Column<std::uint64_t>& lengths, const Column<std::uint64_t>& groups,
+                       const std::vector<py::bytes>& origins, const Column<std::int64_t>& times, const Column<std::uint64_t>& removed,
+                       const std::optional<Column<std::uint64_t>>& sequences) {
+    const auto size = static_cast<std::size_t>(lengths.size());
+    const auto fits = [&](const char* name, std::size_t entries) {
+      if (entries != size) refuse(name, " has ", entries, " entries for ", size, " documents");
+    };
+    fits("groups", view(groups).size());
+    fits("origins", origins.size());
+    fits("times", view(times).size());
+    if (sequences) fits("sequences", view(*sequences).size());
+    std::vector<Document> documents;
+    documents.reserve(size);
+    std::span<const std::uint32_t> left = view(tokens);
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::uint64_t length = view(lengths)[i];
+      if (length > left.size()) refuse("lengths add up to more than the ", tokens.size(), " tokens");
+      documents.push_back({.tokens = left.first(length), .sequence = sequences ? view(*sequences)[i] : 0, .group = view(groups)[i],
+                           .time = view(times)[i], .origin = origins[i]});
+      left = left.subspan(length);
+    }
+    if (!left.empty()) refuse("lengths add up to ", tokens.size() - static_cast<py::ssize_t>(left.size()), " of ", tokens.size(), " tokens");
+    const py::gil_scoped_release release;
+    return index_.append(documents, view(removed));
+  }
+
+  std::uint64_t remove(const Column<std::uint64_t>& sequences) {
+    const py::gil_scoped_release release;
+    return index_.remove(view(sequences));
+  }
+
+  void rebase(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents, std::uint64_t flushed_through,
+              const std::vector<Column<std::uint64_t>>& groups) {
+    auto files = std::make_shared<FileSet>();
+    files->segments.assign(segments.begin(), segments.end());
+    files->deletions.assign(deletions.begin(), deletions.end());
+    files->deleted = document_lists(deleted_documents);
+    for (const auto& keys : groups) files->groups.emplace_back(keys.data(), keys.data() + keys.size());
+    const py::gil_scoped_release release;
+    files->complete();
+    index_.rebase(std::move(files), flushed_through);
+  }
+
+  std::uint64_t drop_before(std::uint64_t sequence) {
+    const py::gil_scoped_release release;
+    return index_.drop_before(sequence);
+  }
+
+  auto lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, const py::object& groups, const std::string& scope) const {
+    return queries_.lookup(*index_.snapshot(), scoped_contexts(contexts, groups, scope), max_match, min_match);
+  }
+  py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
+                 const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope) const {
+    return queries_.draft(*index_.snapshot(), scoped_contexts(contexts, groups, scope), max_match, min_match, max_depth, max_nodes, source);
+  }
+  py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const {
+    return queries_.clock([this] { return index_.snapshot(); }, contexts, max_match, min_match, max_depth, max_nodes);
+  }
+
+  // For a place in a file: the Segment, 0, the position, no origin and no tokens. For a place in memory: None, the document's number,
+  // the offset in the document, its origin, and its tokens from there on, up to `length`.
+  py::list occurrences(const py::handle& pattern, std::uint64_t limit, std::uint64_t length) const {
+    const auto snapshot = index_.snapshot();
+    py::list found;
+    for (const auto& [segment, position] : queries_.occurrences(*snapshot, pattern, limit)) {
+      const auto& files = snapshot->files().segments;
+      if (segment < files.size()) {
+        found.append(py::make_tuple(std::const_pointer_cast<Segment>(files[segment]), 0, position, py::bytes(), Column<std::uint32_t>(0)));
+        continue;
+      }
+      const MemorySegment& memory = *snapshot->memory()[segment - files.size()].segment;
+      const LiveDocuments& documents = memory.documents();
+      const std::size_t document = documents.at(position);
+      const std::uint64_t offset = position - documents.range(document).lo;
+      found.append(py::make_tuple(py::none(), documents.sequence(document), offset, py::bytes(std::string(documents.origin(document))),
+                                  to_column(memory.read(document, offset, length))));
+    }
+    return found;
+  }
+
+  // The columns of `append` and the numbers, of up to `limit` documents in memory that are not removed, from number `begin` on.
+  py::tuple documents(std::uint64_t begin, std::uint64_t limit) const {
+    std::vector<std::uint64_t> sequences, lengths, groups;
+    std::vector<std::uint32_t> tokens;
+    std::vector<std::int64_t> times;
+    std::vector<std::string_view> origins;
+    const auto snapshot = index_.snapshot();
+    {
+      const py::gil_scoped_release release;
+      for (const LiveSegment& live : snapshot->memory()) {
+        const LiveDocuments& all = live.segment->documents();
+        for (std::size_t i = all.lower_bound(begin); i < all.size() && sequences.size() < limit; ++i) {
+          if (live.is_removed(static_cast<std::uint32_t>(i))) continue;
+          const std::vector<std::uint32_t> ids = live.segment->read(i, 0, ~std::uint64_t{0});
+          sequences.push_back(all.sequence(i));
+          tokens.insert(tokens.end(), ids.begin(), ids.end());
+          lengths.push_back(ids.size());
+          groups.push_back(all.group(i));
+          origins.push_back(all.origin(i));
+          times.push_back(all.time(i));
+        }
+      }
+    }
+    py::list bytes;
+    for (const std::string_view origin : origins) bytes.append(py::bytes(origin.data(), origin.size()));
+    return py::make_tuple(to_column(sequences), to_column(tokens), to_column(lengths), to_column(groups), bytes, to_column(times));
+  }
+
+  // The numbers of a group's documents in memory.
+  Column<std::uint64_t> group_documents(std::uint64_t key) const {
+    std::vector<std::uint64_t> sequences;
+    index_.snapshot()->for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
+      sequences.push_back(segment.documents().sequence(document));
+    });
+    return to_column(sequences);
+  }
+
+  py::dict group_stats(std::uint64_t key) const {
+    std::uint64_t documents = 0, tokens = 0, oldest = 0, newest = 0;
+    index_.snapshot()->for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
+      ++documents;
+      tokens += segment.document_tokens(document);
+      newest = segment.documents().sequence(document);
+      if (oldest == 0) oldest = newest;
+    });
+    return py::dict("documents"_a = documents, "tokens"_a = tokens, "oldest_sequence"_a = oldest, "newest_sequence"_a = newest);
+  }
+
+  py::dict stats() const {
+    LiveStats stats;
+    {
+      const py::gil_scoped_release release;
+      stats = index_.stats();
+    }
+    return py::dict("tokens"_a = stats.tokens, "documents"_a = stats.documents, "bytes"_a = stats.bytes, "segments"_a = stats.segments,
+                    "deletions"_a = stats.deletions, "merge_debt"_a = stats.merge_debt, "merged_tokens"_a = stats.merged_tokens,
+                    "next_sequence"_a = stats.next_sequence, "oldest_sequence"_a = stats.oldest_sequence, "oldest_time"_a = stats.oldest_time);
+  }
+
+  void settle() {
+    const py::gil_scoped_release release;
+    index_.settle();
+  }
+  void close() {
+    const py::gil_scoped_release release;
+    index_.close();
+  }
+  std::uint32_t order_depth() const { return queries_.order_depth(); }
+
+ private:
+  Queries queries_;
+  LiveIndex index_;
+};
+
+}  // namespace
+
+void bind_live(py::module_& module) {
+  const auto none = Column<std::uint64_t>(0);
+  py::class_<Live>(module, "LiveIndex")
+      .def(py::init<std::uint32_t, std::uint32_t, unsigned>(), "vocab_size"_a, "order_depth"_a, "threads"_a = 0)
+      .def("append", &Live::append, "tokens"_a, "lengths"_a, "groups"_a, "origins"_a, "times"_a, "removed"_a = none, "sequences"_a = py::none())
+      .def("remove", &Live::remove, "sequences"_a)
+      .def("rebase", &Live::rebase, "segments"_a, "deletions"_a, "deleted_documents"_a, "flushed_through"_a, "groups"_a = py::list())
+      .def("drop_before", &Live::drop_before, "sequence"_a)
+      .def("lookup", &Live::lookup, "contexts"_a, "max_match"_a, "min_match"_a, "groups"_a = py::none(), "scope"_a = "store")
+      .def("draft", &Live::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a,
+           "groups"_a = py::none(), "scope"_a = "store")
+      .def("clock", &Live::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
+      .def("occurrences", &Live::occurrences, "pattern"_a, "limit"_a, "length"_a)
+      .def("documents", &Live::documents, "begin"_a, "limit"_a)
+      .def("group_documents", &Live::group_documents, "key"_a)
+      .def("group_stats", &Live::group_stats, "key"_a)
+      .def("stats", &Live::stats)
+      .def("settle", &Live::settle)
+      .def("close", &Live::close)
+      .def_property_readonly("order_depth", &Live::order_depth);
+}
+
+}  // namespace suffolk::bindings

@@ -1,0 +1,64 @@
+// The documents of a segment in memory, as columns.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/group_order.h"
+#include "core/suffixes.h"
+
+namespace suffolk {
+
+// A document to append. A view.
+struct Document {
+  std::span<const std::uint32_t> tokens;
+  std::uint64_t sequence = 0;    // its number; 0: the next one
+  std::uint64_t group = kNoGroup;
+  std::int64_t time = 0;         // in seconds
+  std::string_view origin = {};  // opaque bytes
+};
+
+// Everything about documents but their tokens: 36 bytes each, 4 more in a group, and the bytes of the origin. Documents are in
+// order of their sequences.
+class LiveDocuments {
+ public:
+  std::size_t size() const noexcept { return sequences_.size(); }
+  std::uint64_t sequence(std::size_t index) const noexcept { return sequences_[index]; }
+  std::uint64_t group(std::size_t index) const noexcept { return groups_[index]; }
+  std::int64_t time(std::size_t index) const noexcept { return times_[index]; }
+  std::string_view origin(std::size_t index) const noexcept;
+  // The token positions of a document, without its separator.
+  Interval range(std::size_t index) const noexcept { return {starts_[index], starts_[index + 1] - 1}; }
+  // Tokens of all documents, separators included.
+  std::uint64_t tokens() const noexcept { return starts_.back(); }
+  std::uint64_t bytes() const noexcept;
+
+  // The index of the first document whose sequence is at least `sequence`.
+  std::size_t lower_bound(std::uint64_t sequence) const noexcept;
+  // The index of the document that holds a token position. REQUIRES: position < tokens()
+  std::size_t at(std::uint64_t position) const noexcept;
+  // The documents of a group, rising.
+  std::span<const std::uint32_t> in_group(std::uint64_t key) const { return order_.find(groups_, key); }
+
+  // To fill the columns: reserve, add every document, finish.
+  void reserve(std::size_t documents, std::size_t origin_bytes);
+  void add(std::uint64_t sequence, std::uint64_t group, std::int64_t time, std::uint64_t tokens, std::string_view origin);
+  void add(const LiveDocuments& from, std::size_t index);
+  void finish() { order_ = GroupOrder(groups_); }
+  // Numbers the documents from `first` on.
+  void number(std::uint64_t first) noexcept;
+
+ private:
+  std::vector<std::uint64_t> sequences_;
+  std::vector<std::uint64_t> groups_;
+  std::vector<std::int64_t> times_;
+  std::vector<std::uint32_t> starts_ = {0};  // one more than documents
+  std::vector<std::uint64_t> origin_ends_;
+  std::string origins_;
+  GroupOrder order_;
+};
+
+}  // namespace suffolk

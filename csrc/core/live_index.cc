@@ -1,0 +1,268 @@
+#include "core/live_index.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/format.h"
+#include "core/parallel.h"
+
+namespace suffolk {
+namespace {
+
+std::vector<std::uint64_t> sorted_set(std::span<const std::uint64_t> sequences) {
+  std::vector<std::uint64_t> sorted(sequences.begin(), sequences.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return sorted;
+}
+
+void check_sequences(std::span<const Document> documents, std::uint64_t next) {
+  if (documents.front().sequence == 0) next = 0;
+  for (const Document& document : documents) {
+    if (next == 0 ? document.sequence != 0 : document.sequence < next) {
+      refuse("document number ", document.sequence, "; numbers must rise and be at least ", next, ", or be 0 for all documents");
+    }
+    if (next != 0) next = document.sequence + 1;
+  }
+}
+
+void check(const FileSet& files, const MemoryShape& shape) {
+  if (!files.deletions.empty() && files.deleted.empty()) refuse("files with deletions need the lists of deleted documents");
+  for (const auto* list : {&files.segments, &files.deletions}) {
+    for (const auto& segment : *list) {
+      if (segment->header().vocab_size != shape.vocab_size || segment->header().order_depth < shape.order_depth) {
+        refuse(segment->path(), " has a vocabulary of ", segment->header().vocab_size, " ids and order depth ", segment->header().order_depth,
+               "; the live index has ", shape.vocab_size, " and ", shape.order_depth, ": build both with the same settings");
+      }
+    }
+  }
+}
+
+// The documents of a segment up to number `through`: the first ones.
+DocumentIndices documents_through(const MemorySegment& segment, std::uint64_t through) {
+  DocumentIndices indices(through == ~std::uint64_t{0} ? segment.documents().size() : segment.documents().lower_bound(through + 1));
+  for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = i;
+  return indices;
+}
+
+}  // namespace
+
+LiveIndex::LiveIndex(const MemoryShape& shape, unsigned threads) : shape_(shape), threads_(thread_count(threads)) {
+  if (shape.vocab_size == 0 || shape.vocab_size == kEnd) refuse("vocab_size is ", shape.vocab_size, "; it must be 1 to 4294967294");
+  if (shape.order_depth == 0 || shape.order_depth > format::kMaxOrderDepth) {
+    refuse("order_depth is ", shape.order_depth, "; it must be 1 to ", format::kMaxOrderDepth);
+  }
+  publish();
+  try {
+    worker_ = std::jthread([this] { work(); });
+  } catch (const std::system_error& error) {
+    fail_thread(error);
+  }
+}
+
+LiveIndex::~LiveIndex() { close(); }
+
+std::uint64_t LiveIndex::append(std::span<const Document> documents, std::span<const std::uint64_t> removed) {
+  const std::vector<std::uint64_t> gone = sorted_set(removed);
+  const auto segment = std::make_shared<MemorySegment>(documents, shape_, threads_);
+  check_sequences(documents, documents.front().sequence);
+  auto deletion = sort_removed(gone);
+  Lock lock(mutex_);
+  require_open();
+  check_sequences(documents, next_sequence_);
+  if (documents.front().sequence == 0) segment->number(next_sequence_);
+  memory_.reserve(memory_.size() + 1);
+  if (!gone.empty()) hide(gone, std::move(deletion));
+  memory_.push_back({LiveSegment(segment)});
+  next_sequence_ = segment->last_sequence() + 1;
+  publish();
+  const std::uint64_t first = segment->first_sequence();
+  merge_due(lock);
+  return first;
+}
+
+std::uint64_t LiveIndex::remove(std::span<const std::uint64_t> sequences) {
+  const std::vector<std::uint64_t> gone = sorted_set(sequences);
+  auto deletion = sort_removed(gone);
+  Lock lock(mutex_);
+  require_open();
+  if (gone.empty()) return 0;
+  hide(gone, std::move(deletion));
+  publish();
+  merge_due(lock);
+  return gone.size();
+}
+
+void LiveIndex::rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through) {
+  check(*files, shape_);
+  const std::lock_guard alone(retiring_);
+  Lock lock(mutex_);
+  require_open();
+  retire(lock, std::move(files), flushed_through);
+}
+
+std::uint64_t LiveIndex::drop_before(std::uint64_t sequence) {
+  const std::lock_guard alone(retiring_);
+  Lock lock(mutex_);
+  require_open();
+  std::uint64_t through = 0, documents = 0;
+  for (const Entry& entry : memory_) {
+    if (entry.live.segment->last_sequence() >= sequence) break;
+    through = entry.live.segment->last_sequence();
+    documents += entry.live.live_documents();
+  }
+  if (through > 0) retire(lock, files_, through);
+  return documents;
+}
+
+std::shared_ptr<const Snapshot> LiveIndex::snapshot() const {
+  const std::lock_guard lock(snapshot_mutex_);
+  if (snapshot_ == nullptr) fail(Code::kUnavailable, "the live index is closed; open it again");
+  return snapshot_;
+}
+
+LiveStats LiveIndex::stats() const {
+  const Lock lock(mutex_);
+  require_open();
+  LiveStats stats = {.segments = files_->segments.size() + files_->deletions.size() + memory_.size() + deletions_.size(),
+                     .deletions = deletions_.size(),
+                     .merged_tokens = merged_tokens_,
+                     .next_sequence = next_sequence_};
+  for (const Entries* entries : {&memory_, &deletions_}) {
+    for (const Entry& entry : *entries) {
+      stats.bytes += entry.live.segment->bytes() + entry.live.removed_documents().size_bytes();
+      if (entry.busy) stats.merge_debt += entry.live.segment->suffixes().count;
+    }
+    if (const auto run = due(*entries)) stats.merge_debt += run->tokens;
+  }
+  for (const Entry& entry : memory_) {
+    stats.tokens += entry.live.live_tokens();
+    stats.documents += entry.live.live_documents();
+    if (stats.oldest_sequence != 0 || entry.live.live_documents() == 0) continue;
+    std::uint32_t oldest = 0;
+    while (entry.live.is_removed(oldest)) ++oldest;
+    stats.oldest_sequence = entry.live.segment->documents().sequence(oldest);
+    stats.oldest_time = entry.live.segment->documents().time(oldest);
+  }
+  return stats;
+}
+
+void LiveIndex::close() {
+  {
+    const std::scoped_lock lock(mutex_, snapshot_mutex_);
+    closed_ = true;
+    snapshot_ = nullptr;
+  }
+  changed_.notify_all();
+  if (worker_.joinable()) worker_.join();
+  const Lock lock(mutex_);
+  memory_.clear();
+  deletions_.clear();
+  retired_.clear();
+  files_ = std::make_shared<FileSet>();
+}
+
+// A segment of the tokens of these documents, under their numbers; null if there are none.
+std::shared_ptr<MemorySegment> LiveIndex::sort_removed(std::span<const std::uint64_t> sequences) const {
+  if (sequences.empty()) return nullptr;
+  const auto now = snapshot();
+  const std::vector<DocumentIndices> found = now->find(sequences);
+  std::vector<std::vector<std::uint32_t>> tokens;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const std::uint32_t index : found[i]) tokens.push_back(now->memory()[i].segment->read(index, 0, ~std::uint64_t{0}));
+  }
+  std::vector<Document> documents;
+  for (std::size_t i = 0; i < tokens.size(); ++i) documents.push_back({.tokens = tokens[i], .sequence = sequences[i]});
+  return std::make_shared<MemorySegment>(documents, shape_, threads_);
+}
+
+// Removes documents of which `deletion` holds the tokens. Throws kNotFound, and changes nothing, if one was removed meanwhile.
+void LiveIndex::hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion) {
+  const std::vector<DocumentIndices> found = snapshot_->find(sequences);
+  std::vector<LiveSegment> next(snapshot_->memory().begin(), snapshot_->memory().end());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].empty()) next[i].remove(found[i]);
+  }
+  deletions_.push_back({LiveSegment(std::move(deletion))});
+  for (std::size_t i = 0; i < next.size(); ++i) memory_[i].live = std::move(next[i]);
+}
+
+// Marks all segments with documents up to `through`, and all deletions, as busy. False if merges hold some of them.
+bool LiveIndex::reserve(std::uint64_t through) {
+  bool all = true;
+  const auto take = [&](Entry& entry) {
+    all = all && (!entry.busy || entry.retiring);
+    if (!entry.busy) entry.busy = entry.retiring = true;
+  };
+  for (Entry& entry : memory_) {
+    if (entry.live.segment->first_sequence() <= through) take(entry);
+  }
+  for (Entry& entry : deletions_) take(entry);
+  return all;
+}
+
+// Replaces the files, and drops the documents in memory up to number `through`. A segment with later documents is rewritten.
+void LiveIndex::retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through) {
+  const auto keep = [&](const Entry& entry) {
+    const MemorySegment& segment = *entry.live.segment;
+    const DocumentIndices dropped = documents_through(segment, through);
+    const MemorySegment::Input input = {&segment, dropped};
+    return MemorySegment::merge({&input, 1}, shape_);
+  };
+  changed_.wait(lock, [&] { return closed_ || reserve(through); });
+  require_open();
+  std::size_t dropped = 0;
+  while (dropped < memory_.size() && memory_[dropped].live.segment->last_sequence() <= through) ++dropped;
+  const bool split = dropped < memory_.size() && memory_[dropped].live.segment->first_sequence() <= through;
+  const Entries old_deletions = deletions_;
+  std::shared_ptr<const MemorySegment> rest;
+  std::vector<std::shared_ptr<const MemorySegment>> deletions;
+  const std::shared_ptr<const MemorySegment> whole = split ? memory_[dropped].live.segment : nullptr;
+  lock.unlock();
+  if (split) rest = keep({LiveSegment(whole)});
+  for (const Entry& entry : old_deletions) deletions.push_back(keep(entry));
+  lock.lock();
+  changed_.wait(lock, [&] {
+    return closed_ || std::all_of(deletions_.begin(), deletions_.end(), [](const Entry& entry) { return entry.busy == entry.retiring; });
+  });
+  require_open();
+  for (std::size_t i = deletions.size(); i < deletions_.size(); ++i) deletions.push_back(keep(deletions_[i]));  // added meanwhile
+  if (split) {
+    LiveSegment live(rest);
+    DocumentIndices removed;
+    for (const std::uint32_t index : memory_[dropped].live.removed_documents()) {
+      const std::uint64_t sequence = whole->documents().sequence(index);
+      if (sequence > through) removed.push_back(static_cast<std::uint32_t>(rest->documents().lower_bound(sequence)));
+    }
+    if (!removed.empty()) live.remove(removed);
+    retired_.push_back(whole);
+    memory_[dropped] = {std::move(live)};
+  }
+  for (std::size_t i = 0; i < dropped; ++i) retired_.push_back(memory_[i].live.segment);
+  memory_.erase(memory_.begin(), memory_.begin() + static_cast<std::ptrdiff_t>(dropped));
+  deletions_.clear();
+  for (auto& deletion : deletions) {
+    if (deletion != nullptr) deletions_.push_back({LiveSegment(std::move(deletion))});
+  }
+  files_ = std::move(files);
+  next_sequence_ = std::max(next_sequence_, through + 1);
+  publish();
+  changed_.notify_all();
+}
+
+void LiveIndex::publish() {
+  std::vector<LiveSegment> memory, deletions;
+  for (const Entry& entry : memory_) memory.push_back(entry.live);
+  for (const Entry& entry : deletions_) deletions.push_back(entry.live);
+  std::shared_ptr<const Snapshot> next = std::make_shared<const Snapshot>(files_, std::move(memory), std::move(deletions));
+  const std::lock_guard lock(snapshot_mutex_);
+  snapshot_.swap(next);
+}
+
+void LiveIndex::require_open() const {
+  if (closed_) fail(Code::kUnavailable, "the live index is closed; open it again");
+}
+
+}  // namespace suffolk

@@ -1,0 +1,117 @@
+// An index that grows while it is searched: segments in memory over published files.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "core/memory_segment.h"
+#include "core/merge_policy.h"
+#include "core/snapshot.h"
+
+namespace suffolk {
+
+inline constexpr std::size_t kMaxSearched = 16;  // segments, deletions included
+inline constexpr std::size_t kMinMemory = 6;     // segments in memory, if the files alone are many
+
+struct LiveStats {
+  std::uint64_t tokens = 0;     // in memory, without separators and removed documents
+  std::uint64_t documents = 0;  // in memory, without removed ones
+  std::uint64_t bytes = 0;      // of segments in memory
+  std::uint64_t segments = 0;   // searched in all: files, memory, deletions
+  std::uint64_t deletions = 0;  // of these, deletions of documents in memory
+  std::uint64_t merge_debt = 0;     // tokens in running and due merges
+  std::uint64_t merged_tokens = 0;  // tokens written by merges so far
+  std::uint64_t next_sequence = 0;
+  std::uint64_t oldest_sequence = 0;  // of the documents in memory; 0 if there are none
+  std::int64_t oldest_time = 0;       // of that document
+};
+
+// Thread-safe: any number of threads may append, remove and take snapshots at the same time.
+//
+// An append sorts its documents into one new segment outside of all locks, then publishes a new snapshot. Merges keep the number of
+// segments low (merge_policy.h). Small ones run in the appending thread, large ones in one background thread, and in the appending
+// thread if there are too many segments meanwhile. A removed document's tokens are also in a deletion segment, whose counts are
+// subtracted, until a merge leaves the document out of both.
+class LiveIndex {
+ public:
+  // Starts the background thread. Throws kInvalidArgument for a shape out of range, kResourceExhausted if there is no thread.
+  // `threads` sort one large append.
+  LiveIndex(const MemoryShape& shape, unsigned threads);
+  LiveIndex(const LiveIndex&) = delete;
+  LiveIndex& operator=(const LiveIndex&) = delete;
+  ~LiveIndex();
+
+  // Appends documents and removes others, in one snapshot. Returns the number of the first document. Given numbers must rise, and be
+  // above all earlier ones. Throws kInvalidArgument or kNotFound, and changes nothing, for a bad document or an unknown number.
+  std::uint64_t append(std::span<const Document> documents, std::span<const std::uint64_t> removed = {});
+
+  // Removes documents in memory by number; a number may stand twice. Returns how many. Throws kNotFound, and changes nothing, for a
+  // number that is not in memory.
+  std::uint64_t remove(std::span<const std::uint64_t> sequences);
+
+  // In one snapshot, searches other files and drops all documents in memory up to number `flushed_through`. Later documents get
+  // higher numbers. Throws kInvalidArgument for files of another vocabulary or a smaller order depth.
+  void rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through);
+
+  // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
+  std::uint64_t drop_before(std::uint64_t sequence);
+
+  // Never blocks for longer than it takes to copy a pointer. Throws kUnavailable if the index is closed.
+  std::shared_ptr<const Snapshot> snapshot() const;
+  LiveStats stats() const;
+  const MemoryShape& shape() const noexcept { return shape_; }
+
+  // Waits until no merge is running or due.
+  void settle();
+  // Ends the background thread and lets go of all segments. Later calls throw kUnavailable. May be called twice.
+  void close();
+
+ private:
+  struct Entry {
+    LiveSegment live;
+    bool busy = false;      // part of a merge or of a rebase
+    bool retiring = false;  // part of a rebase
+  };
+  using Entries = std::vector<Entry>;
+  using Lock = std::unique_lock<std::mutex>;
+
+  std::shared_ptr<MemorySegment> sort_removed(std::span<const std::uint64_t> sequences) const;
+  void hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion);
+  void retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through);
+  bool reserve(std::uint64_t through);
+  void publish();
+  void require_open() const;
+
+  // live_merge.cc
+  static bool any_busy(const Entries& entries);
+  std::optional<MergeRun> due(const Entries& entries) const;
+  std::size_t limit(const Entries& entries) const;
+  void merge_due(Lock& lock);
+  bool merge(Lock& lock, Entries& entries, const MergeRun& run);
+  void work();
+  void free_retired(Lock& lock);
+
+  const MemoryShape shape_;
+  const unsigned threads_;
+  std::mutex retiring_;  // held by one rebase or drop at a time; locked before mutex_
+  mutable std::mutex mutex_;  // guards everything below but snapshot_
+  std::condition_variable changed_;  // a merge began, ended or is due, or the index was closed
+  std::shared_ptr<const FileSet> files_ = std::make_shared<FileSet>();
+  Entries memory_;     // from the oldest on
+  Entries deletions_;  // hold the removed documents of memory_
+  std::vector<std::shared_ptr<const MemorySegment>> retired_;  // freed by the background thread, so that no query waits for it
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t merged_tokens_ = 0;
+  bool closed_ = false;
+  mutable std::mutex snapshot_mutex_;
+  std::shared_ptr<const Snapshot> snapshot_;
+  std::jthread worker_;  // last: it uses all of the above
+};
+
+}  // namespace suffolk

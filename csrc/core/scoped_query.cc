@@ -1,0 +1,67 @@
+#include "core/scoped_query.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "core/text_search.h"
+
+namespace suffolk {
+namespace {
+
+DraftTree draft_store(const Snapshot& snapshot, const ScopedQuery& query) {
+  const Corpus corpus = snapshot.corpus();
+  return draft(corpus, longest_match(corpus, query.context, query.bounds), query.bounds);
+}
+
+DraftTree draft_group(const Snapshot& snapshot, const ScopedQuery& query, std::uint32_t vocab_size) {
+  const std::vector<std::uint32_t> text = snapshot.group_text(query.group);
+  return draft(text, longest_match(text, text.size(), query.context, query.bounds), vocab_size, query.bounds);
+}
+
+// Adds the nodes of `rest` whose paths are new, up to max_nodes.
+void add_nodes(DraftTree& tree, const DraftTree& rest, std::size_t max_nodes) {
+  const auto share = [](std::uint64_t count, std::uint64_t all) { return static_cast<float>(static_cast<double>(count) / static_cast<double>(all)); };
+  std::map<std::pair<std::int32_t, std::uint32_t>, std::int32_t> children;  // (parent, token) -> node
+  for (std::size_t i = 0; i < tree.tokens.size(); ++i) {
+    children[{tree.parents[i], tree.tokens[i]}] = static_cast<std::int32_t>(i);
+    tree.scores.push_back(share(tree.counts[i], tree.match_count));
+  }
+  std::vector<std::int32_t> places;  // of the nodes of `rest` in `tree`
+  for (std::size_t i = 0; i < rest.tokens.size() && tree.tokens.size() < max_nodes; ++i) {
+    const std::int32_t parent = rest.parents[i] < 0 ? -1 : places[static_cast<std::size_t>(rest.parents[i])];
+    const auto [place, is_new] = children.try_emplace({parent, rest.tokens[i]}, static_cast<std::int32_t>(tree.tokens.size()));
+    places.push_back(place->second);
+    if (!is_new) continue;
+    const std::uint64_t above = parent < 0 ? tree.match_count : tree.counts[static_cast<std::size_t>(parent)];
+    tree.scores.push_back(std::min(tree.scores.empty() ? 1.0F : tree.scores.back(), share(rest.counts[i], rest.match_count)));
+    tree.tokens.push_back(rest.tokens[i]);
+    tree.parents.push_back(parent);
+    tree.counts.push_back(std::min(above, rest.counts[i]));
+  }
+}
+
+}  // namespace
+
+std::pair<std::uint32_t, std::uint64_t> lookup(const Snapshot& snapshot, const ScopedQuery& query) {
+  if (query.scope != Scope::kStore && query.group != kNoGroup) {
+    const std::vector<std::uint32_t> text = snapshot.group_text(query.group);
+    const TextMatch match = longest_match(text, text.size(), query.context, query.bounds);
+    if (query.scope == Scope::kGroup || match.length > 0) return {match.length, match.ends.size()};
+  }
+  if (query.scope == Scope::kGroup) return {0, 0};
+  const Match match = longest_match(snapshot.corpus(), query.context, query.bounds);
+  return {match.length, match.count};
+}
+
+DraftTree draft(const Snapshot& snapshot, const ScopedQuery& query, std::uint32_t vocab_size) {
+  if (query.scope == Scope::kStore) return draft_store(snapshot, query);
+  DraftTree tree = query.group == kNoGroup ? DraftTree() : draft_group(snapshot, query, vocab_size);
+  if (query.scope == Scope::kGroup || tree.tokens.size() >= query.bounds.max_nodes) return tree;
+  DraftTree rest = draft_store(snapshot, query);
+  if (tree.match_length == 0) return rest;
+  add_nodes(tree, rest, query.bounds.max_nodes);
+  return tree;
+}
+
+}  // namespace suffolk

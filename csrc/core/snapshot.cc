@@ -1,0 +1,125 @@
+#include "core/snapshot.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/error.h"
+
+namespace suffolk {
+namespace {
+
+bool holds(std::span<const std::uint32_t> rising, std::uint64_t value) { return std::binary_search(rising.begin(), rising.end(), value); }
+
+// Appends tokens begin..end-1 and kEnd to `text`.
+void add_document(const Tokens& tokens, Interval range, std::vector<std::uint32_t>& text) {
+  const std::size_t size = text.size();
+  text.resize(size + range.size() + 1);
+  for (std::uint64_t i = 0; i < range.size(); ++i) text[size + i] = tokens[range.lo + i];
+  text.back() = kEnd;
+}
+
+}  // namespace
+
+void FileSet::complete() {
+  if (!deleted.empty() && deleted.size() != segments.size()) {
+    refuse("deleted documents: ", deleted.size(), " lists for ", segments.size(), " segments");
+  }
+  for (std::size_t i = 0; i < deleted.size(); ++i) segments[i]->require_documents(deleted[i]);
+  if (!groups.empty() && groups.size() != segments.size()) refuse("groups: ", groups.size(), " lists for ", segments.size(), " segments");
+  group_orders.clear();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (!groups[i].empty() && groups[i].size() != segments[i]->header().document_count) {
+      refuse("groups of ", segments[i]->path(), ": ", groups[i].size(), " keys for ", segments[i]->header().document_count, " documents");
+    }
+    group_orders.emplace_back(groups[i]);
+  }
+}
+
+bool LiveSegment::is_removed(std::uint32_t document) const noexcept { return holds(removed_documents(), document); }
+
+void LiveSegment::remove(std::span<const std::uint32_t> documents) {
+  const auto before = removed_documents();
+  auto all = std::make_shared<DocumentIndices>();
+  all->reserve(before.size() + documents.size());
+  std::merge(before.begin(), before.end(), documents.begin(), documents.end(), std::back_inserter(*all));
+  for (const std::uint32_t document : documents) removed_tokens += segment->document_tokens(document);
+  removed = std::move(all);
+}
+
+Snapshot::Snapshot(std::shared_ptr<const FileSet> files, std::vector<LiveSegment> memory, std::vector<LiveSegment> deletions)
+    : files_(std::move(files)), memory_(std::move(memory)), deletions_(std::move(deletions)) {
+  for (const auto& segment : files_->segments) views_.push_back(segment->suffixes());
+  for (const LiveSegment& live : memory_) views_.push_back(live.segment->suffixes());
+  live_ = views_.size();
+  for (const auto& segment : files_->deletions) views_.push_back(segment->suffixes());
+  for (const LiveSegment& live : deletions_) views_.push_back(live.segment->suffixes());
+}
+
+std::vector<Snapshot::Place> Snapshot::occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const {
+  std::vector<Place> found;
+  for (std::size_t s = 0; s < live_ && !pattern.empty() && found.size() < limit; ++s) {
+    const std::vector<std::uint64_t> places = live_positions(s, suffolk::find(views_[s], pattern), limit - found.size());
+    const std::uint64_t take = std::min<std::uint64_t>(places.size(), limit - found.size());
+    for (std::uint64_t i = 0; i < take; ++i) found.push_back({s, places[places.size() * i / take]});
+  }
+  return found;
+}
+
+std::vector<std::uint32_t> Snapshot::group_text(std::uint64_t key) const {
+  std::vector<std::uint32_t> text;
+  for (std::size_t i = 0; i < files_->group_orders.size(); ++i) {
+    const Segment& segment = *files_->segments[i];
+    for (const std::uint32_t document : files_->group_orders[i].find(files_->groups[i], key)) {
+      const bool deleted = !files_->deleted.empty() && holds(files_->deleted[i], document);
+      if (!deleted) add_document(segment.suffixes().tokens, segment.document_range(document), text);
+    }
+  }
+  for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
+    add_document(segment.suffixes().tokens, segment.documents().range(document), text);
+  });
+  return text;
+}
+
+std::vector<DocumentIndices> Snapshot::find(std::span<const std::uint64_t> sequences) const {
+  std::vector<DocumentIndices> found(memory_.size());
+  std::size_t at = 0;
+  for (const std::uint64_t sequence : sequences) {
+    while (at < memory_.size() && memory_[at].segment->last_sequence() < sequence) ++at;
+    const LiveDocuments* documents = at < memory_.size() ? &memory_[at].segment->documents() : nullptr;
+    const auto index = documents == nullptr ? 0 : static_cast<std::uint32_t>(documents->lower_bound(sequence));
+    if (documents == nullptr || documents->sequence(index) != sequence || memory_[at].is_removed(index)) {
+      fail(Code::kNotFound, "document number ", sequence, " is not in memory: it was removed, evicted or written to a file, or never appended");
+    }
+    found[at].push_back(index);
+  }
+  return found;
+}
+
+bool Snapshot::has_deleted(std::size_t segment) const noexcept {
+  if (segment < files_->segments.size()) return !files_->deleted.empty() && !files_->deleted[segment].empty();
+  return memory_[segment - files_->segments.size()].removed != nullptr;
+}
+
+bool Snapshot::is_deleted(std::size_t segment, std::uint64_t position) const {
+  if (segment < files_->segments.size()) return holds(files_->deleted[segment], files_->segments[segment]->document_at(position));
+  const LiveSegment& live = memory_[segment - files_->segments.size()];
+  return live.is_removed(static_cast<std::uint32_t>(live.segment->documents().at(position)));
+}
+
+// At least `wanted` positions in documents that are not deleted, or all if there are fewer; evenly spread, in suffix order.
+std::vector<std::uint64_t> Snapshot::live_positions(std::size_t segment, Interval interval, std::uint64_t wanted) const {
+  const bool whole = !has_deleted(segment);
+  const std::uint64_t limit = whole ? wanted : std::max(wanted, kMaxProbes), most = std::min(interval.size(), limit);
+  std::vector<std::uint64_t> live;
+  for (std::uint64_t probes = std::min(most, wanted);; probes = std::min(most, probes * 8)) {
+    live.clear();
+    for (std::uint64_t i = 0; i < probes; ++i) {
+      const std::uint64_t position = views_[segment].positions[interval.lo + interval.size() * i / probes];
+      if (whole || !is_deleted(segment, position)) live.push_back(position);
+    }
+    if (live.size() >= wanted || probes == most) return live;
+  }
+}
+
+}  // namespace suffolk

@@ -1,0 +1,98 @@
+// What one query searches: published files, segments in memory, and deletions of both.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/draft.h"
+#include "core/memory_segment.h"
+#include "core/search.h"
+#include "core/segment.h"
+
+namespace suffolk {
+
+// The segment files of one generation. Immutable.
+struct FileSet {
+  std::vector<std::shared_ptr<const Segment>> segments;
+  std::vector<std::shared_ptr<const Segment>> deletions;  // hold the tokens of deleted documents
+  std::vector<DocumentIndices> deleted;                   // of each segment; empty: not known
+  std::vector<std::vector<std::uint64_t>> groups;         // the group of each document of each segment; empty: no groups
+  std::vector<GroupOrder> group_orders;                   // of each of `groups`; see complete
+
+  // Checks the lists, and fills group_orders. Throws kInvalidArgument for lists that do not fit the segments.
+  void complete();
+};
+
+// A segment in memory and the documents of it that are removed.
+struct LiveSegment {
+  std::shared_ptr<const MemorySegment> segment;
+  std::shared_ptr<const DocumentIndices> removed;  // null if none
+  std::uint64_t removed_tokens = 0;                // in these documents
+
+  explicit LiveSegment(std::shared_ptr<const MemorySegment> all) : segment(std::move(all)) {}
+  std::span<const std::uint32_t> removed_documents() const noexcept {
+    return removed == nullptr ? std::span<const std::uint32_t>() : std::span(*removed);
+  }
+  bool is_removed(std::uint32_t document) const noexcept;
+  std::uint64_t live_tokens() const noexcept { return segment->suffixes().count - removed_tokens; }
+  std::uint64_t live_documents() const noexcept { return segment->documents().size() - removed_documents().size(); }
+  // Removes further documents. REQUIRES: `documents` rise and are not removed.
+  void remove(std::span<const std::uint32_t> documents);
+};
+
+// An immutable list of segments, files first, then memory from the oldest on. Thread-safe.
+class Snapshot {
+ public:
+  // `deletions` hold the tokens of removed documents of `memory`.
+  Snapshot(std::shared_ptr<const FileSet> files, std::vector<LiveSegment> memory, std::vector<LiveSegment> deletions);
+
+  Corpus corpus() const noexcept { return {views_, live_}; }
+  const FileSet& files() const noexcept { return *files_; }
+  std::span<const LiveSegment> memory() const noexcept { return memory_; }
+  std::span<const LiveSegment> deletions() const noexcept { return deletions_; }
+
+  // An occurrence: a segment (files first, then memory) and a token position in it.
+  struct Place {
+    std::size_t segment;
+    std::uint64_t position;
+  };
+  // Up to `limit` occurrences of the pattern in documents that are not deleted, spread evenly over the interval of each segment. If
+  // documents are deleted, at most kMaxProbes occurrences of a segment are probed, spread evenly. So live occurrences are missed
+  // only if a segment has more than kMaxProbes.
+  std::vector<Place> occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const;
+
+  // The tokens of all live documents of a group, each followed by kEnd; from the oldest on.
+  std::vector<std::uint32_t> group_text(std::uint64_t key) const;
+
+  // For each segment in memory, the documents with these numbers. Throws kNotFound for a number that is not in memory, or is removed.
+  // REQUIRES: `sequences` rise.
+  std::vector<DocumentIndices> find(std::span<const std::uint64_t> sequences) const;
+
+  // Calls visit(segment, document) for every live document of a group in memory, from the oldest on.
+  template <typename Visit>
+  void for_each_in_group(std::uint64_t key, const Visit& visit) const {
+    for (const LiveSegment& live : memory_) {
+      for (const std::uint32_t document : live.segment->documents().in_group(key)) {
+        if (!live.is_removed(document)) visit(*live.segment, document);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kMaxProbes = 1'000'000;
+
+  bool has_deleted(std::size_t segment) const noexcept;
+  bool is_deleted(std::size_t segment, std::uint64_t position) const;
+  std::vector<std::uint64_t> live_positions(std::size_t segment, Interval interval, std::uint64_t wanted) const;
+
+  std::shared_ptr<const FileSet> files_;
+  std::vector<LiveSegment> memory_;
+  std::vector<LiveSegment> deletions_;
+  std::vector<Suffixes> views_;  // of files, memory, deletions of files, deletions of memory
+  std::size_t live_ = 0;
+};
+
+}  // namespace suffolk

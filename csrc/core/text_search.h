@@ -1,0 +1,29 @@
+// Longest-suffix search and drafts in a text that is not sorted: the context of one request, or the documents of one group.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/draft.h"
+#include "core/search.h"
+
+namespace suffolk {
+
+// The occurrences of the longest suffix of a context in a text.
+struct TextMatch {
+  std::uint32_t length = 0;         // tokens; 0 if nothing was found
+  std::vector<std::uint32_t> ends;  // the position after each occurrence, rising
+};
+
+// Reads the first `searched` tokens of `text` for occurrences of the longest suffix of `context` within bounds. Documents in `text`
+// end with kEnd; no occurrence holds one. O(searched) for rare last tokens, O(searched * max_match) at most.
+// REQUIRES: searched <= text.size() < 2^32; no token of the context is kEnd.
+TextMatch longest_match(std::span<const std::uint32_t> text, std::size_t searched, std::span<const std::uint32_t> context,
+                        const QueryBounds& bounds);
+
+// The draft tree of the continuations of `match` in `text`. Sorts m occurrences in O(m log m).
+// REQUIRES: `match` is of the same text.
+DraftTree draft(std::span<const std::uint32_t> text, const TextMatch& match, std::uint32_t vocab_size, const QueryBounds& bounds);
+
+}  // namespace suffolk
