@@ -1,4 +1,4 @@
-"""Builds a datastore: reads, tokenizes, sorts, publishes; resumes an interrupted build."""
+"""Builds a datastore: reads, tokenizes and sorts corpora, and publishes the result. Resumes an interrupted build."""
 
 from __future__ import annotations
 

@@ -13,8 +13,11 @@ from tokenizers import Tokenizer
 from suffolk.datastore.errors import Unsupported
 
 CONTRACTION = re.compile(r"'(?<=[^\S ]')(?:[sdmt]|ll|ve|re)")
-"""A contraction after whitespace other than a space. GPT-2's pre-tokenizer splits before its quote. Kitoken's version of that
-pattern takes whitespace and quote together, and splits after the quote."""
+"""A contraction after whitespace other than a space.
+
+GPT-2's pre-tokenizer splits before its quote. Kitoken's version of that pattern takes whitespace and quote together, and splits
+after the quote.
+"""
 
 CHECKED_SLICES = 4
 CHECKED_CHARACTERS = 1500
@@ -89,8 +92,10 @@ class Encoder:
         return ids
 
     def _check(self, fast: Kitoken, texts: Sequence[str], seed: int) -> tuple[int, int]:
-        """Tokenize slices of ``texts`` with both libraries. Returns the number of slices, and how many have different
-        ids."""
+        """Tokenize slices of ``texts`` with both libraries.
+
+        Returns the number of slices, and how many have different ids.
+        """
         if not texts:
             return 0, 0
         chooser = random.Random(seed)
@@ -105,7 +110,7 @@ class Encoder:
 def added_pattern(contents: Iterable[str]) -> re.Pattern[str]:
     """A pattern for the text of any added token, except those of whitespace alone.
 
-    It is separate from CONTRACTION: ``re`` finds one of several literals ten times as fast as other alternatives.
+    It is separate from CONTRACTION, because ``re`` finds one of several literals ten times as fast as other alternatives.
     """
     literals = sorted(
         {re.escape(content) for content in contents if content.strip()}, key=lambda item: (-len(item), item)

@@ -40,9 +40,9 @@ class Exchange:
 
 
 def find_exchange(record: Any, place: str) -> Exchange | None:
-    """The exchange of a record: {request: {...}, response: {...}}, or flat with ``messages`` or ``prompt`` beside the response.
+    """The exchange of a record; None if the record has no request or no response.
 
-    None if the record has no request or no response.
+    The request is an object beside the response, or its ``messages`` or ``prompt`` are fields beside the response.
 
     Raises:
         InvalidArgument: a message is malformed.

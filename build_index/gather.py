@@ -1,4 +1,4 @@
-"""Gathers encoded blocks into segments, sorts each, and records it in the journal."""
+"""Gathers encoded blocks into segments, sorts each segment, and records it in the journal."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ import os
 
 
 def peak_memory(process: int | None = None) -> int:
-    """The largest resident size of a process since its start, in bytes; 0 if it has ended. ``process`` None: this
-    process.
+    """The largest resident size of a process since its start, in bytes; 0 if it has ended.
 
-    It is read from /proc, because getrusage of a child process includes its parent's size at the fork.
+    If ``process`` is None, that of this process. The size is read from /proc, because getrusage of a child process includes its
+    parent's size at the fork.
     """
     try:
         with open(f"/proc/{process or os.getpid()}/status") as status:

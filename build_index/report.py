@@ -8,8 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The outcome of a build. Rates count this run alone. All other numbers include earlier runs of the same build,
-    unless stated.
+    """The outcome of a build.
+
+    Rates count this run alone. All other numbers include earlier runs of the same build, unless stated.
 
     Attributes:
         store: the datastore's folder.
@@ -105,8 +106,8 @@ class BuildReport:
             return f"{line}{self.checked:,} more checks during the build all equal"
         return (
             f"{line}{self.differed:,} of {self.checked:,} checks during the build DIFFERED: their blocks were tokenized again by "
-            "Hugging Face tokenizers, others may hold a few different ids (drafts there are less often right, text never "
-            "changes); --tokenization exact avoids it"
+            "Hugging Face tokenizers. Other blocks may hold a few different ids, which makes drafts worse, but never changes a "
+            "text; --tokenization exact avoids this"
         )
 
 

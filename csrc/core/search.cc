@@ -69,7 +69,7 @@ std::size_t longest_occurring(std::span<const Suffixes> segments, std::span<cons
   std::size_t best = 0;
   const std::size_t longest = std::min<std::size_t>(bounds.max_match, context.size());
   for (const Suffixes& segment : segments) {
-    // A segment matters only if it holds a longer match than those before it.
+    // A segment matters only if it holds a longer match than the segments before it.
     std::size_t low = std::max<std::size_t>(best + 1, bounds.min_match), high = longest;
     while (low <= high) {
       const std::size_t length = low + (high - low) / 2;

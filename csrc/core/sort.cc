@@ -167,8 +167,9 @@ class Sorter {
     });
   }
 
-  // Reads the groups in order; each suffix places the one that begins a token earlier. Threads share blocks of suffixes: each
-  // counts the suffixes that it will place, all together compute the places, then each writes its own, in order.
+  // Reads the groups in order. Each suffix places the suffix that begins one token earlier. Threads share blocks of suffixes.
+  // First each thread counts the suffixes that it will place. Then all threads together compute the places. Then each thread
+  // writes its suffixes in order.
   void induce() {
     std::vector<std::uint32_t> next(first_ranks_.begin(), first_ranks_.end() - 1);  // the next free rank of each bucket
     // The suffixes that a block will place, and their first tokens, gathered without a branch.

@@ -11,8 +11,8 @@
 
 namespace suffolk::drafting {
 
-// Log-odds of acceptance before anything is learned: linear in log(match length), log-odds of the share, log(parent's count) and
-// log(depth).
+// Log-odds of acceptance before anything is learned. They are linear in log(match length), the log-odds of the share,
+// log(parent's count) and log(depth).
 struct Prior {
   double constant, match, share, count, depth;
 };

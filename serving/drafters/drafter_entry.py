@@ -60,7 +60,7 @@ class PoolWeight:
     Attributes:
         weight: its exponent in the pooled probability.
         unlisted: the logarithm of the share of its remaining probability that a token outside its draft gets.
-        doubt: in expected tokens. A source whose draft expects less gets less weight.
+        doubt: a number of expected tokens. A source whose draft has fewer expected tokens gets less weight.
     """
 
     weight: float = 1.0
@@ -115,7 +115,10 @@ class LoadContext:
         return self.target
 
     def calibrate(self, drafter: CalibratedDrafter, label: str) -> None:
-        """Give ``drafter`` its calibrator in ``calibration``, stored under its name and ``label``. No effect without one."""
+        """Give ``drafter`` its calibrator in ``calibration``, stored under its name and ``label``.
+
+        Has no effect if ``calibration`` is None.
+        """
         if self.calibration is not None:
             drafter.calibrate(self.calibration.network(f"{drafter.name} {label}"))
 
@@ -137,8 +140,8 @@ class DrafterEntry:
         pool_weight: the weight of its probabilities beside other sources.
         takes_head: whether a config.json of another program describes a head for this drafter; None if it has no heads. A
             config.json of Suffolk names its drafter (``"suffolk": name``).
-        take: "module:function". The function takes this entry and all options, and returns those of this drafter; None for none.
-            It rejects bad values before anything is loaded. Empty: ``given``.
+        take: "module:function". The function takes this entry and all options, and returns those of this drafter, or None if
+            there are none. It rejects bad values before anything is loaded. Empty for ``given``.
         package: name and version of a plugin's package; empty for a built-in drafter.
     """
 
@@ -167,14 +170,14 @@ class DrafterEntry:
         return " or ".join(option.usage for option in self.options)
 
     def taken(self, options: Options) -> Options | None:
-        """The part of ``options`` for this drafter; None for none. Raises as ``take``."""
+        """The part of ``options`` for this drafter; None if there is none. Raises as ``take``."""
         if self.take:
             take: Take = resolve(self.take)
             return take(self, options)
         return self.given(options)
 
     def given(self, options: Options) -> Options | None:
-        """The part of ``options`` with names from ``self.options``; None for none."""
+        """The part of ``options`` with names from ``self.options``; None if there is none."""
         names = {option.name for option in self.options}
         return {name: value for name, value in options.items() if name in names} or None
 

@@ -13,7 +13,7 @@ from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.reliability import Reliability
 
 TEXT, NETWORK = "text", "network"
-"""Kinds of sources. A text source has a ``Calibrator``, a network a ``Confidence``."""
+"""Kinds of sources. A text source has a ``Calibrator``, and a network has a ``Confidence``."""
 
 
 class Learner(Protocol):

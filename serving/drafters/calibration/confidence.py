@@ -1,6 +1,7 @@
 """Maps a neural drafter's own probabilities to acceptance probabilities, learned online.
 
-Both are close to each other (EAGLE-2, Li et al. 2024, section 4.1), but not equal. Calibration makes sources comparable.
+A drafter's probabilities are close to acceptance probabilities (EAGLE-2, Li et al. 2024, section 4.1), but not equal.
+Calibration makes them comparable with those of other sources.
 """
 
 from __future__ import annotations

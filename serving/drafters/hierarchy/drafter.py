@@ -56,7 +56,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
             vocab_size: the target's.
             eos_ids: the target's tokens that end a text.
             slots: the slots of the levels' caches. Further requests get no drafts.
-            thrifty: whether to skip drafts and rounds that cost more than they should save.
+            thrifty: whether to skip drafts and rounds that are expected to cost more than they save.
         """
         super().__init__("hierarchy", slots)
         self._levels = list(levels)

@@ -54,9 +54,11 @@ class StackLoader:
         dtype: str = "auto",
         calibration: Calibration | None = None,
     ) -> None:
-        """``heads``: folders of trained exits, for the exit levels with as many layers. Other arguments: as in ``LoadContext``.
+        """``heads``: folders of trained exits, for the exit levels with the same numbers of layers.
 
-        Raises as ``ExitConfig.load``, and InvalidArgument if two of ``heads`` have as many layers.
+        Other arguments: as in ``LoadContext``.
+
+        Raises as ``ExitConfig.load``, and InvalidArgument if two of ``heads`` have the same number of layers.
         """
         self._target, self._draft_model, self._dtype = target, draft_model, dtype
         self._exits = _by_layers(heads)

@@ -23,8 +23,8 @@ class Plan:
 
     Attributes:
         names: the names of its levels, from the bottom to the target. The target alone is plain decoding.
-        lengths: the least tokens that each level but the target drafts.
-        seconds: expected seconds per token, with surplus tokens (``predict``).
+        lengths: the least tokens that each level except the target drafts.
+            seconds: expected seconds per token, with surplus tokens (``predict``).
         speedup: the target's seconds per token in plain decoding, divided by ``seconds``.
         tokens: expected tokens per pass of the target.
         objective: the search's objective: seconds per token without surplus tokens, the paper's L(sigma, T).
@@ -88,8 +88,9 @@ class Prediction:
 def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Prediction:
     """The exact expectation for algorithm 1 of the paper, with independent acceptances. Thread-safe.
 
-    A level stops once it has its length. Its last round may gain surplus tokens. The paper's theorem 2.2 ignores them. It is 4 to
-    5 % too pessimistic for the paper's example. Here the distribution of the draft length is carried from level to level.
+    A level stops once it has its length. Its last round may gain surplus tokens. The paper's theorem 2.2 ignores these tokens,
+    and is 4 to 5 % too pessimistic for the paper's example. Here the distribution of the draft length is carried from level to
+    level.
 
     A round gains more than j tokens if at least j are drafted and the first j are accepted. ``renewals`` gives the expected rounds
     of a call, and the distribution of its tokens. By Wald's equation, a call costs its expected rounds times the cost of a round.
@@ -98,7 +99,7 @@ def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Pr
 
     Args (not checked):
         chosen: one or more numbers of levels, rising, the target last.
-        lengths: the least tokens that each of ``chosen`` but the target drafts, 1 or more.
+        lengths: the least tokens that each of ``chosen`` except the target drafts, 1 or more.
 
     Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1 and section 2.4. Surplus tokens are ours.
     """

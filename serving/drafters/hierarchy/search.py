@@ -20,7 +20,7 @@ _MOST_STATES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Numbers of levels from the bottom to the target, the draft length of each but the target, and seconds per token."""
+    """Level numbers from the bottom to the target, draft lengths of all levels except the target, and seconds per token."""
 
     chosen: tuple[int, ...]
     lengths: tuple[int, ...]

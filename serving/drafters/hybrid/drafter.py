@@ -55,8 +55,8 @@ class _Step:
 class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
-    Retrieval sources draft in every step. A neural drafter runs if the tokens that it should add save more time than it takes
-    (``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are kept.
+    Retrieval sources draft in every step. A neural drafter runs if the tokens that it is expected to add save more time than it
+    takes (``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are kept.
 
     Attributes:
         layers: the target's layers whose hidden states the neural drafters read (``FeatureDrafter``).

@@ -142,7 +142,7 @@ class GatedDrafter:
             ]
             self._gate.learn_cost(
                 share + fmean(rows) if rows else max(share, self._gate.seconds)
-            )  # an early error does not make the drafter cheap
+            )  # so an early error does not make the drafter look cheap
         for request in faults:
             self._gate.added.learn(request.budget.expected, 0, 0)
         for request, tree in zip(queries, found, strict=True):

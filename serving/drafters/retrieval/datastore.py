@@ -33,14 +33,16 @@ from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
-"""Fitted to what a 135M chat model accepted in its own answers of drafts from 109 M tokens of source code.
+"""Fitted to the acceptance of drafts from 109 M tokens of source code by a 135M chat model, along its own answers.
 
 The prompts are those of ``research.tuning_prompts``; ``research.fit_priors`` makes the fit.
 """
 
 SHORT_MATCHES = (4, 3, 2, 1)
-"""Lengths of shorter endings to look up besides the longest match, because a rare long match leaves most nodes unused. Calibration
-compares their drafts."""
+"""Lengths of shorter endings to look up besides the longest match, because a rare long match leaves most nodes unused.
+
+Calibration compares their drafts.
+"""
 
 
 class DatastoreDrafter:

@@ -30,7 +30,7 @@ class DraftPrefetcher:
 
     The node at which the target leaves a tree can be predicted, but not the token that it samples there. So the trees after the
     most likely ends are requested one level deeper. The subtree below the sampled token is the next draft. A late answer is
-    dropped. The next call is sent after it has come.
+    dropped. The next call is sent after the late answer has come.
 
     Attributes:
         prefetched: drafts that came in time.

@@ -31,9 +31,9 @@ from suffolk.serving.engine.loop.drafter import DraftRequest, GeneratedLogits
 SOURCE = source_bits("token-recycling")
 
 ENDS = 1 << 18
-"""Endings that are stored, about four for each token of an answer: 21 MB."""
+"""The most endings to store, in 21 MB. Each token of an answer adds about four."""
 LOOKED_UP = 64
-"""Least nodes to look up: in a merge, the probabilities of tokens that other sources propose count too."""
+"""Least nodes to look up. A merge also uses the probabilities of tokens that other sources propose, so a larger tree helps."""
 
 
 def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:

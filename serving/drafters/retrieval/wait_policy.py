@@ -7,11 +7,11 @@ from collections import deque
 _TRIALS = 3
 """Calls to wait for before their duration counts as known."""
 _CALLS = 8
-"""Recent calls of which the fastest counts: slower calls include other load on the machine."""
+"""Number of recent calls, of which the fastest is used, because slower calls include other load on the machine."""
 _EXPECTED, _STRENGTH = 0.5, 2
-"""Prior of the expected tokens of a draft from a waited call, and the prior's strength in drafts."""
+"""Prior of the expected tokens of a draft that was waited for, and the prior's strength in drafts."""
 _SHARE = 0.6
-"""Prior of a prefetched draft's expected tokens, as a share of a waited draft's."""
+"""Prior of a prefetched draft's expected tokens, as a share of those of a draft that was waited for."""
 _RATE, _FORGETTING = 0.05, 0.005
 """Update rate of both estimates in a step, and the rate at which the share returns to its prior while steps wait."""
 _TIMEOUT_LOSS = 0.25
@@ -62,7 +62,7 @@ class WaitPolicy:
         self._expected *= 1 - _TIMEOUT_LOSS
 
     def learn_draft(self, tokens: float, waited: bool) -> None:
-        """Learn that a draft has ``tokens`` expected tokens. ``waited``: whether it was waited for, or else prefetched."""
+        """Learn that a draft has ``tokens`` expected tokens. ``waited``: whether it was waited for; otherwise it was prefetched."""
         if waited:
             self._count += 1
             self._expected += max(_RATE, 1 / self._count) * (tokens - self._expected)

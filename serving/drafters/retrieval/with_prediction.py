@@ -36,7 +36,7 @@ class WithPrediction:
         return [trees + more for trees, more in zip(found, predicted, strict=True)]
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``: of the source alone."""
+        """See ``RetrievalSource``. The drafts are those of the source alone."""
         return self._source.draft_after(requests, paths)
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:

@@ -32,7 +32,7 @@ class DraftModelDrafter(ModelTreeDrafter):
     name = "draft-model"
     source = source_bits("draft-model")
     prior_gain = 3.0
-    """Prior of the tokens that its draft adds where nothing is retrieved."""
+    """Prior number of tokens that its draft adds if nothing is retrieved."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ _PREFIXES = {
     "embed_tokens.weight": "embed_tokens",
 }
 _COPIES = ("rotary_emb.inv_freq", "verifier_lm_head.weight", "verifier_norm.weight")
-"""Tensors that are copies of the target's. Some folders have them."""
+"""Tensors of some published heads that are copies of the target's."""
 _UNKNOWN_PARTS = ("norm_before_fc", "fc_norm", "norm_output", "layernorms")
 
 
