@@ -1,7 +1,7 @@
 // Token recycling: drafts from the likeliest next tokens of earlier passes.
 //
 // In every pass the target computes the distribution of the token after each position, samples one token, and discards the
-// rest. Token Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) stores the most likely next tokens of each token, and
+// rest. Token Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) stores the most likely tokens after each token, and
 // drafts trees from them. Here the key is the last 1 to kOrder tokens of the text, called an "end". The longest stored end is
 // used. With seeded sampling, the noise is known (noise_reweighting.h) and reweights the candidates.
 #pragma once
