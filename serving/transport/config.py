@@ -8,7 +8,7 @@ from pathlib import Path
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.transport.access_file import read_access_file
 from suffolk.serving.transport.endpoint import Endpoint, check_free
-from suffolk.serving.transport.tls import TlsFiles, server_credentials
+from suffolk.serving.transport.tls import TlsFiles, check_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ServerConfig:
     def check(self) -> None:
         """Raise the errors of ``Server.start`` early. Servers that load a model call ``check`` first."""
         if self.tls is not None:
-            server_credentials(self.tls)
+            check_files(self.tls)
         if self.access is not None:
             read_access_file(self.access)
         for field, endpoint in self._endpoints():

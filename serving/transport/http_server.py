@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.http_access import SUBJECTS
-from suffolk.serving.transport.tls import TlsFiles
+from suffolk.serving.transport.tls import ServerTls
 
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
@@ -48,8 +48,8 @@ class HttpLimits:
 class HttpServer:
     """Serves an ASGI application at ``endpoint``. The constructor binds the address; ``run`` answers requests."""
 
-    def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: TlsFiles | None = None) -> None:
-        """Raises OSError: the address cannot be bound. ``tls`` must have been checked."""
+    def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: ServerTls | None = None) -> None:
+        """Raises OSError: the address cannot be bound."""
         family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
         self._listener = socket.create_server((endpoint.host, endpoint.port), family=family, backlog=limits.connections)
         self.endpoint = endpoint.with_port(self._listener.getsockname()[1])
@@ -66,8 +66,9 @@ class HttpServer:
             server_header=False,
             headers=[("server", "suffolk")],
             timeout_keep_alive=cast(int, limits.read_seconds),  # uvicorn accepts a float
-            **_tls_options(tls),
         )
+        self._config.load()
+        self._config.ssl = tls.http_context() if tls else None
         self._server = uvicorn.Server(self._config)
 
     def run(self) -> None:
@@ -150,10 +151,3 @@ def _subjects(transport: asyncio.Transport) -> list[str]:
 def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
-
-
-def _tls_options(tls: TlsFiles | None) -> dict[str, Any]:
-    if tls is None:
-        return {}
-    files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
-    return files | ({"ssl_ca_certs": tls.ca, "ssl_cert_reqs": 2} if tls.ca else {})  # 2: ssl.CERT_REQUIRED

@@ -9,6 +9,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TypeVar
 
@@ -16,17 +19,19 @@ import grpc
 from grpc_health.v1 import health
 from starlette.types import ASGIApp
 
-from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.endpoint import Endpoint, bind_error, check_free
 from suffolk.serving.transport.http_server import HttpLimits, HttpServer
 from suffolk.serving.transport.shutdown_event import ShutdownEvent
-from suffolk.serving.transport.tls import server_credentials
+from suffolk.serving.transport.tls import ServerTls
 
 LOG = logging.getLogger("suffolk.server")
 ServerT = TypeVar("ServerT", bound="Server")
+_POLL_SECONDS = 0.2
+"""Seconds between two checks for a requested reload."""
 
 
 class Server(ABC):
@@ -38,6 +43,8 @@ class Server(ABC):
         ready: set while calls are accepted.
         authenticator: finds the callers of both endpoints.
         stopping: set when the server stops; threads of ``start_thread`` watch it. Signal handlers do not set it.
+        reloads: name -> function that reads something again, such as certificates. ``reload`` calls them all. A function
+            that raises a SuffolkError leaves in force what was there.
     """
 
     def __init__(self, config: ServerConfig, admission: AdmissionController) -> None:
@@ -48,6 +55,13 @@ class Server(ABC):
         self.http: Endpoint | None = None
         self.ready = threading.Event()
         self.stopping = threading.Event()
+        self.reloads: dict[str, Callable[[], None]] = {}
+        self._tls = ServerTls(config.tls) if config.tls else None
+        if self._tls:
+            self.reloads["the certificates"] = self._tls.reload
+        if config.access:
+            self.reloads["the access file"] = self.authenticator.reload
+        self._reload_requests: SimpleQueue[None] = SimpleQueue()
         self._admission = admission
         self._grpc: grpc.Server | None = None
         self._health: health.HealthServicer | None = None
@@ -78,11 +92,10 @@ class Server(ABC):
 
     def start(self) -> None:
         """Bind and serve. Raises ResourceExhausted for an address in use, PermissionDenied or InvalidArgument."""
-        credentials = server_credentials(self.config.tls) if self.config.tls else None
         self._http = self._open_http()
         try:
             self._grpc, self._health = self.build_grpc()
-            self.listening = tuple(_bind(self._grpc, endpoint, credentials) for endpoint in self.config.listen)
+            self.listening = tuple(_bind(self._grpc, endpoint, self._tls) for endpoint in self.config.listen)
         except BaseException:
             if self._http is not None:
                 self._http.close()
@@ -90,10 +103,11 @@ class Server(ABC):
         self._grpc.start()
         if self._http is not None:
             self.start_thread("http", self._http.run)
+        self.start_thread("reload", self._reload_on_request)
         self.ready.set()
         for endpoint in [*self.listening, *([self.http] if self.http else [])]:
             if not endpoint.is_private():
-                if credentials is None:
+                if self._tls is None:
                     LOG.warning("%s is plaintext and reachable from other machines", endpoint)
                 if not self.config.authenticates:
                     LOG.warning("%s answers every machine that can reach it", endpoint)
@@ -113,6 +127,24 @@ class Server(ABC):
     def request_stop(self) -> None:
         """Let ``wait`` return. Threads and signal handlers may call it."""
         self._shutdown.set()
+
+    def set_grace(self, seconds: float) -> None:
+        """Change the time that running calls get when the server stops. Raises InvalidArgument: it is not allowed."""
+        self.config = replace(self.config, grace=seconds)
+
+    def request_reload(self) -> None:
+        """Call ``reload`` in a thread soon. Threads and signal handlers may call it."""
+        self._reload_requests.put(None)
+
+    def reload(self) -> None:
+        """Read everything in ``reloads`` again. What cannot be read is logged, and stays as it was."""
+        for name, read in self.reloads.items():
+            try:
+                read()
+            except SuffolkError as error:
+                LOG.error("reload: %s cannot be read, and what was there stays in force: %s", name, error)
+            else:
+                LOG.info("reload: read %s again", name)
 
     def mark_unready(self) -> None:
         """Report NOT_SERVING to health checks. Calls are still answered."""
@@ -161,18 +193,24 @@ class Server(ABC):
         if endpoint is None:
             return None
         try:
-            server = HttpServer(endpoint, self.build_app(), self.http_limits(), self.config.tls)
+            server = HttpServer(endpoint, self.build_app(), self.http_limits(), self._tls)
         except OSError as error:
             raise bind_error(endpoint, "--http", error) from None
         self.http = server.endpoint
         return server
 
+    def _reload_on_request(self) -> None:
+        while not self.stopping.is_set():
+            with suppress(Empty):
+                self._reload_requests.get(timeout=_POLL_SECONDS)
+                self.reload()
+
 
 def run_until_signal(server: Server) -> None:
     """Serve until SIGTERM, SIGINT or ``request_stop``, then stop gracefully. Call it in the main thread.
 
-    A second SIGTERM or SIGINT kills the process. SIGHUP is logged and ignored."""
-    ignore_sighup()
+    A second SIGTERM or SIGINT kills the process. SIGHUP calls ``server.reload``.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -181,6 +219,7 @@ def run_until_signal(server: Server) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, lambda number, frame: server.request_reload())
     with server:
         print(server.announcement(), flush=True)
         server.wait()
@@ -188,25 +227,18 @@ def run_until_signal(server: Server) -> None:
 
 
 def ignore_sighup() -> None:
-    """Log and ignore SIGHUP, which by default ends a process.
-
-    Servers call it before they load a model or a datastore.
-    """
-
-    def log(number: int, frame: FrameType | None) -> None:
-        LOG.warning("SIGHUP ignored: configuration is not reloaded; restart the server to change it")
-
-    signal.signal(signal.SIGHUP, log)
+    """Ignore SIGHUP, which by default ends a process. For a server that still loads a model or a datastore."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def _bind(server: grpc.Server, endpoint: Endpoint, credentials: grpc.ServerCredentials | None) -> Endpoint:
+def _bind(server: grpc.Server, endpoint: Endpoint, tls: ServerTls | None) -> Endpoint:
     check_free(endpoint, "--listen")
     mask = os.umask(0o177)  # creates a unix socket with mode 0600; chmod afterwards would leave a gap
     try:
-        if credentials is None or endpoint.path:
+        if tls is None or endpoint.path:
             port = server.add_insecure_port(str(endpoint))
         else:
-            port = server.add_secure_port(str(endpoint), credentials)
+            port = server.add_secure_port(str(endpoint), tls.grpc_credentials())
     except RuntimeError as error:
         raise Unavailable(f"--listen: cannot listen on {endpoint}: {error}") from None
     finally:

@@ -73,6 +73,10 @@ class DecodeService:
             with suppress(Unsupported):  # without it, requests with a grammar are refused
                 engine.target.grammars.load()  # blocks all threads for a second, so load before requests come
 
+    def set_stream_interval(self, milliseconds: float) -> None:
+        """Change ``stream_interval`` for the streams that begin later."""
+        self.stream_interval = milliseconds / 1000
+
     @contextmanager
     def admit(self, method: str) -> Iterator[CallOutcome]:
         """Measure and admit a gRPC call, which generates one text.

@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from suffolk.cli.commands import command_module, overview, split_command
 from suffolk.cli.option_names import name_options
@@ -68,7 +70,8 @@ def _run(words: Sequence[str]) -> int:
         return 0
     if hasattr(module, "run_words") and (code := module.run_words(rest)) is not None:
         return int(code)
-    options = read_options(module.Options, parser, settings, name, rest)
+    read = partial(read_options, module.Options, parser, settings, name, rest)
+    options = replace(read(), read_again=read)
     try:
         return int(module.run(options))
     except SuffolkError as error:

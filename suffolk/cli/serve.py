@@ -2,18 +2,20 @@
 second port. A newly published generation of a datastore is served within a second.
 
 Prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http HOST:PORT. SIGTERM
-or Ctrl-C lets running requests finish and ends with exit code 0; a second one ends at once.
+or Ctrl-C lets running requests finish and ends with exit code 0; a second one ends at once. SIGHUP
+reads certificates and settings again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from suffolk.cli.options.reload import SettingsReload
 from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, rare
 from suffolk.cli.server_options import ServerOptions
 from suffolk.datastore.datastore import RESIDENCIES
@@ -22,7 +24,7 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
 from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.transport.server import run_until_signal
+from suffolk.serving.transport.server import ignore_sighup, run_until_signal
 from suffolk.serving.transport.store_names import check_store_name
 
 EXAMPLES = """
@@ -53,19 +55,17 @@ class Options(ServerOptions, Configurable):
 
 def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
+    ignore_sighup()
     config = DraftServerConfig(**options.server_fields(), max_concurrent=options.max_concurrent)
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         for name, path in parse_stores(options.stores).items():
             stores[name] = WatchedDatastore(path, options.residency, options.search_threads)
             stack.callback(stores[name].close)
-        return serve(config, stores)
-
-
-def serve(config: DraftServerConfig, stores: Mapping[str, Retriever]) -> int:
-    """Serve until a signal stops it; returns 0."""
-    logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
-    run_until_signal(DraftServer(config, stores))
+        logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
+        server = DraftServer(config, stores)
+        server.reloads["the settings"] = SettingsReload(options, {"grace": server.set_grace})
+        run_until_signal(server)
     return 0
 
 

@@ -3,7 +3,7 @@ health over HTTP on a second port.
 
 Prints one line when it takes requests: serving MODEL on grpc HOST:PORT, http HOST:PORT. SIGTERM or
 Ctrl-C lets running requests finish within the grace period and ends with exit code 0; a second one
-ends at once.
+ends at once. SIGHUP reads certificates and settings again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions, require_costs
 from suffolk.cli.kept_files import RECORD, CalibrationOptions, kept_calibration, require_record
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
+from suffolk.cli.options.reload import SettingsReload
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
 from suffolk.cli.server_options import ServerOptions, http_option, listen_option
 from suffolk.cli.stores import opened_stores
@@ -115,8 +116,9 @@ def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
     from suffolk.serving.openai.origins import check_origins
     from suffolk.serving.transport.config import ServerConfig
-    from suffolk.serving.transport.server import run_until_signal
+    from suffolk.serving.transport.server import ignore_sighup, run_until_signal
 
+    ignore_sighup()
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
     server = ServerConfig(**options.server_fields())
     origins = check_origins(options.cors_origin)
@@ -155,10 +157,13 @@ def run(options: Options) -> int:
             opened_recorder(options.record, target, options.model) as recorder,
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
-            interval = options.stream_interval / 1000
-            service = DecodeService(engine, name, options.max_nodes, recorder=recorder, stream_interval=interval)
+            service = DecodeService(engine, name, options.max_nodes, recorder=recorder)
+            service.set_stream_interval(options.stream_interval)
             LOG.info("%s", _facts(service))
-            run_until_signal(OpenAIServer(server, service, origins, options.tool_format))
+            running = OpenAIServer(server, service, origins, options.tool_format)
+            live = {"grace": running.set_grace, "stream_interval": service.set_stream_interval}
+            running.reloads["the settings"] = SettingsReload(options, live)
+            run_until_signal(running)
     return 0
 
 

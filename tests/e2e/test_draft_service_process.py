@@ -69,16 +69,35 @@ def test_serve_answer_and_stop(store: Path, tmp_path: Path) -> None:
         assert not path.exists()
 
 
-def test_sighup_is_logged_and_ignored(store: Path) -> None:
-    """SIGHUP ended the process silently."""
-    with running(*serve(store)) as server:
-        server.process.send_signal(signal.SIGHUP)
+def test_sighup_reads_the_settings_again(store: Path, tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text("grace = 3\nmax_concurrent = 4\n")
+    with running(*serve(store), "--config", str(config)) as server:
         assert server.process.stderr is not None
-        assert "SIGHUP ignored: configuration is not reloaded; restart the server" in server.process.stderr.readline()
+        for text, lines in (
+            (
+                "grace = 7\nmax_concurrent = 5\n",
+                ["grace is 7.0 now", "max_concurrent has changed; restart the server to"],
+            ),
+            (
+                "grace = -1\n",
+                [
+                    "the settings cannot be read, and what was there stays in force: grace is -1; it must be between 0 and 600"
+                ],
+            ),
+            ("grace = 8\nmax_concurrent = 5\n", ["grace is 8.0 now"]),
+        ):
+            config.write_text(text)
+            server.process.send_signal(signal.SIGHUP)
+            for line in lines:
+                assert line in server.process.stderr.readline()
+            if "stays" not in lines[0]:
+                assert "reload: read the settings again" in server.process.stderr.readline()
         remote = connect(f"grpc://{server.endpoint()}", HANG)
         assert remote.lookup([1, 2]).length == 2
         remote.close()
-        assert server.stop(signal.SIGTERM)[0] == 0
+        code, errors = server.stop(signal.SIGTERM)
+        assert (code, "8.0 s of grace" in errors) == (0, True)
 
 
 def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:

@@ -114,9 +114,11 @@ class Options:
 
     Attributes:
         given: by name, the settings that were given; the others have their defaults.
+        read_again: reads them again from the same words and file; None unless a command line was read.
     """
 
     given: Mapping[str, Given] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    read_again: Callable[[], Options] | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

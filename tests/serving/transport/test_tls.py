@@ -12,15 +12,15 @@ from suffolk.datastore.errors import (
     NotFound,
     PermissionDenied,
 )
-from suffolk.serving.transport.tls import TlsFiles, channel_credentials, server_credentials
+from suffolk.serving.transport.tls import ServerTls, TlsFiles, channel_credentials
 
 
 def test_bad_tls_files(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="/none.pem: cannot read the TLS file: No such file"):
-        server_credentials(TlsFiles(f"{tmp_path}/none.pem", f"{tmp_path}/none.pem"))
+        ServerTls(TlsFiles(f"{tmp_path}/none.pem", f"{tmp_path}/none.pem"))
     (tmp_path / "junk.pem").write_text("junk")
     with pytest.raises(InvalidArgument, match="junk.pem: not a certificate and its key in PEM form"):
-        server_credentials(TlsFiles(f"{tmp_path}/junk.pem", f"{tmp_path}/junk.pem"))
+        ServerTls(TlsFiles(f"{tmp_path}/junk.pem", f"{tmp_path}/junk.pem"))
     with pytest.raises(InvalidArgument, match="junk.pem: not a certificate and its key in PEM form"):
         channel_credentials(TlsFiles(key=f"{tmp_path}/junk.pem"))  # gRPC aborts the process for half a pair
     with pytest.raises(NotFound, match=f"{tmp_path}: cannot read the TLS file: Is a directory"):
