@@ -139,6 +139,11 @@ class Datastore(Retriever):
         with contextlib.suppress(InvalidArgument):
             self.draft_batch(contexts)
 
+    def files(self) -> tuple[list[_native.Segment], list[_native.Segment]]:
+        """The mapped segments, and those of deleted documents."""
+        self._searcher()
+        return [each.native for each in self._segments], [each.native for each in self._deletions]
+
     def clock(
         self, contexts: Sequence[Tokens], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -24,31 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!suffolk/serving/proto/draft.proto\x12\nsuffolk.v1\"\xcf\x01\n\x0c\x44raftRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x16\n\tmax_match\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x16\n\tmax_depth\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x06 \x01(\x0c\x12\x0f\n\x07lengths\x18\x07 \x01(\x0c\x12\x11\n\tmax_nodes\x18\x08 \x01(\x0c\x42\x0c\n\n_max_matchB\x0c\n\n_min_matchB\x0c\n\n_max_depthJ\x04\x08\x02\x10\x03\"\x89\x01\n\nDraftReply\x12\x0e\n\x06tokens\x18\x01 \x01(\x0c\x12\x0f\n\x07parents\x18\x02 \x01(\x0c\x12\x0e\n\x06scores\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x01(\x0c\x12\r\n\x05sizes\x18\x05 \x01(\x0c\x12\x15\n\rmatch_lengths\x18\x06 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x07 \x01(\x0c\"\x91\x01\n\rLookupRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x16\n\tmax_match\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x04 \x01(\x0c\x12\x0f\n\x07lengths\x18\x05 \x01(\x0c\x42\x0c\n\n_max_matchB\x0c\n\n_min_match\":\n\x0bLookupReply\x12\x15\n\rmatch_lengths\x18\x01 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x02 \x01(\x0c\"#\n\x0eGetInfoRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"U\n\x0cGetInfoReply\x12\x16\n\x0eserver_version\x18\x01 \x01(\t\x12-\n\ndatastores\x18\x02 \x03(\x0b\x32\x19.suffolk.v1.DatastoreInfo\"}\n\rDatastoreInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x13\n\x0border_depth\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0e\n\x06tokens\x18\x05 \x01(\x04\x12\x11\n\tinfo_json\x18\x06 \x01(\t\"(\n\x13GetTokenizerRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"+\n\x11GetTokenizerReply\x12\x16\n\x0etokenizer_zstd\x18\x01 \x01(\x0c\x32\x98\x02\n\x0c\x44raftService\x12\x39\n\x05\x44raft\x12\x18.suffolk.v1.DraftRequest\x1a\x16.suffolk.v1.DraftReply\x12<\n\x06Lookup\x12\x19.suffolk.v1.LookupRequest\x1a\x17.suffolk.v1.LookupReply\x12?\n\x07GetInfo\x12\x1a.suffolk.v1.GetInfoRequest\x1a\x18.suffolk.v1.GetInfoReply\x12N\n\x0cGetTokenizer\x12\x1f.suffolk.v1.GetTokenizerRequest\x1a\x1d.suffolk.v1.GetTokenizerReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!suffolk/serving/proto/draft.proto\x12\nsuffolk.v1\"?\n\x0f\x44\x61tastoreChoice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x06weight\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\t\n\x07_weight\"\xe7\x01\n\x0c\x44raftRequest\x12/\n\ndatastores\x18\x01 \x03(\x0b\x32\x1b.suffolk.v1.DatastoreChoice\x12\x16\n\tmax_match\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x16\n\tmax_depth\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x06 \x01(\x0c\x12\x0f\n\x07lengths\x18\x07 \x01(\x0c\x12\x11\n\tmax_nodes\x18\x08 \x01(\x0c\x42\x0c\n\n_max_matchB\x0c\n\n_min_matchB\x0c\n\n_max_depth\"\x89\x01\n\nDraftReply\x12\x0e\n\x06tokens\x18\x01 \x01(\x0c\x12\x0f\n\x07parents\x18\x02 \x01(\x0c\x12\x0e\n\x06scores\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x01(\x0c\x12\r\n\x05sizes\x18\x05 \x01(\x0c\x12\x15\n\rmatch_lengths\x18\x06 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x07 \x01(\x0c\"\xaf\x01\n\rLookupRequest\x12/\n\ndatastores\x18\x01 \x03(\x0b\x32\x1b.suffolk.v1.DatastoreChoice\x12\x16\n\tmax_match\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x04 \x01(\x0c\x12\x0f\n\x07lengths\x18\x05 \x01(\x0c\x42\x0c\n\n_max_matchB\x0c\n\n_min_match\":\n\x0bLookupReply\x12\x15\n\rmatch_lengths\x18\x01 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x02 \x01(\x0c\"$\n\x0eGetInfoRequest\x12\x12\n\ndatastores\x18\x01 \x03(\t\"U\n\x0cGetInfoReply\x12\x16\n\x0eserver_version\x18\x01 \x01(\t\x12-\n\ndatastores\x18\x02 \x03(\x0b\x32\x19.suffolk.v1.DatastoreInfo\"}\n\rDatastoreInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x13\n\x0border_depth\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0e\n\x06tokens\x18\x05 \x01(\x04\x12\x11\n\tinfo_json\x18\x06 \x01(\t\"(\n\x13GetTokenizerRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"+\n\x11GetTokenizerReply\x12\x16\n\x0etokenizer_zstd\x18\x01 \x01(\x0c\x32\x98\x02\n\x0c\x44raftService\x12\x39\n\x05\x44raft\x12\x18.suffolk.v1.DraftRequest\x1a\x16.suffolk.v1.DraftReply\x12<\n\x06Lookup\x12\x19.suffolk.v1.LookupRequest\x1a\x17.suffolk.v1.LookupReply\x12?\n\x07GetInfo\x12\x1a.suffolk.v1.GetInfoRequest\x1a\x18.suffolk.v1.GetInfoReply\x12N\n\x0cGetTokenizer\x12\x1f.suffolk.v1.GetTokenizerRequest\x1a\x1d.suffolk.v1.GetTokenizerReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'suffolk.serving.proto.draft_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DRAFTREQUEST']._serialized_start=50
-  _globals['_DRAFTREQUEST']._serialized_end=257
-  _globals['_DRAFTREPLY']._serialized_start=260
-  _globals['_DRAFTREPLY']._serialized_end=397
-  _globals['_LOOKUPREQUEST']._serialized_start=400
-  _globals['_LOOKUPREQUEST']._serialized_end=545
-  _globals['_LOOKUPREPLY']._serialized_start=547
-  _globals['_LOOKUPREPLY']._serialized_end=605
-  _globals['_GETINFOREQUEST']._serialized_start=607
-  _globals['_GETINFOREQUEST']._serialized_end=642
-  _globals['_GETINFOREPLY']._serialized_start=644
-  _globals['_GETINFOREPLY']._serialized_end=729
-  _globals['_DATASTOREINFO']._serialized_start=731
-  _globals['_DATASTOREINFO']._serialized_end=856
-  _globals['_GETTOKENIZERREQUEST']._serialized_start=858
-  _globals['_GETTOKENIZERREQUEST']._serialized_end=898
-  _globals['_GETTOKENIZERREPLY']._serialized_start=900
-  _globals['_GETTOKENIZERREPLY']._serialized_end=943
-  _globals['_DRAFTSERVICE']._serialized_start=946
-  _globals['_DRAFTSERVICE']._serialized_end=1226
+  _globals['_DATASTORECHOICE']._serialized_start=49
+  _globals['_DATASTORECHOICE']._serialized_end=112
+  _globals['_DRAFTREQUEST']._serialized_start=115
+  _globals['_DRAFTREQUEST']._serialized_end=346
+  _globals['_DRAFTREPLY']._serialized_start=349
+  _globals['_DRAFTREPLY']._serialized_end=486
+  _globals['_LOOKUPREQUEST']._serialized_start=489
+  _globals['_LOOKUPREQUEST']._serialized_end=664
+  _globals['_LOOKUPREPLY']._serialized_start=666
+  _globals['_LOOKUPREPLY']._serialized_end=724
+  _globals['_GETINFOREQUEST']._serialized_start=726
+  _globals['_GETINFOREQUEST']._serialized_end=762
+  _globals['_GETINFOREPLY']._serialized_start=764
+  _globals['_GETINFOREPLY']._serialized_end=849
+  _globals['_DATASTOREINFO']._serialized_start=851
+  _globals['_DATASTOREINFO']._serialized_end=976
+  _globals['_GETTOKENIZERREQUEST']._serialized_start=978
+  _globals['_GETTOKENIZERREQUEST']._serialized_end=1018
+  _globals['_GETTOKENIZERREPLY']._serialized_start=1020
+  _globals['_GETTOKENIZERREPLY']._serialized_end=1063
+  _globals['_DRAFTSERVICE']._serialized_start=1066
+  _globals['_DRAFTSERVICE']._serialized_end=1346
 # @@protoc_insertion_point(module_scope)

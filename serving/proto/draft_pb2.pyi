@@ -6,23 +6,31 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class DatastoreChoice(_message.Message):
+    __slots__ = ("name", "weight")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    weight: int
+    def __init__(self, name: _Optional[str] = ..., weight: _Optional[int] = ...) -> None: ...
+
 class DraftRequest(_message.Message):
-    __slots__ = ("datastore", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes")
-    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("datastores", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes")
+    DATASTORES_FIELD_NUMBER: _ClassVar[int]
     MAX_MATCH_FIELD_NUMBER: _ClassVar[int]
     MIN_MATCH_FIELD_NUMBER: _ClassVar[int]
     MAX_DEPTH_FIELD_NUMBER: _ClassVar[int]
     CONTEXTS_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
-    datastore: str
+    datastores: _containers.RepeatedCompositeFieldContainer[DatastoreChoice]
     max_match: int
     min_match: int
     max_depth: int
     contexts: bytes
     lengths: bytes
     max_nodes: bytes
-    def __init__(self, datastore: _Optional[str] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., max_nodes: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., max_nodes: _Optional[bytes] = ...) -> None: ...
 
 class DraftReply(_message.Message):
     __slots__ = ("tokens", "parents", "scores", "counts", "sizes", "match_lengths", "match_counts")
@@ -43,18 +51,18 @@ class DraftReply(_message.Message):
     def __init__(self, tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., scores: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., sizes: _Optional[bytes] = ..., match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
-    __slots__ = ("datastore", "max_match", "min_match", "contexts", "lengths")
-    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("datastores", "max_match", "min_match", "contexts", "lengths")
+    DATASTORES_FIELD_NUMBER: _ClassVar[int]
     MAX_MATCH_FIELD_NUMBER: _ClassVar[int]
     MIN_MATCH_FIELD_NUMBER: _ClassVar[int]
     CONTEXTS_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
-    datastore: str
+    datastores: _containers.RepeatedCompositeFieldContainer[DatastoreChoice]
     max_match: int
     min_match: int
     contexts: bytes
     lengths: bytes
-    def __init__(self, datastore: _Optional[str] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ...) -> None: ...
 
 class LookupReply(_message.Message):
     __slots__ = ("match_lengths", "match_counts")
@@ -65,10 +73,10 @@ class LookupReply(_message.Message):
     def __init__(self, match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
 
 class GetInfoRequest(_message.Message):
-    __slots__ = ("datastore",)
-    DATASTORE_FIELD_NUMBER: _ClassVar[int]
-    datastore: str
-    def __init__(self, datastore: _Optional[str] = ...) -> None: ...
+    __slots__ = ("datastores",)
+    DATASTORES_FIELD_NUMBER: _ClassVar[int]
+    datastores: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, datastores: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetInfoReply(_message.Message):
     __slots__ = ("server_version", "datastores")

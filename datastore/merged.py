@@ -1,0 +1,133 @@
+"""Several datastores, searched as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.retriever import Match, Retriever, Tokens
+
+MAX_DATASTORES = 16
+"""Datastores that are searched as one."""
+MAX_WEIGHT = 16
+_SUMS = ("tokens", "documents", "bytes")
+
+
+class MergedDatastore(Retriever):
+    """Answers as one datastore that holds every document of ``stores``, each as often as the weight of its store.
+
+    So the longest match of all stores counts, counts add up, and a score is a share of the weighted occurrences. The answers are
+    exact. Each call searches the generations that the stores serve when it begins. Thread-safe.
+    """
+
+    def __init__(self, stores: Mapping[str, Retriever], weights: Sequence[int] = ()) -> None:
+        """``close`` leaves the stores open.
+
+        Args:
+            stores: open datastores by name.
+            weights: a whole number of 1..16 for each store; empty: all are 1. Only their ratios count.
+
+        Raises:
+            InvalidArgument: there are too many stores, a weight is out of range, or the stores differ in vocabulary or tokenizer.
+            Unsupported: a store can only be searched alone.
+        """
+        require_weights(weights or [1] * len(stores), len(stores))
+        self._stores = dict(stores)
+        common = gcd(*weights) if weights else 1
+        self._weights = [weight // common for weight in weights] or [1] * len(stores)
+        self._searcher()
+        merged_info({name: store.info() for name, store in stores.items()})
+
+    @property
+    def name(self) -> str:
+        """The names of the stores, with commas between them."""
+        return ",".join(self._stores)
+
+    @property
+    def vocab_size(self) -> int:
+        """See ``Retriever.vocab_size``."""
+        return next(iter(self._stores.values())).vocab_size
+
+    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
+        """See ``Retriever.lookup_batch``."""
+        return [Match(*answer) for answer in self._searcher().lookup(contexts, max_match, min_match)]
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int | Sequence[int] = 64,
+    ) -> list[DraftTree]:
+        """See ``Retriever.draft_batch``."""
+        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
+        trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED)
+        return [DraftTree(*tree) for tree in trees]
+
+    def tokenizer(self) -> Tokenizer | None:
+        """See ``Retriever.tokenizer``."""
+        return next((found for store in self._stores.values() if (found := store.tokenizer()) is not None), None)
+
+    def info(self) -> dict[str, Any]:
+        """See ``merged_info``."""
+        return merged_info({name: store.info() for name, store in self._stores.items()})
+
+    def close(self) -> None:
+        """Do nothing: the stores belong to the caller."""
+
+    def _searcher(self) -> _native.Searcher:
+        segments: list[_native.Segment] = []
+        deletions: list[_native.Segment] = []
+        for (name, store), weight in zip(self._stores.items(), self._weights, strict=True):
+            current = getattr(store, "current", store)
+            if not isinstance(current, Datastore):
+                raise Unsupported(f"datastore {name} can only be searched alone; leave the others out")
+            files = current.files()
+            segments += files[0] * weight
+            deletions += files[1] * weight
+        return _native.Searcher(segments, deletions, threads=1)
+
+
+def merged_info(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The info of several datastores as one: sums of tokens, documents and bytes, and ``datastores``, the info of each.
+
+    Raises:
+        InvalidArgument: the datastores differ in their vocabulary or tokenizer.
+    """
+    tokenizers = {name: info["tokenizer"] for name, info in infos.items() if info.get("tokenizer") is not None}
+    for field, values in (
+        ("vocabulary", {name: info["vocab_size"] for name, info in infos.items()}),
+        ("tokenizer", tokenizers),
+    ):
+        if len(set(values.values())) > 1:
+            raise InvalidArgument(
+                f"datastores {', '.join(values)} have different {field} ({', '.join(str(each)[:12] for each in values.values())}); "
+                "search them in separate calls"
+            )
+    return {
+        **{key: sum(info.get(key, 0) for info in infos.values()) for key in _SUMS},
+        "generation": max(info["generation"] for info in infos.values()),
+        "vocab_size": next(iter(infos.values()))["vocab_size"],
+        "order_depth": min(info["order_depth"] for info in infos.values()),
+        "tokenizer": next(iter(tokenizers.values()), None),
+        "datastores": {name: dict(info) for name, info in infos.items()},
+    }
+
+
+def require_weights(weights: Sequence[int], stores: int) -> None:
+    """Raise InvalidArgument unless there are 1..16 stores, each with a weight of 1..16."""
+    if not 1 <= stores <= MAX_DATASTORES:
+        raise InvalidArgument(f"{stores} datastores; a query searches 1 to {MAX_DATASTORES}")
+    if len(weights) != stores:
+        raise InvalidArgument(f"{len(weights)} weights for {stores} datastores; give one for each")
+    for weight in weights:
+        if not 1 <= weight <= MAX_WEIGHT:
+            raise InvalidArgument(f"weight is {weight}; it must be a whole number of 1 to {MAX_WEIGHT}")
