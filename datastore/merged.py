@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import gcd
 from typing import Any
 
@@ -51,6 +51,11 @@ class MergedDatastore(Retriever):
         return ",".join(self._stores)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Retriever.names``."""
+        return tuple(self._stores)
+
+    @property
     def vocab_size(self) -> int:
         """See ``Retriever.vocab_size``."""
         return next(iter(self._stores.values())).vocab_size
@@ -71,6 +76,15 @@ class MergedDatastore(Retriever):
         budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
         trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED)
         return [DraftTree(*tree) for tree in trees]
+
+    def select(self, names: Collection[str]) -> MergedDatastore:
+        """See ``Retriever.select``."""
+        chosen = [
+            (name, store, weight)
+            for (name, store), weight in zip(self._stores.items(), self._weights, strict=True)
+            if name in names
+        ]
+        return MergedDatastore({name: store for name, store, _ in chosen}, [weight for *_, weight in chosen])
 
     def tokenizer(self) -> Tokenizer | None:
         """See ``Retriever.tokenizer``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -48,6 +48,11 @@ class Retriever(Protocol):
     def name(self) -> str:
         """The datastore's name: the name of its folder, or the name under which a server offers it."""
         ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the datastores that it searches as one; for most, ``name`` alone."""
+        return (self.name,)
 
     @property
     def vocab_size(self) -> int:
@@ -127,6 +132,16 @@ class Retriever(Protocol):
             if not 0 <= token < self.vocab_size:
                 raise InvalidArgument(f"ids[{place}] is {token}; the vocabulary has {self.vocab_size} ids")
         return str(tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
+
+    def select(self, names: Collection[str]) -> Retriever:
+        """Those of its datastores that ``names`` has. ``close`` of either closes both.
+
+        Raises:
+            InvalidArgument: ``names`` has none of them.
+        """
+        if self.name not in names:
+            raise InvalidArgument(f"datastore {self.name} is not one of {', '.join(names) or 'an empty list'}")
+        return self
 
     def info(self) -> dict[str, Any]:
         """Facts of the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""

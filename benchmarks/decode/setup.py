@@ -18,6 +18,7 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.load import load_drafters, make_drafter
 from suffolk.serving.drafters.retrieval.require_match import require_match
@@ -61,7 +62,7 @@ def opened_datastores(options: DecodingOptions) -> Iterator[list[Retriever]]:
     """The open datastores, checked against the model; closed at the end."""
     with contextlib.ExitStack() as stack:
         retrievers: list[Retriever] = []
-        for name in options.datastores:
+        for name in merge_urls(options.datastores):
             retrievers.append(connect(name) if is_url(name) else open_datastore(name, "warm"))
             stack.callback(retrievers[-1].close)
             require_match(retrievers[-1], name, LIMITS, options.model, fingerprint(load_tokenizer(options.model)))

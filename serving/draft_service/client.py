@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from copy import copy
 from typing import Any, TypeVar
 
 import grpc
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.merged import merged_info
 from suffolk.datastore.retriever import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,
@@ -22,6 +24,7 @@ from suffolk.datastore.retriever import (
 )
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.breaker import CircuitBreaker
+from suffolk.serving.draft_service.choices import DatastoreChoice, pack_choices, parse_choices
 from suffolk.serving.draft_service.tokenizer_frame import unpack_tokenizer
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.call_errors import call_error
@@ -73,6 +76,8 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
 class RemoteDatastore(Retriever):
     """A ``Retriever`` behind a draft service; every batch is one call. Thread-safe. ``connect`` makes it.
 
+    It searches one datastore, or several of one server as one (``MergedDatastore``).
+
     Failed and late calls raise DeadlineExceeded, Unavailable, ResourceExhausted and so on. While the circuit breaker is open,
     calls raise Unavailable and nothing is sent. Replies are validated: a malformed reply raises Internal.
     """
@@ -81,9 +86,10 @@ class RemoteDatastore(Retriever):
         self.url = url
         self.deadline = deadline
         self.breaker = breaker
-        self._name = parts.name
+        self._choices = parse_choices(parts.name)
         self._vocab_size = 0
         self._fingerprint: str | None = None
+        self._tokenizer_name = ""
         self._tokenizer: Tokenizer | None = None
         self._closed = False
         self._channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _KEEPALIVE_TIMEOUT)
@@ -91,8 +97,13 @@ class RemoteDatastore(Retriever):
 
     @property
     def name(self) -> str:
-        """See ``Retriever.name``."""
-        return self._name
+        """See ``Retriever.name``. Several names are joined by commas."""
+        return ",".join(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Retriever.names``."""
+        return tuple(choice.name for choice in self._choices)
 
     @property
     def vocab_size(self) -> int:
@@ -109,7 +120,10 @@ class RemoteDatastore(Retriever):
     ) -> list[Match]:
         limits.check_match(max_match, min_match)
         request = draft_pb2.LookupRequest(
-            datastore=self._name, max_match=max_match, min_match=min_match, **wire.pack_contexts(contexts, max_match)
+            datastores=pack_choices(self._choices),
+            max_match=max_match,
+            min_match=min_match,
+            **wire.pack_contexts(contexts, max_match),
         )
         self._check_breaker()
         return self._finish(
@@ -161,23 +175,35 @@ class RemoteDatastore(Retriever):
     def info(self) -> dict[str, Any]:
         """Fetch the datastore's info from the server, and add ``url``.
 
-        Updates ``name`` and ``vocab_size``. Ignores the breaker.
+        Updates ``names`` and ``vocab_size``. Ignores the breaker. Several datastores give ``merged_info``.
         """
-        request = draft_pb2.GetInfoRequest(datastore=self._name)
+        request = draft_pb2.GetInfoRequest(datastores=self.names)
         reply = self._invoke(lambda: self._stub.GetInfo(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
-        if len(reply.datastores) > 1:
-            names = ", ".join(each.name for each in reply.datastores)
-            raise InvalidArgument(
-                f"{self.url}: the server has several datastores; put one of {names} at the end of the URL"
-            )
-        if not reply.datastores:
+        found = {each.name: each for each in reply.datastores}
+        if not found:
             raise NotFound(f"{self.url}: the server has no datastore")
-        found = reply.datastores[0]
-        self._name, self._vocab_size = found.name, found.vocab_size
-        info = parse_server_info(self.url, "draft service", found.info_json)
+        if not self._choices:
+            if len(found) > 1:
+                raise InvalidArgument(
+                    f"{self.url}: the server has several datastores; put one of {', '.join(found)} at the end of the URL"
+                )
+            self._choices = (DatastoreChoice(next(iter(found))),)
+        infos = {name: parse_server_info(self.url, "draft service", each.info_json) for name, each in found.items()}
+        info = merged_info(infos) if len(infos) > 1 else next(iter(infos.values()))
+        self._vocab_size = reply.datastores[0].vocab_size
         if info.get("tokenizer") != self._fingerprint:
             self._fingerprint, self._tokenizer = info.get("tokenizer"), None
+            self._tokenizer_name = next((name for name in infos if infos[name].get("tokenizer")), "")
         return {**info, "url": self.url}
+
+    def select(self, names: Collection[str]) -> RemoteDatastore:
+        """See ``Retriever.select``. The found client shares this connection."""
+        chosen = tuple(choice for choice in self._choices if choice.name in names)
+        if not chosen:
+            raise InvalidArgument(f"{self.url}: none of its datastores is in {', '.join(names) or 'an empty list'}")
+        found = copy(self)
+        found._choices = chosen
+        return found
 
     def tokenizer(self) -> Tokenizer | None:
         """See ``Retriever.tokenizer``. The first use fetches the tokenizer and checks its fingerprint against ``info``.
@@ -188,7 +214,7 @@ class RemoteDatastore(Retriever):
         """
         expected = self._fingerprint
         if self._tokenizer is None and expected is not None:
-            request = draft_pb2.GetTokenizerRequest(datastore=self._name)
+            request = draft_pb2.GetTokenizerRequest(datastore=self._tokenizer_name)
             reply = self._invoke(
                 lambda: self._stub.GetTokenizer(request, timeout=TOKENIZER_DEADLINE), TOKENIZER_DEADLINE
             )
@@ -218,7 +244,7 @@ class RemoteDatastore(Retriever):
         limits.check_depth(max_depth)
         limits.check_nodes(sizes)
         request = draft_pb2.DraftRequest(
-            datastore=self._name,
+            datastores=pack_choices(self._choices),
             max_match=max_match,
             min_match=min_match,
             max_depth=max_depth,

@@ -62,7 +62,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
                 draft_pb2.DatastoreInfo(
                     name=name, info_json=json.dumps(info), **{field: info[field] for field in fields}
                 )
-                for name, info in self._service.info(request.datastore).items()
+                for name, info in self._service.info(request.datastores).items()
             ],
         )
 

@@ -6,6 +6,7 @@
     GET  /v1/tokenizer  tokenizer.json of ?datastore=wiki
 
 Only "contexts" is required. "max_nodes" is one number, or one per context. "datastore" may be omitted if there is only one.
+"datastores": [{"name": "wiki"}, {"name": "code", "weight": 3}] searches several as one.
 Limits and admission are the same as for gRPC.
 """
 
@@ -56,7 +57,7 @@ def _lookup(service: DraftService, request: Request, body: bytes) -> dict[str, A
 
 
 def _info(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:
-    return {"datastores": service.info("")}
+    return {"datastores": service.info([])}
 
 
 def _tokenizer(service: DraftService, request: Request, body: bytes) -> bytes:

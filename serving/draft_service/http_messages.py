@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.merged import MAX_WEIGHT
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.http_body import InvalidField
@@ -20,12 +21,24 @@ MatchLength = Annotated[int, Field(ge=1, le=limits.MAX_CONTEXT)]
 Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
 
 
+class ChoiceBody(BaseModel):
+    """A datastore to search, and its weight."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    name: str
+    weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] = 1
+
+
 class LookupBody(BaseModel):
-    """The keys of a lookup. Sizes and names are checked by ``DraftService``."""
+    """The keys of a lookup. Sizes and names are checked by ``DraftService``.
+
+    ``datastores`` searches several datastores as one; ``datastore`` names a single one.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid")
     contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
     datastore: str = ""
+    datastores: list[ChoiceBody] = []
     max_match: MatchLength = retriever.DEFAULT_MAX_MATCH
     min_match: MatchLength = retriever.DEFAULT_MIN_MATCH
 
@@ -33,8 +46,14 @@ class LookupBody(BaseModel):
         return draft_pb2.LookupRequest(**self._fields())
 
     def _fields(self) -> dict[str, Any]:
-        """The fields of a request. Only contexts and sizes are packed otherwise."""
-        return self.model_dump(exclude={"contexts", "max_nodes"}) | {
+        """The fields of a request but ``max_nodes``. Raises InvalidArgument if it names datastores in both ways."""
+        if self.datastore and self.datastores:
+            raise InvalidField(
+                "datastore", f" is {self.datastore!r}, and datastores has names too; leave one of them out"
+            )
+        names = self.datastores or [ChoiceBody(name=self.datastore)]
+        return self.model_dump(exclude={"contexts", "max_nodes", "datastore"}) | {
+            "datastores": [draft_pb2.DatastoreChoice(name=each.name, weight=each.weight) for each in names],
             "contexts": np.array([token for context in self.contexts for token in context], TOKEN).tobytes(),
             "lengths": wire.pack_sizes(map(len, self.contexts)),
         }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
+from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
+from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.metrics import DraftMetrics
 from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
 from suffolk.serving.proto import draft_pb2
@@ -19,6 +21,8 @@ from suffolk.serving.transport.store_names import short_name, tenant_of
 
 CHUNK = 32
 """Queries between two checks of the deadline."""
+_MOST_MERGED = 256
+"""Combinations of datastores and weights whose fit is remembered."""
 
 Expired = Callable[[], bool]
 """Returns True if the call was cancelled or its deadline has passed. The remaining queries are then skipped."""
@@ -31,6 +35,7 @@ class DraftService:
     def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
         self._datastores = dict(sorted(datastores.items()))
         self._tokenizers: dict[str, bytes] = {}  # packed at the first call
+        self._merged: dict[tuple[tuple[str, int], ...], MergedDatastore] = {}
         self.admission = AdmissionController(max_concurrent, "max_concurrent")
         self.metrics = DraftMetrics(self._datastores, self.admission)
 
@@ -52,7 +57,7 @@ class DraftService:
         limits.check_depth(max_depth)
         contexts = wire.unpack_contexts(request)
         max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts))
-        datastore = self._datastores[self._resolve(request.datastore)]
+        datastore = self._chosen(request.datastores)
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired):
             trees += datastore.draft_batch(contexts[part], max_match, min_match, max_depth, max_nodes[part])
@@ -63,19 +68,19 @@ class DraftService:
         """One match per context. Raises the same errors as ``draft``."""
         max_match, min_match = _match_lengths(request)
         contexts = wire.unpack_contexts(request)
-        datastore = self._datastores[self._resolve(request.datastore)]
+        datastore = self._chosen(request.datastores)
         matches: list[Match] = []
         for part in _chunks(len(contexts), expired):
             matches += datastore.lookup_batch(contexts[part], max_match, min_match)
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
 
-    def info(self, name: str) -> dict[str, dict[str, Any]]:
-        """Info by datastore name: of one datastore, or of all that the caller may read if ``name`` is empty.
+    def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Info by datastore name: of those ``names``, or of all that the caller may read if there are none.
 
         Omits paths on the server.
         """
-        names = [self._resolve(name)] if name else self._visible()
+        names = [self._resolve(name) for name in names] or self._visible()
         return {
             each: {key: value for key, value in self._datastores[each].info().items() if key != "path"}
             for each in names
@@ -95,6 +100,19 @@ class DraftService:
                 raise NotFound(f"datastore {name} was built from token ids and has no tokenizer; pass token ids")
             self._tokenizers[name] = pack_tokenizer(tokenizer)
         return self._tokenizers[name]
+
+    def _chosen(self, messages: Sequence[draft_pb2.DatastoreChoice]) -> Retriever:
+        """The datastore of that choice, or several as one. Raises as ``check_choices``, ``_resolve`` and ``MergedDatastore``."""
+        choices = {self._resolve(each.name): each.weight for each in unpack_choices(messages)} or {self._resolve(""): 1}
+        if len(choices) == 1:
+            return self._datastores[next(iter(choices))]
+        key = tuple(choices.items())
+        if key not in self._merged:
+            if len(self._merged) >= _MOST_MERGED:
+                self._merged.clear()
+            stores = {name: self._datastores[name] for name in choices}
+            self._merged[key] = MergedDatastore(stores, list(choices.values()))
+        return self._merged[key]
 
     def _resolve(self, name: str) -> str:
         limits.check_name(name)

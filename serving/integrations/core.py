@@ -17,6 +17,7 @@ from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.breaker import CircuitBreaker
+from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -58,7 +59,7 @@ class FinishedText:
 
 
 class DraftCore:
-    """Drafts for all running requests of a host's step, with one call to each datastore. Not thread-safe.
+    """Drafts for all running requests of a host's step, with one call to each datastore or server. Not thread-safe.
 
     After construction no method raises. A failure discards drafts and is counted by reason; each reason is logged once.
     After three failures in a row, drafting is retried once a second (``CircuitBreaker``).
@@ -242,7 +243,7 @@ def _open(options: IntegrationOptions, vocab_size: int, model: str, tokenizer: s
     deadline = None if options.deadline_ms is None else options.deadline_ms / 1000
     stores: list[Retriever] = []
     try:
-        for name in options.datastores:
+        for name in merge_urls(options.datastores):
             store: Retriever = connect(name, deadline) if is_url(name) else WatchedDatastore(name)
             stores.append(store)
             if mark is not None:

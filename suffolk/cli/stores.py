@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.draft_service.open_store import open_store
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.require_match import require_match
@@ -36,10 +37,13 @@ def opened_stores(
 def checked_stores(
     names: Sequence[str], deadline_ms: float | None, require_fit: Callable[[Retriever, str], None], watch: bool = False
 ) -> Iterator[list[Retriever]]:
-    """The datastores of those names or URLs; closed at the end. Raises as ``open_named`` and ``require_fit``."""
+    """The datastores of those names or URLs, those of one server as one; closed at the end.
+
+    Raises as ``open_named`` and ``require_fit``.
+    """
     with contextlib.ExitStack() as stack:
         stores: list[Retriever] = []
-        for name in names:
+        for name in merge_urls(names):
             stores.append(open_named(name, deadline_ms, watch))
             stack.callback(stores[-1].close)
             require_fit(stores[-1], name)

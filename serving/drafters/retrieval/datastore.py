@@ -52,7 +52,7 @@ class DatastoreDrafter:
     thread-safe.
 
     Attributes:
-        datastores: the datastore's name (``DatastoreReader``). Requests that do not select it get no drafts.
+        datastores: the names of its datastores (``DatastoreReader``). Requests get drafts from those that they select.
     """
 
     name = "datastore"
@@ -77,7 +77,7 @@ class DatastoreDrafter:
             InvalidArgument: ``retriever`` is a draft service, and ``limits`` are deeper than its drafts.
         """
         self._retriever = retriever
-        self.datastores = (retriever.name,)
+        self.datastores = retriever.names
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
         shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
@@ -136,7 +136,7 @@ class DatastoreDrafter:
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. A call that cannot be made counts as a failure when its draft is needed."""
         if self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches):
-            selected = self._selected(requests)
+            selected = [at for at, each in enumerate(requests) if self._searched(each) == self.datastores]
             with suppress(SuffolkError):
                 self._prefetcher.prefetch(
                     [requests[at] for at in selected], [trees[at] for at in selected], self._lengths
@@ -157,8 +157,12 @@ class DatastoreDrafter:
         self._scorer.clear()
 
     def _selected(self, requests: Sequence[DraftRequest]) -> list[int]:
-        """The places of the requests that search this datastore."""
-        return [at for at, each in enumerate(requests) if each.options.searches(self.datastores[0])]
+        """The places of the requests that search one of these datastores."""
+        return [at for at, each in enumerate(requests) if self._searched(each)]
+
+    def _searched(self, request: DraftRequest) -> tuple[str, ...]:
+        """Those of its datastores that ``request`` searches."""
+        return tuple(name for name in self.datastores if request.options.searches(name))
 
     def _end(self, request: DraftRequest, path: Ids) -> Ids:
         """The ending of the text with ``path`` appended. It starts after the last id that the retriever does not know."""
@@ -170,7 +174,11 @@ class DatastoreDrafter:
         self._lost = True
         try:
             if self._prefetcher is not None and not self._waits:
-                trees = self._prefetcher.draft(requests, contexts)
+                found = self._prefetcher.draft(requests, contexts)
+                trees = [
+                    trees if self._searched(request) == self.datastores else [DraftTree.empty()] * len(trees)
+                    for request, trees in zip(requests, found, strict=True)
+                ]
             else:
                 trees = self._call(requests, contexts)
         except SuffolkError as error:
@@ -191,6 +199,20 @@ class DatastoreDrafter:
                 self._wait_policy.learn_draft(expected, self._waits)
 
     def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+        """One call for all requests that search the same datastores."""
+        places: dict[tuple[str, ...], list[int]] = {}
+        for at, request in enumerate(requests):
+            places.setdefault(self._searched(request), []).append(at)
+        found: dict[int, list[DraftTree]] = {}
+        for names, chosen in places.items():
+            part = self._retriever if names == self.datastores else self._retriever.select(names)
+            trees = self._call_part(part, [requests[at] for at in chosen], [contexts[at] for at in chosen])
+            found |= zip(chosen, trees, strict=True)
+        return [found[at] for at in range(len(requests))]
+
+    def _call_part(
+        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: list[list[Ids]]
+    ) -> list[list[DraftTree]]:
         limits = self._limits
         flat = [context for each in contexts for context in each]
         most = MAX_BATCH_NODES // max(1, min(len(flat), MAX_BATCH))
@@ -203,13 +225,13 @@ class DatastoreDrafter:
         try:
             for start in range(0, len(flat), MAX_BATCH):
                 part = slice(start, start + MAX_BATCH)
-                trees += self._retriever.draft_batch(
+                trees += retriever.draft_batch(
                     flat[part],
                     limits.max_match,
                     limits.min_match,
                     limits.max_depth,
                     budgets[part],
-                    **group_argument(self._retriever, groups[part]),
+                    **group_argument(retriever, groups[part]),
                 )
         except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer
             self._wait_policy.learn_timeout(time.perf_counter() - begin)

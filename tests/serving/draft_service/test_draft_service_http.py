@@ -20,7 +20,7 @@ from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits
 from suffolk.serving.transport.status import STATUS_CODES
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.draft_server import serving
+from tests.support.draft_server import ask, serving
 from tests.support.waiting import HANG, until
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 4, 9]]
@@ -37,18 +37,6 @@ def brute() -> Iterator[BruteForceRetriever]:
 def server(brute: BruteForceRetriever) -> Iterator[DraftServer]:
     with serving({"wiki": brute}, max_concurrent=2, grace=0.2) as server:
         yield server
-
-
-def ask(server: DraftServer, method: str, path: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
-    """Status, headers and body (parsed if it is JSON) of one request on a connection of its own."""
-    assert server.http is not None
-    connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    connection.request(method, path, data)
-    reply = connection.getresponse()
-    content, headers = reply.read(), dict(reply.getheaders())
-    connection.close()
-    return reply.status, headers, json.loads(content) if headers.get("content-type") == "application/json" else content
 
 
 def test_draft_and_lookup(server: DraftServer, brute: BruteForceRetriever) -> None:
@@ -112,7 +100,20 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [[1]], "max_match": "9"}, "max_match is '9'; input should be a valid integer"),
         ({"contexts": [[1]], "min_match": True}, "min_match is True; input should be a valid integer"),
         ({"contexts": [[1]], "datastore": 3}, "datastore is 3; input should be a valid string"),
-        ({"contexts": [[1]], "depth": 3}, "depth: unknown key; the keys are contexts, datastore, max_match"),
+        (
+            {"contexts": [], "datastore": "a", "datastores": [{"name": "b"}]},
+            "datastore is 'a', and datastores has names",
+        ),
+        (
+            {"contexts": [], "datastores": [{"name": "wiki", "weight": 17}]},
+            "datastores[0].weight is 17; input should be",
+        ),
+        ({"contexts": [], "datastores": [{"name": "wiki"}] * 2}, "datastores: 'wiki' is named twice; name each"),
+        ({"contexts": [], "datastores": ["wiki"]}, "datastores[0] is 'wiki'; input should be an object"),
+        (
+            {"contexts": [[1]], "depth": 3},
+            "depth: unknown key; the keys are contexts, datastore, datastores, max_match",
+        ),
     ],
 )
 def test_limits(body: Any, text: str, server: DraftServer) -> None:

@@ -25,7 +25,7 @@ from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
 from tests.support.waiting import HANG, until
 
-DRAFT, LOOKUP = draft_pb2.DraftRequest, draft_pb2.LookupRequest
+DRAFT, LOOKUP, CHOICE = draft_pb2.DraftRequest, draft_pb2.LookupRequest, draft_pb2.DatastoreChoice
 
 
 def numbers(*values: int) -> bytes:
@@ -58,7 +58,14 @@ def numbers(*values: int) -> bytes:
         (DRAFT(contexts=b"abc", lengths=numbers(1)), "contexts has 3 bytes; it must be a multiple of 4, little-endian"),
         (DRAFT(contexts=bytes(8), lengths=numbers(1)), "contexts has 2 entries; lengths add up to 1"),
         (DRAFT(lengths=b"abcde"), "lengths has 5 bytes; it must be a multiple of 4"),
-        (DRAFT(datastore="x" * 129), "datastore: the name has 129 characters; the limit is 128; see GetInfo"),
+        (
+            DRAFT(datastores=[draft_pb2.DatastoreChoice(name="x" * 129)]),
+            "datastore: the name has 129 characters; the limit is 128; see GetInfo",
+        ),
+        (DRAFT(datastores=[CHOICE(name="wiki", weight=0)]), "weight is 0; it must be a whole number of 1 to 16"),
+        (DRAFT(datastores=[CHOICE(name="wiki"), CHOICE(name="wiki")]), "datastores: 'wiki' is named twice; name each"),
+        (DRAFT(datastores=[CHOICE(name="wiki"), CHOICE()]), "datastores: a name is empty; name each datastore once"),
+        (LOOKUP(datastores=[CHOICE(name=f"{n}") for n in range(17)]), "17 datastores; a query searches 1 to 16"),
         (DRAFT(max_match=16, max_depth=64), "max_match + max_depth is 80, above 64"),
         (LOOKUP(max_match=4097), "max_match is 4097; it must be in 1..4096"),
         (LOOKUP(lengths=bytes(4 * 257)), "the batch has 257 queries; the limit is 256"),
