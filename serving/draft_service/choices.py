@@ -10,6 +10,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.merged import require_weights
 from suffolk.serving.draft_service.limits import check_name
 from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.store_names import short_name
 from suffolk.serving.transport.url import is_url
 
 
@@ -31,8 +32,8 @@ def parse_choices(text: str) -> tuple[DatastoreChoice, ...]:
 
 
 def check_choices(choices: Sequence[DatastoreChoice]) -> tuple[DatastoreChoice, ...]:
-    """``choices``. Raises InvalidArgument: they are too many, one is named twice, or a weight is out of range."""
-    names = [choice.name for choice in choices]
+    """``choices`` with short names. Raises InvalidArgument: they are too many, one is named twice, or a weight is out of range."""
+    names = [short_name(choice.name) for choice in choices]
     for name in names:
         check_name(name)
         if len(names) > 1 and (not name or names.count(name) > 1):
@@ -40,7 +41,7 @@ def check_choices(choices: Sequence[DatastoreChoice]) -> tuple[DatastoreChoice, 
             raise InvalidArgument(f"datastores: {problem}; name each datastore once")
     if choices:
         require_weights([choice.weight for choice in choices], len(choices))
-    return tuple(choices)
+    return tuple(DatastoreChoice(name, choice.weight) for name, choice in zip(names, choices, strict=True))
 
 
 def pack_choices(choices: Sequence[DatastoreChoice]) -> list[draft_pb2.DatastoreChoice]:

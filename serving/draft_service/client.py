@@ -182,12 +182,12 @@ class RemoteDatastore(Retriever):
         found = {each.name: each for each in reply.datastores}
         if not found:
             raise NotFound(f"{self.url}: the server has no datastore")
-        if not self._choices:
-            if len(found) > 1:
-                raise InvalidArgument(
-                    f"{self.url}: the server has several datastores; put one of {', '.join(found)} at the end of the URL"
-                )
-            self._choices = (DatastoreChoice(next(iter(found))),)
+        if len(found) > max(1, len(self._choices)):
+            raise InvalidArgument(
+                f"{self.url}: the server has several datastores; put one of {', '.join(found)} at the end of the URL"
+            )
+        weights = [choice.weight for choice in self._choices] or [1]
+        self._choices = tuple(map(DatastoreChoice, found, weights))  # with the server's names
         infos = {name: parse_server_info(self.url, "draft service", each.info_json) for name, each in found.items()}
         info = merged_info(infos) if len(infos) > 1 else next(iter(infos.values()))
         self._vocab_size = reply.datastores[0].vocab_size

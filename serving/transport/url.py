@@ -5,6 +5,7 @@
     grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
 
 NAME is a datastore of a draft service: STORE, or TENANT/STORE. NAME may be omitted if the caller sees only one datastore.
+Several are searched as one: STORE:WEIGHT,STORE (``draft_service/choices.py``).
 The URL of a worker has no NAME. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts
 and lookups. ``token_file=FILE`` names a file with the caller's token in its first line.
 """
@@ -78,7 +79,7 @@ def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     name = unquote(parts.path.strip("/"))
     if (
         not parts.hostname
-        or name.count("/") > (default_port == DRAFT_PORT)
+        or any(each.count("/") > (default_port == DRAFT_PORT) for each in name.split(","))
         or parts.fragment
         or parts.username is not None
     ):

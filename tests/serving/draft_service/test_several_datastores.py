@@ -82,6 +82,8 @@ def test_http_names_several(stores: dict[str, Datastore], server: DraftServer) -
     [
         ("code,maps", NotFound, "there is no 'maps'"),
         ("code,code", InvalidArgument, "'code' is named twice; name each datastore once"),
+        ("code,default/code", InvalidArgument, "'code' is named twice"),
+        ("code,a/b/c", InvalidArgument, "malformed URL"),
         ("code,", InvalidArgument, "a name is empty"),
         ("code:0,wiki", InvalidArgument, "weight is 0; it must be a whole number of 1 to 16"),
         ("code:x,wiki", InvalidArgument, "weight 'x' is not a whole number; write NAME:WEIGHT,NAME"),
