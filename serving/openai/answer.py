@@ -82,5 +82,5 @@ class Answer(ABC, Generic[BodyT]):
 
     def _metrics(self) -> dict[str, Any]:
         """The metrics of a single text; null if there are several texts, as in vLLM."""
-        found = speculation(self.runs[0].stats) if len(self.runs) == 1 else None
+        found = speculation(self.runs[0].stats, self.runs.shows_sources) if len(self.runs) == 1 else None
         return {"metrics": None if found is None else {"speculative_decoding": found}}

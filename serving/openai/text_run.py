@@ -45,13 +45,18 @@ class TextRun:
 
 
 class TextRuns(Sequence[TextRun]):
-    """All texts of one request, generated side by side. ``cancel`` is thread-safe."""
+    """All texts of one request, generated side by side. ``cancel`` is thread-safe.
+
+    Attributes:
+        shows_sources: whether the caller may see which drafters proposed the tokens.
+    """
 
     def __init__(self, service: DecodeService, calls: Sequence[GenerateCall], texts_per_prompt: int = 1) -> None:
         """``calls``: ``texts_per_prompt`` calls per prompt, in order of prompts."""
         self._service = service
         self._calls = calls
         self._texts_per_prompt = texts_per_prompt
+        self.shows_sources = service.shows_sources(calls[0])
         self._runs: list[TextRun] = []
         self._lock = threading.Lock()
         self._cancelled = False

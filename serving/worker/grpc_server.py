@@ -59,7 +59,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
         service = self._service
         with service.admit("Generate") as outcome:
             call = unpack_call(request, service.engine.target)
-            generation = service.start(call)
+            generation, shows_sources = service.start(call), service.shows_sources(call)
             if not on_end(generation.cancel):  # after a normal end, cancelling has no effect
                 generation.cancel()
             joiner = StepJoiner(service.stream_interval)
@@ -67,7 +67,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
                 if step.finish:
                     service.record(generation, call)
                 if (joined := joiner.add(step)) is not None:
-                    yield pack_step(joined, generation.stats if step.finish else None)
+                    yield pack_step(joined, generation.stats if step.finish else None, shows_sources)
             service.require_end(generation, outcome)
 
 

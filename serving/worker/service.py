@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.version import __version__
@@ -15,15 +16,19 @@ from suffolk.serving.engine.loop.prompt import encode_text, has_template
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.replay.recorder import Recorder
 from suffolk.serving.transport.admission import AdmissionController
+from suffolk.serving.transport.identity import EVERY_TENANT, OPERATOR, Role, caller
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
 from suffolk.serving.transport.request_metrics import CallOutcome
+from suffolk.serving.transport.store_names import tenant_of
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.metrics import WorkerMetrics
+from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.slow_client_timeout import SlowClientTimeout
 
 LOG = logging.getLogger("suffolk.worker")
 
+DEFAULT_POLICY = RemotePolicy()
 PREFERRED = ("hybrid", "datastore", "prompt-lookup")
 """Default drafters, best first."""
 
@@ -49,6 +54,7 @@ class DecodeService:
         slow_client_seconds: float = limits.SLOW_CLIENT_SECONDS,
         recorder: Recorder | None = None,
         stream_interval: float = 0.0,
+        policy: RemotePolicy = DEFAULT_POLICY,
     ) -> None:
         """Prepare to serve ``engine``, which the caller closes. Raises InvalidArgument if ``max_nodes`` is out of its range.
 
@@ -56,6 +62,7 @@ class DecodeService:
             slow_client_seconds: seconds that a client may take to read one reply.
             recorder: records every finished text; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
+            policy: what callers may ask for.
         """
         check_range("max_nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
@@ -67,6 +74,7 @@ class DecodeService:
         self.metrics = WorkerMetrics(engine, self.admission)
         self.stream_interval = stream_interval
         self._recorder = recorder
+        self._policy = policy
         self._warned = False
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
@@ -95,6 +103,7 @@ class DecodeService:
 
         Raises:
             InvalidArgument: a field is out of its limits, or the prompt cannot be used.
+            PermissionDenied: verification ``typical``, and the policy has no floor for it.
             Unsupported: a field is not supported.
             ResourceExhausted: the request is too long for a slot.
             Unavailable: the engine has died or is closed.
@@ -102,8 +111,29 @@ class DecodeService:
         check_size("drafter", len(call.drafter), MAX_NAME, "characters")
         max_nodes = self.max_nodes if call.max_nodes is None else call.max_nodes
         check_range("max_nodes", max_nodes, 1, self.max_nodes)
-        drafter = call.drafter or self.default_drafter
-        return self.engine.generate(call.prompt, call.settings, drafter, max_nodes, call.options)
+        drafter, settings = call.drafter or self.default_drafter, self._policy.apply(call.settings)
+        options = replace(call.options, datastores=self._searched(call), tenant=self._learning_tenant())
+        return self.engine.generate(call.prompt, settings, drafter, max_nodes, options)
+
+    def shows_sources(self, call: GenerateCall) -> bool:
+        """Whether the caller may see the source of each token: it is an admin of all datastores that the call searches."""
+        searched = {tenant_of(name) for name in self._searched(call)}
+        return all(caller().has(tenant, Role.ADMIN) for tenant in searched or {caller().tenant or EVERY_TENANT})
+
+    def _searched(self, call: GenerateCall) -> tuple[str, ...]:
+        """The datastores that a call searches. Raises InvalidArgument for one that the caller may not read, as if unknown."""
+        visible = self._visible()
+        call.options.require_known(visible)
+        return visible if call.options.datastores is None else call.options.datastores
+
+    def _visible(self) -> tuple[str, ...]:
+        """Names of the datastores that the caller may read."""
+        return tuple(name for name in self.engine.datastores if caller().has(tenant_of(name), Role.READ))
+
+    def _learning_tenant(self) -> str:
+        if self._policy.share_learning or caller() is OPERATOR:
+            return ""
+        return caller().tenant or EVERY_TENANT
 
     def record(self, generation: Generation, call: GenerateCall) -> None:
         """Record a text that has ended. Failures are logged, and not reported to the client."""
@@ -125,9 +155,10 @@ class DecodeService:
             raise Unavailable("the generation was cancelled: the client is gone, or the worker is stopping")
 
     def info(self) -> decode_pb2.GetWorkerInfoReply:
-        """Describe the worker and its current load."""
+        """Describe the worker. Its load and its statistics are for callers that may read in every tenant."""
         with self.metrics.measure_call("grpc", "GetInfo"):
-            target, engine, stats = self.engine.target, self.engine, self.engine.stats()
+            target, engine = self.engine.target, self.engine
+            stats = engine.stats() if caller().has(EVERY_TENANT, Role.READ) else {}
             return decode_pb2.GetWorkerInfoReply(
                 server_version=__version__,
                 model=self.model,
@@ -135,14 +166,14 @@ class DecodeService:
                 context_length=target.context_length or 0,
                 has_chat_template=has_template(target),
                 drafters=engine.drafters,
-                datastores=engine.datastores,
+                datastores=self._visible(),
                 default_drafter=self.default_drafter,
                 slots=engine.slots,
                 capacity=engine.capacity,
                 queue=engine.queue,
                 max_nodes=self.max_nodes,
                 cache_bytes=engine.cache_bytes,
-                running=stats["running"],
-                waiting=stats["waiting"],
+                running=stats.get("running", 0),
+                waiting=stats.get("waiting", 0),
                 stats_json=json.dumps(stats),
             )

@@ -65,15 +65,21 @@ def unpack_options(message: decode_pb2.DraftOptions) -> DraftOptions:
     )
 
 
-def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateReply:
-    """A reply for ``step``. ``stats``: statistics for the last step; None for all other steps."""
+def pack_step(step: Step, stats: GenerationStats | None, shows_sources: bool = True) -> decode_pb2.GenerateReply:
+    """A reply for ``step``.
+
+    Args:
+        stats: statistics for the last step; None for all other steps.
+        shows_sources: whether the reply says which drafters proposed each token. Without it all sources are 0.
+    """
+    shown = 0xFFFFFFFF if shows_sources else 0
     return decode_pb2.GenerateReply(
         tokens=pack_tokens(np.array(step.tokens, np.int32)),
-        sources=np.array(step.sources, SOURCE).tobytes(),
-        pieces=[decode_pb2.Piece(text=text, source=source) for text, source in step.pieces],
+        sources=(np.array(step.sources, SOURCE) & SOURCE.type(shown)).tobytes(),
+        pieces=[decode_pb2.Piece(text=text, source=source & shown) for text, source in step.pieces],
         log_probabilities=[_pack_log_probability(each) for each in step.log_probabilities],
         finish=step.finish,
-        stats=None if stats is None else _pack_stats(stats),
+        stats=None if stats is None else _pack_stats(stats, shows_sources),
     )
 
 
@@ -114,15 +120,15 @@ def _unpack_log_probability(token: int, message: decode_pb2.LogProbability) -> L
     return LogProbability(token, message.value, tuple(zip(tokens, message.values, strict=True)))
 
 
-def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
+def _pack_stats(stats: GenerationStats, shows_sources: bool) -> decode_pb2.GenerationStats:
     return decode_pb2.GenerationStats(
         prompt_tokens=stats.prompt_tokens,
         tokens=stats.tokens,
         steps=stats.steps,
         mean_generated_length=stats.mean_generated_length,
         draft_calls=stats.draft_calls,
-        drafted=[_pack_count(**row) for row in stats.drafted.rows()],
-        draft_failures=stats.draft_failures,
+        drafted=[_pack_count(**row) for row in stats.drafted.rows()] if shows_sources else [],
+        draft_failures=stats.draft_failures if shows_sources else {},
         seconds=stats.seconds,
         accepted_prediction_tokens=stats.accepted_prediction_tokens,
         rejected_prediction_tokens=stats.rejected_prediction_tokens,

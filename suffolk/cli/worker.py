@@ -101,6 +101,15 @@ class Options(
         "least time between two packets of a stream; 0 sends one packet for each step, whose size shows the accepted tokens",
         metavar="MS",
     )
+    typical_floor: Annotated[float, Within(0, 1)] = rare(
+        0.0,
+        "least probability, under the model's own distribution, of a token that verification 'typical' may accept; 0 refuses "
+        "'typical', because its answers may reveal text of the datastores",
+    )
+    share_learning: bool = rare(
+        False,
+        "with --access: learn from the texts of all tenants together; response times may then reveal parts of them",
+    )
     tls_client_ca: str | None = rare(
         None,
         "PEM certificate of the authority that must have signed the certificates of clients (mTLS)",
@@ -125,6 +134,11 @@ def run(options: Options) -> int:
     limits, chosen = options.limits(), _drafters(options)
     if chosen == [NONE] and options.costs is not None:
         raise InvalidArgument(f"costs {options.costs}: --drafter none does not use them; leave one of them out")
+    if options.access and options.drafter_values.get("recycle") and not options.share_learning:
+        raise InvalidArgument(
+            "recycle: with --access, token recycling would learn from the texts of all tenants; leave it out, or add "
+            "--set share_learning=true"
+        )
     server.check()  # before a model is loaded
     require_costs(options.costs)
     require_record(options.record)
@@ -145,6 +159,7 @@ def run(options: Options) -> int:
         from suffolk.serving.engine.loop.engine import Engine
         from suffolk.serving.openai.server import OpenAIServer
         from suffolk.serving.replay.recorder import opened_recorder
+        from suffolk.serving.worker.remote_policy import RemotePolicy
         from suffolk.serving.worker.service import DecodeService
 
         config = options.drafter_config()
@@ -157,7 +172,8 @@ def run(options: Options) -> int:
             opened_recorder(options.record, target, options.model) as recorder,
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
-            service = DecodeService(engine, name, options.max_nodes, recorder=recorder)
+            policy = RemotePolicy(options.typical_floor, options.share_learning)
+            service = DecodeService(engine, name, options.max_nodes, recorder=recorder, policy=policy)
             service.set_stream_interval(options.stream_interval)
             LOG.info("%s", _facts(service))
             running = OpenAIServer(server, service, origins, options.tool_format)

@@ -48,7 +48,8 @@ def working(model: Path, *words: str, command: tuple[str, ...] = SUFFOLK) -> Ite
 def test_start_answer_and_stop(model: Path, store: Path) -> None:
     words = ("--max-new-tokens", "60", "--temperature", "0.8", PROMPT)
     here = suffolk("generate", "--model", str(model), "--drafter", "none", *words)
-    with working(model, "--datastore", str(store), "--datastore", str(store), "--slots", "2") as worker:
+    floor = ("--set", "typical_floor=1e-9")
+    with working(model, "--datastore", str(store), "--datastore", str(store), "--slots", "2", *floor) as worker:
         url = f"grpc://{worker.endpoint()}"
         for drafter in ((), ("--drafter", "datastore"), ("--drafter", "none")):
             there = suffolk("generate", "--worker", url, *drafter, *words)

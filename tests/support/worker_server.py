@@ -15,8 +15,9 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.replay.recorder import Recorder
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.worker.client import WorkerClient, connect_worker
+from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
-from suffolk.serving.worker.service import DecodeService
+from suffolk.serving.worker.service import DEFAULT_POLICY, DecodeService
 from tests.support.draft_server import LOOPBACK
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
 from tests.support.waiting import HANG
@@ -43,6 +44,7 @@ def working(
     slow_client_seconds: float = HANG,
     recorder: Recorder | None = None,
     stream_interval: float = 0.0,
+    policy: RemotePolicy = DEFAULT_POLICY,
     kind: Callable[[ServerConfig, DecodeService], WorkerServer] = WorkerServer,
     **settings: Any,
 ) -> Iterator[WorkerServer]:
@@ -57,6 +59,7 @@ def working(
                 slow_client_seconds=slow_client_seconds,
                 recorder=recorder,
                 stream_interval=stream_interval,
+                policy=policy,
             ),
         ) as server,
     ):

@@ -42,11 +42,15 @@ class RetrievalScorer:
     """Calibrates the trees of one source, and keeps the trees of the current step for learning. Not thread-safe.
 
     Sampled and greedy requests have separate calibrators, because sampled requests accept fewer of the most likely tokens.
+    So have the requests of each tenant (``DraftOptions.tenant``), because response times reveal what was learned.
     """
 
     def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:
         """``source``: the source's name in ``calibration``. ``prior``: the prior of new calibrators."""
-        self._greedy, self._sampled = (calibration.text(name, prior) for name in (source, f"{source}, sampled"))
+        self._calibration, self._source, self._prior = calibration, source, prior
+        self._calibrators: dict[str, Calibrator] = {}  # by name; few, since the operator names the tenants
+        for name in (source, f"{source}, sampled"):
+            self._named(name)
         self._requests: dict[int, DraftRequest] = {}
         self._found: dict[int, list[RetrievedTree]] = {}
 
@@ -94,4 +98,11 @@ class RetrievalScorer:
         self._requests.clear()
 
     def _calibrator(self, request: DraftRequest) -> Calibrator:
-        return self._sampled if request.settings.temperature > 0 else self._greedy
+        sampled = ", sampled" if request.settings.temperature > 0 else ""
+        tenant = f", tenant {request.options.tenant}" if request.options.tenant else ""
+        return self._named(f"{self._source}{sampled}{tenant}")
+
+    def _named(self, name: str) -> Calibrator:
+        if name not in self._calibrators:
+            self._calibrators[name] = self._calibration.text(name, self._prior)
+        return self._calibrators[name]

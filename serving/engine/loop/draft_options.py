@@ -26,6 +26,8 @@ class DraftOptions:
         prediction: the expected answer, or most of it, as a text or token ids. It serves as one more source of
             drafts. Drafters that run no retrieval ignore it.
         datastores: names of the datastores to search; None for all.
+        tenant: owner of the request; empty if all requests have one owner. Learning does not cross tenants: the calibration of
+            retrieved drafts is the tenant's own, and drafters that keep tokens of answers learn none of a tenant's.
         remember: whether the text may be kept after its end. If False, the text is not recorded, and drafters do not learn its
             tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
@@ -39,6 +41,7 @@ class DraftOptions:
     prediction: str | Tokens | None = None
     datastores: tuple[str, ...] | None = None
     remember: bool = True
+    tenant: str = ""
     group: str | None = None
 
     def __post_init__(self) -> None:

@@ -151,7 +151,8 @@ class DrafterPool:
 
     def learns(self, request: Request) -> bool:
         """Whether the request's drafter learns from the logits of generated tokens, and may keep them."""
-        return request.options.remember and request.drafter in self._learners
+        options = request.options
+        return options.remember and not options.tenant and request.drafter in self._learners
 
     def learn_logits(self, requests: Sequence[Request], logits: Sequence[torch.Tensor]) -> None:
         """Pass to the drafters of ``requests`` the ``logits``, float[k, vocab] each, of the last tokens."""

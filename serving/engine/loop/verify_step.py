@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
@@ -80,12 +81,21 @@ def _accept(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: n
     tree, settings = tree_of(proposal), request.settings
     if settings.verification == "typical" and len(tree):
         distributions = request.sampler.probabilities(rows, request.contexts(tree_of(proposal)))
-        path = typical_path(tree.tokens, tree.parents, distributions, settings.epsilon, settings.delta)
+        allowed = _above_floor(tree, rows, settings.typical_floor) if settings.typical_floor else None
+        path = typical_path(tree.tokens, tree.parents, distributions, settings.epsilon, settings.delta, allowed)
     elif settings.verification == "rejection" and isinstance(proposal, SampledChain):
         return _accept_chain(request, proposal, rows, sampled)
     else:
         path = accept(tree.tokens, tree.parents, sampled)
     return _outcome(request, proposal, rows, sampled, path, int(sampled[path[-1] + 1 if len(path) else 0]))
+
+
+def _above_floor(tree: DraftTree, rows: torch.Tensor, floor: float) -> npt.NDArray[np.bool_]:
+    """bool[n], the nodes with at least the probability ``floor`` under the softmax of ``rows``, the unprocessed logits."""
+    after = rows[torch.from_numpy(tree.parents.astype(np.int64) + 1).to(rows.device)]
+    tokens = torch.from_numpy(tree.tokens.astype(np.int64)).to(rows.device)
+    likely = after.double().softmax(-1).gather(1, tokens[:, None])[:, 0]
+    return np.asarray((likely >= floor).cpu().numpy(), np.bool_)
 
 
 def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:

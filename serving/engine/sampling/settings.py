@@ -32,6 +32,7 @@ MinP = Annotated[float, Within(0, 1, "between 0 (no limit) and 1")]
 Factor = Annotated[float, Within(0.01, 100, "between 0.01 and 100 (1: off)")]
 Penalty = Annotated[float, Within(-2, 2, "between -2 and 2 (0: off)")]
 TokenId = Annotated[int, Within(0)]
+Floor = Annotated[float, Within(0, 1)]
 Bias = Annotated[float, Within(-100, 100)]
 Logprobs = Annotated[int, Within(0, 20, "between 0 and 20, or None (off)")]
 
@@ -72,6 +73,8 @@ class SamplingSettings:
             distribution) or ``typical`` (lossy).
         epsilon, delta: ``typical`` accepts tokens of probability min(epsilon, delta * exp(-entropy)) or more; above 0, at most
             1. Defaults of ReDrafter (Zhang et al. 2024, section 3.3) and Medusa (Cai et al. 2024).
+        typical_floor: ``typical`` accepts no token of a lower probability under the model's own distribution, before all other
+            settings act; 0..1, 0 = off. A worker sets it for its callers (``RemotePolicy``).
 
     Raises:
         InvalidArgument: a value is of another type or out of its range. numpy numbers and lists are converted.
@@ -97,6 +100,7 @@ class SamplingSettings:
     verification: str = "match"
     epsilon: Share = 0.3
     delta: Share = 0.09
+    typical_floor: Floor = 0.0
 
     def __post_init__(self) -> None:
         if self.verification not in VERIFICATIONS:

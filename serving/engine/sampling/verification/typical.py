@@ -19,6 +19,7 @@ def typical_path(
     probabilities: torch.Tensor,
     epsilon: float,
     delta: float,
+    allowed: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.int64]:
     """LOSSY: int64[k], the longest path of acceptable nodes from the top down; of equally long paths the most probable.
 
@@ -32,6 +33,7 @@ def typical_path(
             on any device.
         epsilon: a token of at least this probability is acceptable; above 0, at most 1.
         delta: share of exp(-entropy) that is acceptable; above 0, at most 1.
+        allowed: bool[n], the nodes that may be accepted; None for all.
 
     Raises:
         InvalidArgument: ``epsilon`` or ``delta`` is out of its range, or ``probabilities`` has another number of rows.
@@ -50,6 +52,8 @@ def typical_path(
     columns = torch.from_numpy(ids).to(distributions.device)
     likely, least = torch.stack([distributions[rows, columns], thresholds[rows]]).cpu().numpy()  # one copy to the host
     acceptable = (likely >= least) & _first_of_equals(tokens, parents)
+    if allowed is not None:
+        acceptable &= allowed
     log_prob = np.zeros(len(tokens) + 1)  # by row: log probability of the path to it
     level, best = np.zeros(len(tokens) + 1, np.bool_), -1
     level[0] = True
