@@ -71,7 +71,7 @@ def test_report_into_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
 
 
 def test_results_stay_when_the_disk_is_full(tmp_path: Path) -> None:
-    """The old file was truncated before the new results were written, so both were lost."""
+    """Regression: the old file used to be truncated before the new results were written. A full disk then lost both."""
     pytest.importorskip("matplotlib")
     report, plot = tmp_path / "report.json", tmp_path / "plot.png"
     panels = [Panel("speed", "s", ["a"], {"x": [1.0]})]

@@ -236,7 +236,10 @@ def test_the_plan_writes_nothing_and_names_what_it_takes(tmp_path: Path) -> None
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a small disk")
 def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
-    """A build on a disk that is too small fails by the estimate, or at the write if there is no estimate."""
+    """A build on a disk that is too small fails with one line.
+
+    It fails by the estimate, or, if there is no estimate, when it writes.
+    """
     corpus = write_jsonl(tmp_path / "a.jsonl", make_texts(3000))
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -98,7 +98,10 @@ def test_very_long_texts_are_cut_at_a_line_end() -> None:
     "kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())]
 )
 def test_parquet_text_that_is_no_utf8_is_replaced_and_counted(tmp_path: Path, kind: pyarrow.DataType) -> None:
-    """The build used to end with a Python error, while JSON lines and text files continued."""
+    """Regression: invalid UTF-8 in Parquet used to end a build with a Python error.
+
+    Builds of JSON lines and text files continued.
+    """
     text = pyarrow.array([b"ok \xff\xfe end", "fin\u00e9".encode()]).cast(pyarrow.string(), safe=False)
     text = text.dictionary_encode() if pyarrow.types.is_dictionary(kind) else text.cast(kind)
     parquet.write_table(pyarrow.table({"text": text, "id": ["a", "b"]}), tmp_path / "a.parquet")

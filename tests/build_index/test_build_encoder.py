@@ -1,4 +1,4 @@
-"""Texts to token ids: the fast tokenizer, its check, and the fallback to the slow one."""
+"""Tests the encoding of texts: the fast tokenizer, its check, and the fallback to Hugging Face tokenizers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_whitespace_tokens_are_no_risk() -> None:
 
 
 def test_a_failed_check_sends_the_whole_block_to_hugging_face() -> None:
-    """If the fast tokenizer splits every character, no block may use its ids."""
+    """The fast tokenizer of this test splits every character. So no block may use its ids."""
     definition = json.loads(tokenizer_json())
     every = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
     definition["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [every, definition["pre_tokenizer"]]}
@@ -66,7 +66,7 @@ def test_the_proof_passes_and_fails_for_good_reasons() -> None:
 
 
 def test_a_tokenizer_without_an_id_for_a_word_is_refused() -> None:
-    """The tokenizer's exception used to escape from the build."""
+    """Regression: the exception of the tokenizer used to escape from the build."""
     words = Tokenizer(models.WordLevel({"def": 0}))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Files, folders and patterns: which files are read, and which are skipped."""
+"""Tests files, folders and patterns as inputs: which files are read, and which are skipped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> Non
 
 
 def test_linked_folders_are_counted_and_read_where_they_are_named(tmp_path: Path) -> None:
-    """They were left out without a word."""
+    """Regression: linked folders used to be left out silently."""
     (tmp_path / "corpus").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "corpus/a.txt").write_text("a")
@@ -49,7 +49,7 @@ def test_linked_folders_are_counted_and_read_where_they_are_named(tmp_path: Path
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was left out without a word."""
+    """Regression: a folder that cannot be read used to be left out silently."""
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "locked").mkdir()
     scan = os.scandir

@@ -69,7 +69,7 @@ def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) ->
 
 
 def test_a_small_stream_of_much_text_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
-    """Two kilobytes of zstandard data decompressed to one block of 64 MiB."""
+    """Regression: two kilobytes of zstandard data used to decompress to one block of 64 MiB."""
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(zstandard.compress(b"\n" * (64 << 20)))
     sizes = [len(block.payload.data) for block in blocks(path)]
@@ -78,7 +78,7 @@ def test_a_small_stream_of_much_text_comes_in_blocks_of_bounded_size(tmp_path: P
 
 
 def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
-    """A batch of 256 long rows would be a block of a hundred megabytes, and many blocks are in memory at a time."""
+    """A batch of 256 long rows would be a block of a hundred megabytes, and a build has many blocks in memory at a time."""
     texts = [f"{number} " * (50_000 if number % 3 else 1) for number in range(300)]
     ids = [list(range(number * 1000)) for number in range(40)]
     parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")

@@ -66,7 +66,7 @@ def test_wrong_token_files_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 no archive", None])
 def test_archives_are_no_token_files(tmp_path: Path, content: bytes | None) -> None:
-    """numpy opens these files, and a Python error followed later."""
+    """Regression: numpy opens archives too, so they used to end in a Python error later."""
     with (tmp_path / "a.npy").open("wb") as file:
         np.savez(file, np.arange(4)) if content is None else file.write(content)
     with pytest.raises(Corruption, match=r"a\.npy: not a whole \.npy file of numbers; write it again"):

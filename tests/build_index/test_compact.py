@@ -1,4 +1,4 @@
-"""Compaction: same answers from fewer files, no trace of deleted documents, and the old datastore stays until the end."""
+"""Tests compaction. Answers stay the same, no trace of deleted documents remains, and the old datastore stays until the end."""
 
 from __future__ import annotations
 

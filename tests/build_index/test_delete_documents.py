@@ -180,7 +180,10 @@ def test_what_cannot_be_deleted_says_why(tmp_path: Path) -> None:
 
 
 def test_nothing_is_deleted_from_damaged_files(tmp_path: Path) -> None:
-    """Damaged document starts would make searches subtract the tokens of other documents."""
+    """A deletion from damaged files fails.
+
+    With damaged document starts, searches would subtract the tokens of other documents.
+    """
     make_store(tmp_path / "store", [[[1, 2, 3], [4, 5]]], vocab_size=9).close()
     segment = tmp_path / "store/segments/000000.seg"
     content = bytearray(segment.read_bytes())
@@ -194,7 +197,7 @@ def test_nothing_is_deleted_from_damaged_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("condition", ["licence!=mit", "licence=mit", "stars>=6"])
 def test_a_field_that_no_document_has_is_refused(tmp_path: Path, condition: str) -> None:
-    """A misspelt field with != once selected all documents."""
+    """Regression: a condition with != and a misspelt field used to select all documents."""
     origins = [[("a", {"license": "mit", "stars": 6}), ("b", {"license": "gpl"})]]
     make_store(tmp_path / "store", [[[1, 2], [3]]], vocab_size=9, origins=origins).close()
     with pytest.raises(InvalidArgument, match="the fields are license, source, stars"):

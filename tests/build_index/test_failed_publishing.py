@@ -1,4 +1,4 @@
-"""Publishing that fails or is interrupted: readers can still open the datastore, and finished work is kept."""
+"""Tests publishing that fails or is interrupted. Readers can still open the datastore, and finished work is kept."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fail_flush(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def test_a_generation_whose_flush_failed_can_be_opened(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: Change, documents: int
 ) -> None:
-    """The segments were removed, although the manifest that readers use already named them."""
+    """Regression: a failed flush used to remove segments that the published manifest already named."""
     store = folder / "store"
     with monkeypatch.context() as patched:
         fail_flush(patched, store)
@@ -80,7 +80,10 @@ def test_a_generation_whose_flush_failed_can_be_opened(
 def test_a_flush_that_fails_before_the_manifest_gives_the_segments_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's error escaped, and the finished segments stayed in a folder without a manifest that names them."""
+    """Regression: the system's error used to escape.
+
+    The finished segments stayed in a folder without a manifest that names them.
+    """
     store = folder / "store"
     before = set((store / "segments").iterdir())
     with monkeypatch.context() as patched:
@@ -106,7 +109,10 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
 def test_ctrl_c_while_publishing_keeps_the_finished_segments(
     folder: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """The work folder held no segment, so it was removed with its journal, and the next run sorted everything again."""
+    """Regression: after Ctrl-C, the work folder held no segment and was removed with its journal.
+
+    The next run sorted everything again.
+    """
     with monkeypatch.context() as patched:
         stop_at(patched, point)
         with pytest.raises(KeyboardInterrupt):
@@ -124,7 +130,10 @@ def test_ctrl_c_while_publishing_keeps_the_finished_segments(
 def test_a_build_stopped_while_publishing_is_waited_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: Change
 ) -> None:
-    """Otherwise a deletion or compaction would take the generation of the build and remove its segments."""
+    """A deletion or compaction must not run between a stopped build and its end.
+
+    It would take the generation of the build and remove its segments.
+    """
 
     def die(*_: object) -> NoReturn:
         raise KeyboardInterrupt

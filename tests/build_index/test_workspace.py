@@ -1,4 +1,4 @@
-"""Ownership of the build folder, and its contents after a failed build."""
+"""Tests the ownership of the build folder, and its contents after a failed build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffolk.datastore.segment import SegmentEntry
 
 @pytest.mark.parametrize("name", ["build", "segments", "MANIFEST.tmp", "tokenizer-mine.json"])
 def test_a_folder_that_no_build_began_in_is_left_alone(tmp_path: Path, name: str) -> None:
-    """A user's folder named build was mistaken for an interrupted build, and removed by a failing command."""
+    """Regression: a failing command used to take a user's folder named build for an interrupted build, and removed it."""
     (tmp_path / "text.txt").write_text("text")
     own = tmp_path / "project" / name
     own.mkdir(parents=True)
@@ -36,7 +36,10 @@ def fail(store: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_build_that_fails_at_once_leaves_what_it_found(tmp_path: Path, there: bool) -> None:
-    """Without the lock, a leftover ``segments`` would count as foreign, and later builds would reject the folder."""
+    """A failed build leaves the lock that it found.
+
+    Without the lock, a leftover ``segments`` would count as foreign, and later builds would reject the folder.
+    """
     store = tmp_path / "new" / "store"
     if there:
         store.mkdir(parents=True)
@@ -56,7 +59,7 @@ def held() -> Iterator[ExitStack]:
 def test_who_is_refused_leaves_the_folder_to_who_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: ExitStack
 ) -> None:
-    """Of two builds that started together in a new folder, the rejected one removed the folder of the other."""
+    """Regression: a rejected build used to remove the folder of another build. Both had started together in a new folder."""
     store = tmp_path / "store"
 
     def begin_too(point: str) -> None:
@@ -71,7 +74,7 @@ def test_who_is_refused_leaves_the_folder_to_who_has_it(
 
 
 def test_segments_go_back_when_publishing_fails(tmp_path: Path) -> None:
-    """Otherwise the next run would sort everything again."""
+    """If publishing fails, the segments are moved back, so that the next run need not sort everything again."""
     (tmp_path / "segments").mkdir()
     workspace = Workspace(tmp_path)
     place = workspace.new_segment("g000001-00000.segment")

@@ -1,4 +1,4 @@
-"""The command line: help, versions, streams, errors on one line, and exit codes."""
+"""Tests the command line: help, versions, streams, errors on one line, and exit codes."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_options_that_fit_no_model_are_refused_before_torch_is_loaded(words, mes
     ],
 )
 def test_replay_refuses_before_torch_is_loaded(words, message):
-    """A mistyped path took six seconds to fail, and unused options were accepted silently."""
+    """Regression: a mistyped path used to fail after six seconds, and unused options were accepted silently."""
     code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "replay", *words], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "False"]
@@ -262,7 +262,7 @@ def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys,
     ],
 )
 def test_an_empty_name_is_refused(capsys, words):
-    """An unset shell variable silently turned off client certificates."""
+    """Regression: an unset shell variable used to turn off client certificates silently."""
     assert main(words) == 2
     err = capsys.readouterr().err
     assert "it is empty" in err

@@ -1,4 +1,4 @@
-"""Models by hub name without a reachable hub: loaded from the cache, or rejected at once on one line."""
+"""Models with a hub name, without a reachable hub, are loaded from the cache or rejected at once on one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``suffolk lookup``: tokens, hints if tokenization hides a match, document ids, services, and draft trees."""
+"""Tests ``suffolk lookup``: tokens, hints if tokenization hides a match, document ids, services, and draft trees."""
 
 from __future__ import annotations
 

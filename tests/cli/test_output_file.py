@@ -14,7 +14,7 @@ from suffolk.datastore.errors import InvalidArgument, PermissionDenied
 
 
 def test_what_was_there_stays_until_all_is_written(tmp_path: Path) -> None:
-    """A document that could not be written left a truncated file."""
+    """Regression: a document that could not be written used to leave a truncated file."""
     file = tmp_path / "out.json"
     write_json(file, {"a": 1})
     with pytest.raises(TypeError):
@@ -37,7 +37,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_plot_stands_beside_its_results_and_not_in_their_place(tmp_path: Path) -> None:
-    """An exception there discarded the measured results."""
+    """Regression: an exception for the plot used to discard the measured results."""
     assert plot_beside(tmp_path / "a.json", None) == tmp_path / "a.png"
     assert plot_beside(Path(os.devnull), tmp_path / "b.png") == tmp_path / "b.png"
     with pytest.raises(InvalidArgument, match="--json and the plot are one file"):
@@ -47,7 +47,7 @@ def test_a_plot_stands_beside_its_results_and_not_in_their_place(tmp_path: Path)
 
 
 def test_a_folder_that_takes_no_file_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Minutes of measurements were lost at the end."""
+    """Regression: a folder without write permission used to be noticed at the end. Minutes of measurements were then lost."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root can write everywhere
     with pytest.raises(PermissionDenied, match="--json .*out: cannot be written; name a file in a folder of yours"):
         require_folder("--json", tmp_path / "out")

@@ -1,4 +1,4 @@
-"""``import suffolk``: its names, imported by their first use, and the examples of its docstring."""
+"""Tests ``import suffolk``: its names, which are imported on first use, and the examples of its docstring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``suffolk replay`` and ``--record`` on a tiny model: recordings are replayed, and bad input gives one line."""
+"""Tests ``suffolk replay`` and ``--record`` on a tiny model. Recordings are replayed, and bad input gives one line."""
 
 from __future__ import annotations
 
@@ -216,9 +216,9 @@ def test_an_interrupt_ends_with_130(
 
 
 def test_a_worker_records_what_ends(tmp_path: Path) -> None:
-    """An output is recorded before its last reply is sent.
+    """A worker records an output before it sends the last reply.
 
-    A file that cannot be written does not affect callers, and is counted.
+    If the file cannot be written, callers notice nothing, and the failure is counted.
     """
     target, path = talking_target(), tmp_path / "day.jsonl"
     with (

@@ -172,7 +172,10 @@ def test_what_only_one_way_has_done_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The signal comes after one warm-up run, two parts with two methods each, and the first method of the third part."""
+    """The signal comes after one warm-up run, two parts with two methods each, and the first method of the third part.
+
+    The third part is left out.
+    """
     interrupt(monkeypatch, module, runner, 7)
     path = tmp_path / "x.json"
     sizes = ["--batches", "1", "2", "3"] if name == "batch" else []

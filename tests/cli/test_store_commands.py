@@ -42,7 +42,7 @@ def test_info_shows_each_build_on_a_line(capsys, tmp_path):
 
 
 def test_a_build_names_some_of_its_corpora_and_how_many_there_were(capsys, tmp_path):
-    """Each added build wrote all its names into the manifest, until the manifest exceeded the readers' limit."""
+    """Regression: each added build used to write all names of its corpora, until the manifest exceeded the limit of readers."""
     names = [str(tmp_path / f"{number:03}.npy") for number in range(103)]
     for name in names:
         np.save(name, np.arange(9))

@@ -1,4 +1,4 @@
-"""``suffolk train``: its options, its output, and errors on one line."""
+"""Tests ``suffolk train``: its options, its output, and errors on one line."""
 
 from __future__ import annotations
 

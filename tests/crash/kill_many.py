@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def kill(change: Change, store: Path, server: ForkServer, chooser: random.Random) -> tuple[int, str]:
-    """Kill ``change`` once or more, and check the result; return the number of kills and the phase of the last."""
+    """Kill ``change`` once or more, and check the result. Returns the number of kills and the phase of the last kill."""
     hits = 0
     while True:
         ending = server.run(change.command(store), kill_after=chooser.uniform(0, 1.1 * change.seconds))

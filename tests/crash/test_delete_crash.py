@@ -16,7 +16,10 @@ DOCUMENTS = [[1, 2, 3], [1, 2, 4], [1, 2, 5]]
 
 
 def killed_at(store: Path, step: int) -> bool:
-    """Delete in a process that kills itself before its ``step``-th access to the store; return whether it got that far."""
+    """Delete in a process that kills itself before its ``step``-th access to the store.
+
+    Returns whether it reached that access.
+    """
     if (child := os.fork()) == 0:
         left = step
 

@@ -70,7 +70,10 @@ def test_a_torn_journal_line_costs_its_segment_alone(
 def test_a_new_tokenizer_does_not_take_the_place_of_the_old(
     server: ForkServer, changes: dict[str, Change], tmp_path: Path
 ) -> None:
-    """A single tokenizer.json was replaced before the manifest, so a kill in between left old segments with a new tokenizer."""
+    """Regression: a single tokenizer.json used to be replaced before the manifest.
+
+    A kill in between left old segments with a new tokenizer.
+    """
     change, store = changes["replace"], tmp_path / "store"
     change.prepare(store)
     (point,) = (point for point in change.points if point.startswith("tokenizer-") and point.endswith(".renamed"))

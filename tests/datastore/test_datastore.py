@@ -1,4 +1,4 @@
-"""Queries with bad input, closed datastores, and generations."""
+"""Tests queries with bad input, closed datastores, and generations."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_reader_keeps_the_generation_it_opened(tmp_path):
     ],
 )
 def test_a_closed_datastore_says_so(store, ask):
-    """Some calls raised Python errors, and others answered like an empty datastore."""
+    """Regression: some calls of a closed datastore used to raise Python errors, and others answered like an empty datastore."""
     store.close()
     with pytest.raises(Unavailable, match="store is closed; open it again"):
         ask(store)
@@ -135,7 +135,7 @@ def test_a_document_that_is_not_there_is_named(store):
 
 @pytest.mark.parametrize("bounds", [{"limit": -1}, {"limit": 2**64}, {"context": -1}])
 def test_bounds_of_occurrences_are_checked(store, bounds):
-    """Negative numbers raised the binding's own error."""
+    """Regression: negative numbers used to raise an error of the binding."""
     ((name, value),) = bounds.items()
     with pytest.raises(InvalidArgument, match=f"^{name} is {value}; it must be 0 to 4294967294$"):
         store.occurrences([1, 2], **bounds)

@@ -98,7 +98,10 @@ def test_the_largest_entries_fit_into_a_block():
 
 
 def test_a_document_table_beyond_its_offsets_is_refused():
-    """Offsets of 32 bits would wrap silently, and the table could never be read again."""
+    """A table that is too large for offsets of 32 bits is refused.
+
+    The offsets would wrap silently, and the table could never be read.
+    """
 
     class Large(bytes):
         def __len__(self):
@@ -111,7 +114,7 @@ def test_a_document_table_beyond_its_offsets_is_refused():
 
 
 def test_a_document_table_keeps_its_segment_mapped(tmp_path):
-    """A view of the segment's view did not keep the file mapped, so reading it crashed the process."""
+    """Regression: a view of a segment's view used not to keep the file mapped, so reading it crashed the process."""
     make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10).close()
     segment = _native.Segment(str(tmp_path / "store/segments/000000.seg"))
     table, alive = DocumentTable(segment.document_table(), "a"), weakref.ref(segment)
@@ -123,7 +126,7 @@ def test_a_document_table_keeps_its_segment_mapped(tmp_path):
 
 
 def test_verify_full_reads_the_document_tables_of_live_segments(tmp_path):
-    """A table with wrong contents has correct checksums, so no other check of verify detects it."""
+    """Here a table has wrong contents but correct checksums. Only ``verify`` at depth ``full`` detects this."""
     (tmp_path / "segments").mkdir()
     written = write_segment(
         tmp_path / "segments/a.seg", separated([[1, 2]], 10), vocab_size=10, documents=b"this is no table at all"

@@ -25,7 +25,7 @@ def make_group(folder: Path, limit: str) -> None:
 def test_the_limits_of_our_cgroup_and_of_those_around_it_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, outer: str, expected: int
 ) -> None:
-    """The limit of a service is in its own cgroup, below a root without a limit."""
+    """The limit of a service is in its own cgroup. The root cgroup has no limit."""
     groups, place = tmp_path / "cgroup", tmp_path / "self"
     groups.mkdir()
     make_group(groups / "system.slice", outer)
@@ -38,7 +38,7 @@ def test_the_limits_of_our_cgroup_and_of_those_around_it_hold(
 
 @pytest.mark.parametrize("content", ["0::/\n", "4:memory:/other\n", "0::/not/mounted/here\n"])
 def test_a_container_is_the_root_of_its_cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
-    """The mounted root is the container's own cgroup, whatever its name outside."""
+    """In a container, the mounted root is the container's own cgroup, whatever the name of this cgroup outside."""
     make_group(tmp_path / "cgroup", f"{8 * MIB}")
     (tmp_path / "self").write_text(content)
     monkeypatch.setattr(host_memory, "_GROUPS", tmp_path / "cgroup")

@@ -99,7 +99,10 @@ def test_every_truncation_is_noticed(segment: Path) -> None:
 
 
 def test_every_bit_outside_the_sections_is_guarded(segment: Path) -> None:
-    """Header, section table, chunk checksums and trailer; damage to the version or a flag is called Unsupported."""
+    """Damage to any bit of header, section table, chunk checksums or trailer is Corruption.
+
+    Damage to the version or to a flag is Unsupported.
+    """
     sound = segment.read_bytes()
     for place in (*range(HEADER_BYTES), *range(sections(sound)[0].place, len(sound))):
         for bit in range(8):
@@ -255,7 +258,7 @@ def test_manifests_that_say_other_things_are_refused_or_true(store: Path) -> Non
     ],
 )
 def test_a_manifest_with_a_value_of_the_wrong_kind_is_damaged(store: Path, change: dict[str, Any]) -> None:
-    """A tokenizer field that is not a fingerprint raised a ValueError of the hexadecimal parser."""
+    """Regression: a tokenizer field that is no fingerprint used to raise the ValueError of a hexadecimal parser."""
     path = store / "MANIFEST"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(Corruption, match="MANIFEST"):

@@ -1,4 +1,4 @@
-"""The manifest: damaged ones are rejected, and only one writer can publish at a time."""
+"""Tests the manifest. Damaged manifests are rejected, and only one writer can publish at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_damaged_manifest_is_refused(tmp_path, content):
 
 
 def test_a_segment_of_another_datastore_is_no_segment_of_this_one(tmp_path):
-    """Queries used to be answered from it, together with the numbers of the manifest."""
+    """Regression: queries used to be answered from a segment of another datastore, with the numbers of this one's manifest."""
     make_store(tmp_path / "ours", [[[1, 2, 3]]], vocab_size=10)
     make_store(tmp_path / "theirs", [[[1, 2, 4]]], vocab_size=10)
     (tmp_path / "theirs/segments/000000.seg").replace(tmp_path / "ours/segments/000000.seg")
@@ -84,7 +84,7 @@ def test_publish_refuses_a_manifest_of_missing_segments(tmp_path):
 
 
 def test_publish_refuses_a_manifest_that_no_reader_would_take(tmp_path):
-    """Otherwise readers would refuse the published datastore."""
+    """``publish`` refuses a manifest that readers would refuse, because the published datastore could not be opened."""
     make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10).close()
     manifest = read_manifest(tmp_path / "store")
     room = MAX_MANIFEST_BYTES - len((tmp_path / "store/MANIFEST").read_bytes())

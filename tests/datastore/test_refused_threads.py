@@ -1,4 +1,4 @@
-"""Sorting and merging where the system starts no more threads: an error of the closed set, soon."""
+"""Tests sorting and merging on a system that starts no more threads. They fail soon, with an error of the closed set."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def output_of(program: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("part", [1, 2, 3, 4, 5])
 def test_a_sort_without_threads_ends_in_any_of_its_parts(tmp_path: Path, part: int) -> None:
-    """Threads of a part that wait for each other would wait for ever for one that could not be started."""
+    """A sort ends if a thread cannot be started.
+
+    Otherwise the started threads of that part would wait forever for the missing one.
+    """
     output = output_of(SORT, str(tmp_path / "a.segment"), str(part))
     assert "no further thread can be started: " in output
     assert "give fewer --threads" in output
@@ -71,6 +74,6 @@ def test_a_sort_without_threads_ends_in_any_of_its_parts(tmp_path: Path, part: i
 
 
 def test_a_merge_without_threads_says_so(tmp_path: Path) -> None:
-    """The thread of a slice is refused, and what the standard library throws then stays inside."""
+    """The thread of a slice is refused. The exception of the standard library must not leave the core."""
     write_segment(tmp_path / "one.segment", separated([[1, 2, 3]], 10), vocab_size=10)
     assert "give fewer --threads" in output_of(MERGE, str(tmp_path / "a.segment"), str(tmp_path / "one.segment"))

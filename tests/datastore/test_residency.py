@@ -1,4 +1,7 @@
-"""How the files of a datastore are kept in memory: the same answers with every policy, and plain words when it is refused."""
+"""Tests how the files of a datastore are kept in memory.
+
+Every policy gives the same answers, and a refused policy gives a clear error.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def test_answers_do_not_depend_on_it(path: Path, residency: str) -> None:
 
 
 def test_mapped_files_come_in_page_by_page_and_warm_ones_whole(path: Path) -> None:
-    """Read-ahead used to bring 128 KiB for each page that a cold search touched."""
+    """Regression: read-ahead used to read 128 KiB for each page that a cold search touched."""
     size = file_bytes(path)
     forget(path)
     with open_datastore(path) as store:
@@ -72,7 +75,10 @@ def test_mapped_files_come_in_page_by_page_and_warm_ones_whole(path: Path) -> No
 
 
 def test_what_is_small_beside_the_memory_that_is_left_is_read_in(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service whose files were on disk answered after its deadline, and a whole answer went without drafts."""
+    """Regression: a service whose files were on disk used to answer after its deadline.
+
+    A whole text was then decoded without drafts.
+    """
     size = file_bytes(path)
     asked: list[bool] = []
     monkeypatch.setattr("suffolk.datastore._native.warm", lambda parts, whole: asked.append(whole))

@@ -1,4 +1,4 @@
-"""Batches on several threads: the same answers, errors, and processes forked in between."""
+"""Tests batches on several threads: equal answers, errors, and processes that fork in between."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def draft_alone(store: Datastore, number: int) -> tuple[list[int], list[int], in
 
 
 def test_threads_start_with_the_first_large_batch(path: Path) -> None:
-    """Not counted: threads of earlier tests that end meanwhile, and the one that reads the directory of a fresh datastore."""
+    """Two kinds of threads are not counted: those of earlier tests that end meanwhile, and the one that reads the directory."""
     before = threads()
     with open_datastore(path, threads=4) as store:
         store.draft_batch(CONTEXTS[:3])
@@ -76,7 +76,10 @@ def test_many_callers_share_the_threads(path: Path) -> None:
 
 @pytest.mark.parametrize("used_before", [False, True])
 def test_a_forked_child_gets_answers_and_ends(path: Path, used_before: bool) -> None:
-    """Its copy of the pool has no threads, and a lock may be held by one that is not there."""
+    """The child's copy of the pool has no threads.
+
+    A lock of the pool may be held by a thread that does not exist in the child.
+    """
     with open_datastore(path, threads=4) as store:
         expected = draft(store if used_before else open_datastore(path, threads=1), 100)
         child = os.fork()

@@ -12,7 +12,7 @@ PAGES = "import json, runpy, sys; print(json.dumps(runpy.run_path(sys.argv[1])['
 
 
 def test_the_reference_is_up_to_date() -> None:
-    """In a process of its own: other tests register heads and plugins, which add options."""
+    """The reference is written in a process of its own, because other tests register heads and plugins, which add options."""
     script = str(REFERENCE.parent / "write_commands.py")
     done = subprocess.run([sys.executable, "-c", PAGES, script], capture_output=True, text=True, check=True)
     written = [REFERENCE / "commands.md", *(REFERENCE / "commands").glob("*.md")]

@@ -21,7 +21,7 @@ PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "benc
 
 
 def commands(page: Path) -> list[str]:
-    """Return the lines of a page that call ``suffolk``, without that word."""
+    """Return the lines of a page that call ``suffolk``, without the word ``suffolk``."""
     return re.findall(r"^(?:\$ )?suffolk (.+)$", page.read_text(), re.MULTILINE)
 
 

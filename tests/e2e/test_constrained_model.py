@@ -54,7 +54,7 @@ def target() -> Target:
 
 
 def text_of(target: Target, messages: list[tuple[str, str]], settings: SamplingSettings, tools: object = None) -> str:
-    """The text of plain decoding, which that with drafts equals but for a near-tie."""
+    """The text of plain decoding. The text with drafts equals it, or first differs at a near-tie."""
     prompt = encode_chat(target, messages, tools)  # type: ignore[arg-type]
     runs = [
         eager_decoder(target, drafter, 16).generate(prompt, settings)

@@ -1,4 +1,4 @@
-"""``suffolk serve`` and ``suffolk lookup`` as processes: start, answer, stop, kill, hang, and recovery."""
+"""Tests ``suffolk serve`` and ``suffolk lookup`` as processes: start, answers, stop, kill, hang, and recovery."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),), grac
 
 
 def test_second_signal_forces() -> None:
-    """Each signal waits for the state that it meets, since loaded machines are slow."""
+    """The test sends each signal only when the server is in the state that it needs, because loaded machines are slow."""
     with running(command=(sys.executable, "-c", STUCK)) as server:
         remote = connect(f"grpc://{server.endpoint()}", HANG)
         errors: list[SuffolkError] = []

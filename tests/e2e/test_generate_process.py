@@ -1,4 +1,4 @@
-"""``suffolk generate`` as a process: its draft service is killed, or the command is interrupted."""
+"""Tests ``suffolk generate`` as a process whose draft service is killed, or that is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``suffolk worker`` and ``suffolk generate --worker`` as processes: start, answer, stop, one line per error."""
+"""Tests ``suffolk worker`` and ``suffolk generate --worker`` as processes: start, answers, stop, and errors on one line."""
 
 from __future__ import annotations
 

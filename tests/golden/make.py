@@ -1,9 +1,8 @@
 """Makes the golden datastores: ``python -m tests.golden.make``.
 
-Each is made once, for a new format version, and read by all later versions.
-
-A golden file is a .tar.zst of a datastore of one token width (two segments with provenance and a deletion; of 4-byte tokens one
-segment, for its first-token table alone has 64 MiB) beside a .json file with what it must answer.
+Each is made once, for a new format version, and all later versions read it. A golden file is a .tar.zst of a datastore
+of one token width. It has two segments with metadata and a deletion; with 4-byte tokens it has one segment, because the
+first-rank table of a segment takes 64 MiB. A .json file beside it holds the expected answers.
 """
 
 from __future__ import annotations

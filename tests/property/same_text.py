@@ -101,14 +101,14 @@ def draft_model() -> Target:
 
 @cache
 def redrafter() -> RedrafterHead:
-    """With random weights: hardly ever right."""
+    """A ReDrafter head with random weights, which is hardly ever right."""
     torch.manual_seed(2)
     return RedrafterHead(RedrafterConfig(VOCAB, 32, 64, output="target"), target()).eval()
 
 
 @cache
 def eagle() -> EagleHead:
-    """With random weights: hardly ever right."""
+    """An EAGLE head with random weights, which is hardly ever right."""
     torch.manual_seed(3)
     return new_head(target()).eval()
 
@@ -127,7 +127,7 @@ def make_cases(prompts: int, seed: int) -> list[Case]:
 
 
 def make_networks() -> list[Drafter]:
-    """One of each kind."""
+    """Create one neural drafter of each kind."""
     return [
         DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=Free()),
         RedrafterDrafter(redrafter(), target(), costs=Free()),
@@ -187,10 +187,10 @@ def prediction(case: Case, rng: np.random.Generator) -> list[int] | None:
 
 
 def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Sequence[str] = NAMES) -> Counter[str]:
-    """Run ``cases`` in a loop of ``slots``, in random order with random arrivals and cancellations; return counts.
+    """Run ``cases`` in a loop of ``slots``, in random order with random arrivals and cancellations.
 
-    Neighbours have different drafters. Over ``turn`` 0 .. len(names) - 1 every case uses each of ``names`` once. Raises
-    AssertionError at the first token that differs.
+    Returns counts. Neighbouring requests have different drafters. Over ``turn`` 0 .. len(names) - 1, every case uses
+    each of ``names`` once. Raises AssertionError at the first token that differs.
     """
     rng = np.random.default_rng(seed)
     loop = eager_loop(target(), make_drafters(cases, seed), slots, capacity=160)

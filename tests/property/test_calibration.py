@@ -1,4 +1,4 @@
-"""The calibrator in C++ against the oracle: the same scores after the same evidence."""
+"""The calibrator in C++ equals the oracle: the same evidence gives the same scores."""
 
 from __future__ import annotations
 

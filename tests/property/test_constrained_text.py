@@ -1,4 +1,7 @@
-"""Output under a grammar is in its language, and equal with any drafter. Sampled chains keep its distribution."""
+"""Output under a grammar is in the grammar's language, and is equal with any drafter.
+
+Sampled chains keep the distribution of the output.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def test_other_verifications_stay_in_the_language(grammar: str, verification: st
 
 
 def test_only_allowed_nodes_are_verified() -> None:
-    """Half of the nodes leave the language: no pass reads them."""
+    """Half of the drafted nodes leave the language. No pass may read them."""
     drafted = run(
         MadeUpDrafter(lambda request: tree([*tokens_of("a#b#"), 200], [-1, -1, 0, 0, 3])),
         replace(GREEDY, grammar=Grammar("regex", "(ab){4,20}")),

@@ -1,4 +1,4 @@
-"""Deletions as subtracted segments: the answers are those of the corpus without the deleted documents."""
+"""Deletions are subtracted segments. The answers equal those of a corpus without the deleted documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_segment(path: Path, documents: Documents, vocab_size: int) -> _native.S
 def make_searcher(
     folder: Path, parts: list[Documents], deleted: list[list[int]], vocab_size: int, deletion_pieces: int
 ) -> _native.Searcher:
-    """Return the segments ``parts`` without the documents at the given indices, whose tokens go into deletion segments."""
+    """A searcher of the segments ``parts`` with deletion segments that hold the documents at the given indices."""
     segments = [make_segment(folder / f"s{number}", part, vocab_size) for number, part in enumerate(parts)]
     gone = [part[index] for part, indices in zip(parts, deleted, strict=True) for index in indices]
     deletions = [
@@ -103,7 +103,7 @@ def live_places(parts: list[Documents], deleted: list[list[int]], pattern: list[
 
 
 def test_a_heavy_continuation_that_deletions_make_light_stands_at_its_own_count(tmp_path):
-    """After 1 come 2 a thousand times (990 deleted), 3 a hundred times, 4 forty times, and 5 ten times."""
+    """After token 1 comes token 2 a thousand times (990 of them deleted), 3 a hundred times, 4 forty times, and 5 ten times."""
     parts = [[[1, 2]] * 1000 + [[1, 3]] * 100 + [[1, 4]] * 40 + [[1, 5]] * 10]
     searcher = make_searcher(tmp_path, parts, [list(range(5, 995))], 9, deletion_pieces=2)
     tree = draft(searcher, [1], {"max_match": 1, "min_match": 1, "max_depth": 3, "max_nodes": 10})
@@ -112,7 +112,7 @@ def test_a_heavy_continuation_that_deletions_make_light_stands_at_its_own_count(
 
 
 def test_deletions_that_take_away_more_than_there_is_leave_nothing(tmp_path):
-    """Only damaged or mismatched files cause this. Counts do not fall below 0."""
+    """Counts do not fall below 0. Only damaged or mismatched files have more deletions than documents."""
     segment = make_segment(tmp_path / "s", [[1, 2], [1, 3]], 9)
     too_much = make_segment(tmp_path / "d", [[1, 2]] * 5, 9)
     searcher = _native.Searcher([segment], [too_much])

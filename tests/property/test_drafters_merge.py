@@ -1,4 +1,7 @@
-"""The merge of trees gives a trie with parents first, unique siblings and falling scores; and scores under known noise."""
+"""The merge of trees gives a trie with parents first, unique siblings and falling scores.
+
+Scores under known noise equal an oracle.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,11 @@ from tests.support.drafting_oracle import merge as expected_merge
 
 @st.composite
 def scored_trees(draw: st.DrawFn) -> DraftTree:
-    """A tree with drafters' scores: no child above its parent, parents first, in any order; siblings may repeat."""
+    """A tree with the scores of a drafter.
+
+    No child has a higher score than its parent, and parents come first. The order is otherwise free, and siblings may
+    repeat.
+    """
     source = draw(st.sampled_from([1, 2, 4, 16, 32, 128, 1 << 20, 1 << 31]))
     rows: dict[Path, int] = {}
     parents: list[int] = []
@@ -115,7 +122,7 @@ def test_what_another_source_expects_elsewhere_is_less_likely() -> None:
 
 
 def test_a_source_that_expects_nothing_of_its_own_nodes_says_little_of_others() -> None:
-    """Calibration gives the nodes of a useless source low probabilities. It must not lower those of other sources."""
+    """Calibration gives the nodes of a useless source low probabilities. These must not lower the scores of other sources."""
     one = chain([7], [0.6], 2)
     useless = DraftTree(
         np.arange(20, 40, dtype=np.int32),
@@ -128,7 +135,7 @@ def test_a_source_that_expects_nothing_of_its_own_nodes_says_little_of_others() 
 
 
 def test_a_draft_model_is_heard_before_texts_that_say_otherwise() -> None:
-    """Retrieved tokens beside it halved its scores, so its drafts were cut short."""
+    """Regression: retrieved tokens used to halve the scores of a draft model, so its drafts were cut short."""
     text, model = chain([7], [0.7], 1), chain([8], [0.9], 4)
     both = scores(text, chain([7], [0.7], 2), model)
     assert both[(7,)] < 0.05 < 0.85 < both[(8,)]
@@ -140,7 +147,10 @@ def test_a_draft_model_that_expects_little_is_not_heard_before_texts() -> None:
 
 
 def test_a_source_is_believed_behind_a_node_that_another_one_thinks_likelier() -> None:
-    """The score of the child is 0.8 times that of its parent."""
+    """The source gives the child 0.8 times the score of the parent.
+
+    This ratio is used, although another source scores the parent higher.
+    """
     sure, deep = chain([1], [0.9], 1), chain([1, 2], [0.0001, 0.00008], 2)
     both = scores(sure, deep)
     assert both[(1, 2)] / both[(1,)] == pytest.approx(0.8, abs=1e-3)

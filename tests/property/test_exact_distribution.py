@@ -125,7 +125,7 @@ def rejection_steps(target: ToyTarget, chains: Outcomes, drafter: ToyTarget | No
 
 
 def sampled_chains(drafter: ToyTarget, longest: int, stop: Callable[[Text], float], text: Text = ()) -> Outcomes:
-    """Chains sampled token by token.
+    """Chains that are sampled token by token.
 
     Before each token, the drafter stops with a probability that depends on the tokens so far.
     """
@@ -168,7 +168,10 @@ def test_rejection_of_chains_that_were_not_drawn_leaves_the_distribution_alone(v
 def test_rejection_of_chains_that_end_as_the_drafter_likes_leaves_the_distribution_alone(
     vocab: int, seed: int, cut: int
 ) -> None:
-    """The rule depends on the tokens so far and on the next token's distribution, but not on the next token."""
+    """The rule for stopping may depend on the tokens so far and on the next distribution.
+
+    It does not depend on the next token.
+    """
     target, drafter = ToyTarget(vocab, seed, cut), ToyTarget(vocab, seed + 10, cut)
 
     def unsure(text: Text) -> float:
@@ -189,7 +192,7 @@ VOCAB = 24
 
 
 def check_counts(counts: npt.NDArray[np.int64], distribution: npt.NDArray[np.float64]) -> None:
-    """Assert that counts agree with a distribution: G-test, with cells of expectation below 5 merged."""
+    """Assert that counts agree with a distribution, by a G-test. Cells of expectation below 5 are merged."""
     expected = counts.sum() * distribution
     assert not counts[expected == 0].any()
     rare = expected < 5
@@ -217,7 +220,10 @@ def at(position: int, draft: DraftTree | None = None) -> RowContexts:
 
 
 def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
-    """Return int64[TEXTS, 2]: a first step on a tree and plain decoding, sampled by the production sampler with seeded noise."""
+    """Return int64[TEXTS, 2], texts of a first step on a tree followed by plain decoding.
+
+    The production sampler samples them with seeded noise.
+    """
     logits, distributions, _ = models(settings)
     best = distributions[0].topk(3).indices.tolist()
     draft = tree([*best, *distributions[best[0]].topk(2).indices.tolist(), VOCAB - 1], [-1, -1, -1, 0, 0, 1])
@@ -327,7 +333,7 @@ def test_a_draw_per_row_with_the_longest_row_winning_is_found() -> None:
 
 
 def test_a_draw_per_row_on_a_single_row_is_exact() -> None:
-    """The check itself is sound: with a single row, the rule samples once per node."""
+    """This shows that the check is sound. With a single row, the rule samples once per node, and is exact."""
     for seed in range(4):
         target = ToyTarget(3, seed)
         check_distribution(target, biased_rules.longest_row(target, [(0, 1)], redraw=False))
@@ -353,7 +359,7 @@ def test_the_ratio_test_on_searched_beams_is_found() -> None:
 
 
 def test_dropping_drawn_tokens_for_their_own_value_is_found() -> None:
-    """Reranking or cutting sampled drafts by score is biased: unlikely tokens are never tested against the coin."""
+    """Reranking or cutting sampled drafts by score is biased, because unlikely tokens are never tested against the coin."""
     for seed in range(4):
         target, drafter = ToyTarget(3, seed), ToyTarget(3, seed + 10)
         chains = [

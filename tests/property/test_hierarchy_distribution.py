@@ -1,6 +1,6 @@
-"""Stacks of levels keep the target's distribution under ``rejection``, by enumeration of all coins and draws and by long runs.
+"""Stacks of levels keep the target's distribution under ``rejection``.
 
-The same checks find stacks with wrong rules.
+This is tested by enumeration of all coins and draws, and by long runs. The same checks find stacks with wrong rules.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Overflowing(ToyTarget):
 
 
 class Script:
-    """Replaces ``verify_chain``: replays given outcomes, then enumerates all outcomes of the next call."""
+    """Replaces ``verify_chain``. It replays given outcomes, then enumerates all outcomes of the next call."""
 
     def __init__(self) -> None:
         self.chosen: list[int] = []
@@ -189,7 +189,10 @@ def test_retrieval_below_a_level_leaves_the_distribution_alone(script: Script) -
 def test_a_level_without_numbers_behind_some_tokens_leaves_the_distribution_alone(
     depth: int, place: int, script: Script
 ) -> None:
-    """All samples used to be dropped, so a token survived depending on its own value, which biased the distribution."""
+    """Regression: all samples used to be dropped.
+
+    So whether a token survived depended on the token itself, which biased the distribution.
+    """
     target, levels = ToyTarget(2, depth), stack(depth, 2, depth)
     level = levels[place]
     assert isinstance(level, ToyLevel)
@@ -214,7 +217,10 @@ def test_a_draft_that_is_dropped_for_what_stands_behind_it_is_found(
 def test_a_level_that_tells_the_distribution_of_the_one_below_is_found(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """min(1, p / q) with a wrong q: a level's output is no longer sampled from the distribution of the level below."""
+    """With this wrong rule, a level reports the distribution of the level below instead of its own.
+
+    So the verifier tests min(1, p / q) with a wrong q.
+    """
     target, levels = ToyTarget(2, 2), stack(2, 2, 2)
     below = levels[0]
     assert isinstance(below, ToyLevel)
@@ -230,7 +236,10 @@ def test_a_level_that_tells_the_distribution_of_the_one_below_is_found(
 
 
 def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without verification by a level, its distribution is reported for tokens that it never sampled."""
+    """This wrong rule omits the verification by a level.
+
+    The level then reports its distribution for tokens that it never sampled.
+    """
     target, levels = ToyTarget(2, 3), stack(2, 2, 3)
     speculative_sample = level_sampling.speculative_sample
 

@@ -78,7 +78,10 @@ def test_four_byte_tokens_merge_too(corpus):
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_many_slices_of_unlike_segments_equal_sorting(tmp_path, share):
-    """1.5 M tokens: several slices, and segments with tokens from other parts of the vocabulary or with repeats."""
+    """The test merges 1.5 M tokens in several slices.
+
+    Segments have tokens from different parts of the vocabulary, or repeats.
+    """
     generator = np.random.default_rng(12)
     ranges = [(0, 3), (0, 3), (40, 50), (0, 50)]
     parts = [

@@ -20,7 +20,10 @@ SEGMENTS = {2: 16, 3: 16, 4: 3}
 
 
 def make_documents(width: int, seed: int) -> Documents:
-    """About 30,000 tokens like natural language: few very common ones, many rare ones, repeated phrases, one repeated document."""
+    """About 30,000 tokens that resemble natural language.
+
+    Few tokens are common and many are rare; phrases repeat, and one document repeats.
+    """
     generator = np.random.default_rng(seed)
     phrases = [generator.zipf(1.3, int(size)) % 500 for size in generator.integers(2, 12, 60)]
     documents = []
@@ -32,7 +35,7 @@ def make_documents(width: int, seed: int) -> Documents:
 
 
 def make_contexts(documents: Documents, seed: int) -> list[list[int]]:
-    """The most common tokens, windows of the corpus, and windows with one changed token."""
+    """Contexts of three kinds: the most common tokens, windows of the corpus, and windows with one changed token."""
     generator = np.random.default_rng(seed)
     tokens = [token for document in documents for token in document]
     values, counts = np.unique(tokens, return_counts=True)

@@ -1,4 +1,7 @@
-"""Sampled chains of the recurrent head keep the target's distribution under ``rejection``. Its best beams would not."""
+"""Sampled chains of the recurrent head keep the target's distribution under ``rejection``.
+
+The best beams of the head would not keep it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def differs(counts: npt.NDArray[np.int64], distribution: npt.NDArray[np.float64]
 
 
 def pairs_differ(texts: list[tuple[int, int]], distributions: npt.NDArray[np.float64]) -> bool:
-    """The same of two tokens each, by their ``distributions_of_target``."""
+    """Whether the counts of pairs of tokens contradict the distribution of pairs."""
     counts = np.bincount([first * FEW + second for first, second in texts], minlength=FEW**2)
     return differs(counts, (distributions[FEW][:, None] * distributions[:FEW]).ravel())
 
@@ -139,7 +142,7 @@ def test_drawn_chains_leave_the_distribution_alone(
 
 
 def test_texts_of_several_drafts_follow_the_distribution() -> None:
-    """In the step loop, the sample after a rejected token must not depend on the rejected token."""
+    """The test runs the step loop, where the sample after a rejected token must not depend on the rejected token."""
     few, length = 3, 4
     target = Target.wrap(tiny_model(vocab_size=few))
     drafter = drafter_of(decided_head(target, 2), target, length=2)
@@ -168,7 +171,7 @@ def test_texts_of_several_drafts_follow_the_distribution() -> None:
 
 
 def test_the_ratio_test_on_the_best_beam_is_found(target: Target, head: RedrafterHead) -> None:
-    """ReDrafter's code at temperatures above 0 tests a searched beam as if it had been sampled."""
+    """The published code of ReDrafter tests, at temperatures above 0, a beam of a search as if the beam had been sampled."""
     settings = SETTINGS[0]
     distributions = distributions_of_target(settings)
     feature = last_states(torch.tensor([PROMPT[:-1]]), vocab_size=FEW)[0, -1]

@@ -23,7 +23,7 @@ def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(cases: list[
 
 @pytest.mark.parametrize("slots", BATCHES)
 def test_requests_whose_drafts_are_asked_for_ahead_get_the_tokens_they_get_alone(cases: list[Case], slots: int) -> None:
-    """A request in a batch had only one or no accepted draft, depending on timing."""
+    """In a batch, a request has one accepted draft or none, depending on timing."""
     seen = run_together(cases, slots, slots, 0, ("ahead",))
     assert seen["finished"] > 0.8 * len(cases)
     assert seen["accepted ahead"] > 5

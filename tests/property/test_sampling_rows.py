@@ -26,7 +26,7 @@ def damp_the_last(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
 
 
 def never_one_up(texts: torch.Tensor) -> torch.Tensor:
-    """A grammar: no token that is the sum of the last and the text's length."""
+    """A grammar that forbids one token: the sum of the last token and the length of the text."""
     allowed = torch.ones(len(texts), VOCAB, dtype=torch.bool)
     allowed[torch.arange(len(texts)), (texts[:, -1] + texts.shape[1]) % VOCAB] = False
     return allowed
@@ -130,7 +130,10 @@ def test_every_row_is_processed_as_by_transformers(step: Step, sampling: Samplin
 @settings(max_examples=150)
 @given(steps(), samplings)
 def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, sampling: SamplingSettings) -> None:
-    """The sample at a node equals that of plain decoding, whose token counts grow token by token."""
+    """The sample at a node equals the sample of plain decoding after the same text.
+
+    Plain decoding counts the tokens one by one.
+    """
     drawn = Sampler(sampling, VOCAB, CPU).sample(step.logits, step.contexts).tolist()
     scores = Sampler(sampling, VOCAB, CPU).scores(step.logits, step.contexts)
     assert scores.argmax(-1).tolist() == drawn
@@ -147,7 +150,7 @@ def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, sampling: 
 def test_one_sampling_is_the_same_at_every_temperature_that_only_scales_it(
     step: Step, sampling: SamplingSettings
 ) -> None:
-    """Penalties and bans also apply to greedy decoding: the greedy token is the likeliest one at any temperature."""
+    """Penalties and bans also apply to greedy decoding. So the greedy token is the likeliest token at any temperature."""
     greedy = Sampler(replace(sampling, temperature=0.0), VOCAB, CPU).sample(step.logits, step.contexts)
     sampled = Sampler(replace(sampling, temperature=1.0), VOCAB, CPU).probabilities(step.logits, step.contexts)
     assert greedy.tolist() == sampled.argmax(-1).tolist()

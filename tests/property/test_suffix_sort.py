@@ -30,7 +30,7 @@ def _random(generator: np.random.Generator, size: int, vocab_size: int) -> np.nd
 
 
 def _repeated(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
-    """One repeated file: every suffix equals others in the first order_depth tokens."""
+    """A file that is repeated, so every suffix equals others in its first order_depth tokens."""
     return np.tile(_random(generator, 997, vocab_size), size // 997 + 1)[:size]
 
 
@@ -39,12 +39,15 @@ def _constant(generator: np.random.Generator, size: int, vocab_size: int) -> np.
 
 
 def _descending(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
-    """The place of every suffix depends on the next suffix, in chains through all groups."""
+    """A text in which the place of every suffix depends on the next suffix, in chains through all groups."""
     return (vocab_size - 1 - np.arange(size) % vocab_size).astype(token_dtype(vocab_size))
 
 
 def _nearly_repeated(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
-    """Repeated passages of about order_depth tokens, followed by different tokens: many suffixes have that many equal tokens."""
+    """Passages of about order_depth tokens that are repeated with different tokens after them.
+
+    So many suffixes have that many equal tokens.
+    """
     passages = [_random(generator, length, vocab_size) for length in (8, 65, 66, 70)]
     parts = [
         part for _ in range(size // 9) for part in (passages[generator.integers(4)], _random(generator, 1, vocab_size))
@@ -67,7 +70,10 @@ def test_positions_are_in_order_for_any_number_of_threads(text, vocab_size, orde
 @pytest.mark.parametrize("vocab_size", [40, 70_000, 1 << 24])
 @pytest.mark.parametrize("order_depth", [3, 64])
 def test_the_directory_changes_no_answer(tmp_path, vocab_size, order_depth):
-    """Runs of thousands of suffixes, so that searches and drafts go through the directory; the oracle scans the tokens."""
+    """The text has runs of thousands of suffixes, so that searches and drafts use the directory.
+
+    The oracle scans the tokens.
+    """
     generator = np.random.default_rng(7)
     tokens = (generator.zipf(1.5, 40_000) % 40).astype(token_dtype(vocab_size)) + (vocab_size - 40)
     tokens = tokens.astype(token_dtype(vocab_size))

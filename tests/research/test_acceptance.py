@@ -1,4 +1,4 @@
-"""Acceptance of drafts, regardless of their cost."""
+"""Tests the study of the acceptance of drafts regardless of their cost."""
 
 from __future__ import annotations
 

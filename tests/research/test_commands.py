@@ -105,7 +105,10 @@ def test_a_mistake_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) ->
 def test_impossible_values_are_rejected_at_the_start(
     name: str, wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Some values caused a traceback, some an error after the whole measurement, and one plot overwrote the results."""
+    """Regression: some values used to cause a traceback, or an error after the whole measurement.
+
+    One plot overwrote the results.
+    """
     assert importlib.import_module(f"research.{name}").main((*MISTAKES[name], *wrong)) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {wrong[0]} ")

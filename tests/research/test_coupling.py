@@ -1,4 +1,7 @@
-"""How often the target's token is among the drafter's top tokens under the same noise: equal to a direct computation."""
+"""The study counts how often the target's token is among the drafter's top tokens under the same noise.
+
+Its counts equal a direct computation.
+"""
 
 from __future__ import annotations
 

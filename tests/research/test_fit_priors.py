@@ -1,4 +1,4 @@
-"""Priors from recorded answers: the evidence equals the calibrator's, and the fit recovers known weights."""
+"""Tests the fit of priors to recorded answers. The evidence equals the calibrator's, and the fit recovers known weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def counted(tokens: list[int], parents: list[int], counts: list[int], match: int
 
 
 def test_features_are_those_of_the_calibrator() -> None:
-    """A chain has no siblings, so its scores are products of the prior's probabilities of the nodes."""
+    """In a chain without siblings, each score is the product of the prior's probabilities along the path."""
     chain = counted([5, 6, 7], [-1, 0, 1], [40, 12, 12], 3, 90)
     odds = Evidence(features_of(chain), np.zeros(3, np.bool_), np.zeros(3)).log_odds(PRIOR)
     assert Calibrator(PRIOR).score(chain).scores == pytest.approx(np.cumprod(probabilities(odds)), rel=1e-5)

@@ -1,4 +1,4 @@
-"""Drafts over a network: late drafts count as failed, with and without prefetching."""
+"""Tests drafts over a network. Late drafts count as failed, with and without prefetching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafts along recorded answers: accepted tokens, costs, and no loss without drafts."""
+"""Tests drafts along recorded answers: accepted tokens, costs, and that nothing is lost without drafts."""
 
 from __future__ import annotations
 

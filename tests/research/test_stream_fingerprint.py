@@ -1,4 +1,4 @@
-"""The packets that an observer sees, and what they tell."""
+"""Tests which packets an observer sees, and how many prompts they identify."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from tests.support.toy_target import Outcomes, Text, ToyTarget
 
 
 def longest_row(target: ToyTarget, rows: Sequence[Text], redraw: bool) -> Outcomes:
-    """Rows with a shared prefix sample separately, and the longest row wins.
+    """Rows with a shared prefix sample separately, and the longest accepted row is used.
 
-    REST (`generate_candidates` and `evaluate_posterior` of its reference code with temperature above 0) and Medusa's sampled
-    modes do so. With ``redraw``, the token that ended the row is discarded and sampled again, as in REST.
+    The reference code of REST (`generate_candidates` and `evaluate_posterior`, temperature above 0) and the sampled
+    modes of Medusa do this. With ``redraw``, the token that ended the row is discarded and sampled again, as in REST.
     """
     ways = [list(_draws(target, row)) for row in rows]
     for chosen in itertools.product(*ways):
@@ -45,14 +45,17 @@ def _draws(target: ToyTarget, row: Text) -> Iterator[tuple[int, int, float]]:
 
 
 def redraw_after_mismatch(draft: DraftTree, drawn: npt.NDArray[np.int64]) -> Text:
-    """One sample per node; a sample without a child is discarded and sampled again in the next step (REST's code)."""
+    """Each node is sampled once.
+
+    A sample without a child is discarded and sampled again in the next step, as in REST's code.
+    """
     return tuple(draft.tokens[accept(draft.tokens, draft.parents, drawn)].tolist())
 
 
 def best_beam(target: ToyTarget, drafter: ToyTarget, beams: Sequence[Text]) -> Outcomes:
-    """The test min(1, p / q) on beams from a search instead of samples. The beam with most accepted tokens wins.
+    """Beams of a search are tested by min(1, p / q) as if they were samples, and the beam with most accepted tokens is used.
 
-    ReDrafter's reference code does so with temperature above 0, and names the bias among its known issues.
+    ReDrafter's reference code does this at temperatures above 0, and lists the bias among its known issues.
     """
     ways = [list(_verdicts(target, drafter, beam)) for beam in beams]
     for chosen in itertools.product(*ways):

@@ -112,7 +112,7 @@ def features_of(tokens: list[int], layers: tuple[int, ...], target: Target | Non
 
 
 def first_draft(drafter: EagleDrafter, tokens: list[int], max_nodes: int = 60, **settings: Any) -> DraftTree:
-    """Return the draft after ``tokens``. All their hidden states except the last are known."""
+    """Return the draft after ``tokens``, given the hidden states of all tokens except the last."""
     drafter.follow(1, features_of(tokens, drafter.layers)[:-1])
     request = DraftRequest(1, np.asarray(tokens, np.int32), max_nodes, len(tokens), SamplingSettings(**settings))
     (tree,) = drafter.propose([request])

@@ -1,4 +1,4 @@
-"""Plans hierarchies by brute force: all subsets and lengths, with costs from the Markov chain of all buffers."""
+"""Plans hierarchies by brute force. It tries all subsets and lengths, with costs from the Markov chain of all buffers."""
 
 from __future__ import annotations
 

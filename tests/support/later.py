@@ -16,9 +16,10 @@ from tests.support.brute_force import BruteForceRetriever
 
 
 class LaterBruteForce(BruteForceRetriever):
-    """The oracle as a ``LaterRetriever``. ``prompt``: whether calls finish at once; else they wait for ``answer``.
+    """The oracle as a ``LaterRetriever``.
 
-    ``later``: contexts of each asynchronous call, as lists.
+    ``prompt``: whether calls finish at once; otherwise they wait for ``answer``. ``later``: the contexts of each
+    asynchronous call, as lists.
     """
 
     deadline = 0.05

@@ -1,4 +1,4 @@
-"""Brute-force oracle of lookup and draft, short enough to check by eye."""
+"""A brute-force oracle of lookup and draft that is short enough to check by reading."""
 
 from __future__ import annotations
 

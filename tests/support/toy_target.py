@@ -85,7 +85,7 @@ def all_trees(size: int, vocab: int) -> Iterator[DraftTree]:
 
 
 def trees_up_to_names(size: int, vocab: int) -> Iterator[DraftTree]:
-    """Like ``all_trees``, but one tree for all that differ only by a renaming of tokens.
+    """Like ``all_trees``, with one tree of all trees that differ only by a renaming of tokens.
 
     Each token occurred before, or is the next new one.
     """
@@ -96,7 +96,7 @@ def trees_up_to_names(size: int, vocab: int) -> Iterator[DraftTree]:
 
 
 def contexts(draft: DraftTree) -> list[Text]:
-    """Return the drafted tokens before each row's sample: none for row 0, the path to node i for row i + 1."""
+    """Return the drafted tokens before the sample of each row: none for row 0, the path to node i for row i + 1."""
     texts: list[Text] = [()]
     for token, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
         texts.append((*texts[parent + 1], token))

@@ -1,7 +1,7 @@
-"""The batch benchmark starts a request only after the engine has released the slot of an ended one.
+"""The batch benchmark starts a request only after the engine has released the slot of the request before.
 
-The ended request's output is complete a little earlier, in the middle of a step. A benchmark that started the next
-request at that point was sometimes rejected, since the queue has length 0.
+Regression: it used to start the next request as soon as the output of the last one was complete, which is earlier, in
+the middle of a step. The engine then sometimes rejected the next request, because the queue has length 0.
 """
 
 from __future__ import annotations

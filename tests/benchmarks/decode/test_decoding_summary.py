@@ -52,7 +52,7 @@ def test_summary_of_a_prompt_set() -> None:
 
 
 def test_answers_of_one_token_have_no_rate() -> None:
-    """They counted as 0 tokens a second, which lowered the median."""
+    """Regression: answers of one token used to count as 0 tokens a second, which lowered the median."""
     single = run_row("none", 1, 0, 1.0) | {"decode_seconds": 0.0, "tokens_per_second": 0.0}
     summary = summarize([single, single, run_row("none", 11, 10, 5.0)], ("none",))["code"]["none"]
     assert summary["tokens_per_second_median"] == 2.0
@@ -60,10 +60,7 @@ def test_answers_of_one_token_have_no_rate() -> None:
 
 
 def test_tokens_of_the_prompt_pass_do_not_count() -> None:
-    """The prompt pass of transformers also verifies drafts.
-
-    The accepted tokens counted, but the time of that pass did not.
-    """
+    """Regression: tokens accepted in the prompt pass of transformers used to count, but the time of that pass did not."""
     [found] = summarize([run_row("rival", 31, 5, 5.0, first_tokens=11)], ("rival",))["code"].values()
     assert found["tokens_per_second_total"] == 20 / 5.0
     assert found["mean_generated_length"] == 20 / 5

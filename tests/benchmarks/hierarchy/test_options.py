@@ -1,4 +1,4 @@
-"""The levels that ``suffolk hierarchy plan --measure`` measures, and their order in a plan."""
+"""Tests which levels ``suffolk hierarchy plan --measure`` measures, and their order in a plan."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def options(**changes: Any) -> HierarchyOptions:
 
 
 def test_a_stack_named_twice_runs_once() -> None:
-    """Both stacks had the same name, so the runs of one were counted for the other."""
+    """Regression: if a stack was named twice, the runs of one used to be counted for the other."""
     assert len(read_stacks(options(stack=["prompt-lookup:4", "prompt-lookup:4 > target"]))) == 1
 
 
 def test_a_trained_exit_is_a_level_without_a_stack_that_names_it(tmp_path: Path) -> None:
-    """The exit was loaded, but missing from the plan."""
+    """Regression: a trained exit used to be loaded but missing from the plan, if no stack named it."""
     new_head(Target.wrap(tiny_model()), 1, 8).save(tmp_path)
     asked = options(head=[tmp_path], draft_model="m", temperature=1e-6)
     warmths = (None, 0.0, 1e-6)
@@ -65,7 +65,10 @@ def test_levels_that_no_stack_uses_are_rejected(changes: dict[str, Any], message
 
 
 def test_every_plan_is_a_valid_stack_for_any_measured_times() -> None:
-    """Plans could not be run if a deeper exit was measured as faster, or if the variants of a model were not adjacent."""
+    """Regression: some plans could not be run.
+
+    In these, a deeper exit was measured as faster, or the variants of a model were not adjacent.
+    """
     models = [Target.wrap(tiny_model()) for _ in range(4)]
     names = ("exit-7", "exit-8", "draft-model")
     voices = [

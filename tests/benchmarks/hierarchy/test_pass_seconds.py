@@ -1,4 +1,4 @@
-"""Interpolated costs of passes between the timed sizes."""
+"""Tests the interpolation of pass costs between the timed sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tests.support.tiny_models import tiny_model
 
 
 def test_the_cost_step_after_sixteen_rows_does_not_raise_smaller_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tiles of 16 rows, passes that verify 13 to 15 tokens cost the same, and one of 16 costs twice that."""
+    """Tiles have 16 rows.
+
+    So passes that verify 13 to 15 tokens cost the same, and a pass that verifies 16 tokens costs twice as much.
+    """
     monkeypatch.setattr(pass_seconds, "_time", lambda level, request, size, *rest: 1.0 if size + 1 <= 16 else 2.0)
     written = TargetAnswer(np.arange(5, dtype=np.int32), np.arange(9, dtype=np.int32), SamplingSettings(9))
     [costs] = pass_seconds.time_passes([ModelVariant("target", Target.wrap(tiny_model()))], [written])

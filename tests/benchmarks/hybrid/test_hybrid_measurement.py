@@ -1,4 +1,4 @@
-"""The hybrid comparison as a command, on a tiny model: its files, its totals, and continuing after an interruption."""
+"""Tests the hybrid comparison as a command on a tiny model: its files, its totals, and resuming after an interruption."""
 
 from __future__ import annotations
 

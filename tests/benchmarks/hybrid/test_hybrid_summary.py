@@ -1,4 +1,4 @@
-"""Tables of the hybrid measurement: sums by set, means of sets, and ratios."""
+"""Tests the tables of the hybrid measurement: sums by set, means of sets, and ratios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurement of predicted texts, on a tiny model: wrong lines, equal outputs, and the report."""
+"""Tests the measurement of predicted texts on a tiny model: wrong lines, equal outputs, and the report."""
 
 from __future__ import annotations
 

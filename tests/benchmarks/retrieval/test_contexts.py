@@ -57,7 +57,7 @@ def test_spoiling_changes_one_token_of_the_later_half(tmp_path: Path) -> None:
 def test_batches_too_large_for_a_service_are_rejected_at_the_start(
     batches: tuple[int, ...], max_nodes: int, most: int
 ) -> None:
-    """They were rejected only after everything else had been measured, and the results were lost."""
+    """Regression: batches that are too large for a service used to be rejected last. All other results were then lost."""
     settings = {"batches": batches, "max_nodes": max_nodes}
     RetrievalOptions(Path("store"), Path("work"), **settings)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=f"through gRPC, with {max_nodes} nodes a draft, each must be {most} or"):

@@ -1,4 +1,4 @@
-"""Smaller datastores for comparisons: the first tokens of another datastore."""
+"""Tests smaller datastores for comparisons, made of the first tokens of another datastore."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_first_tokens_are_the_datastores_own(tmp_path: Path) -> None:
 
 
 def test_first_tokens_of_stores_that_begin_alike_are_not_mixed_up(tmp_path: Path) -> None:
-    """The cache once identified stores by their first segment only."""
+    """Regression: the cache used to identify datastores by their first segment only."""
     for name, second in (("a", [[4, 5]]), ("b", [[6, 7]])):
         with make_store(tmp_path / name, [[[1, 2, 3]], second], vocab_size=9) as store:
             first = first_tokens(store, 5, tmp_path / "work")

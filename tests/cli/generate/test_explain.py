@@ -1,4 +1,4 @@
-"""``suffolk generate --explain`` and ``--config`` on a tiny model."""
+"""Tests ``suffolk generate --explain`` and ``--config`` on a tiny model."""
 
 from __future__ import annotations
 

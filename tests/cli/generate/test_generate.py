@@ -1,4 +1,4 @@
-"""``suffolk generate`` on a tiny model: text, report, comparison, and learned calibration."""
+"""Tests ``suffolk generate`` on a tiny model: text, report, comparison, and learned calibration."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_verifications(
 
 
 def test_characters_that_stdout_does_not_know_are_escaped(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They ended the text early, with a traceback."""
+    """Regression: these characters used to end the text early, with a traceback."""
     words = ["--model", model, "--temperature", "2", "--max-new-tokens", "200", PROMPT]
     shown = {}
     for encoding in ("ascii", "utf-8"):

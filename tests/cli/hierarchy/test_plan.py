@@ -1,4 +1,4 @@
-"""``suffolk hierarchy plan``: the example of its help, the page docs/how-to/plan-a-hierarchy.md, and bad input on one line."""
+"""Tests ``suffolk hierarchy plan``: the example of its help, the guide plan-a-hierarchy.md, and errors on one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of --config and ``suffolk config show``: precedence, rejected values, and listed options."""
+"""Tests the file of --config and ``suffolk config show``: precedence, rejected values, and listed options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that dataclasses declare, and the options that parsers read."""
+"""Tests the settings that dataclasses declare, and the options that parsers read."""
 
 from __future__ import annotations
 

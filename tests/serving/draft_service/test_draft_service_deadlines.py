@@ -1,4 +1,4 @@
-"""Deadlines of calls: late work is dropped, and a server that is late often opens the circuit breaker."""
+"""Tests deadlines of calls. Late work is dropped, and a server that is often late opens the circuit breaker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.waiting import HANG, until
 
 
 def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
-    """On a loaded machine a call may be late before it begins; the test then repeats it."""
+    """On a loaded machine, a call may be late before it begins. The test then repeats the call."""
     with serving({"wiki": brute}) as server, connected(server, deadline=0.2) as remote:
         brute.gate.clear()
         while not brute.entered.is_set():
@@ -93,7 +93,7 @@ def test_the_command_takes_the_deadline_of_its_url(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The option's default overrode the URL's deadline."""
+    """Regression: the option's default used to override the deadline of the URL."""
     monkeypatch.setattr(lookup, "DEADLINE", 0.08)
     brute.gate.clear()
     assert main(["lookup", f"grpc://{server.listening[0]}{asked}", "--ids", "1", *words]) == 2
@@ -101,7 +101,7 @@ def test_the_command_takes_the_deadline_of_its_url(
 
 
 def test_an_unacknowledged_connection_is_replaced_after_a_second(server: DraftServer) -> None:
-    """After a network failure of 15 seconds, TCP's next attempt came 15 seconds later."""
+    """Regression: after a network failure of 15 seconds, TCP used to make its next attempt 15 seconds later."""
     with connected(server):
         assert 1000 in {each for each in map(_user_timeout, os.listdir("/proc/self/fd")) if each is not None}
 

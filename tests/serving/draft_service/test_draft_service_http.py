@@ -124,7 +124,7 @@ def test_limits(body: Any, text: str, server: DraftServer) -> None:
 
 @pytest.mark.parametrize(("size", "text"), [(4097, "contexts[0][0] is 'xxxx"), (4096, "contexts[0][0] is 'xxxx")])
 def test_a_context_takes_no_memory_before_it_is_checked(size: int, text: str, server: DraftServer) -> None:
-    """Numpy gives every element the size of the longest: 0.9 MB of strings became an array of 18 GB."""
+    """Regression: 0.9 MB of strings used to become an array of 18 GB. numpy gives every element the size of the longest."""
     tracemalloc.start()
     try:
         status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [["x" * 20_000, *[""] * (size - 1)]]})

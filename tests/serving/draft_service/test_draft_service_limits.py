@@ -91,7 +91,7 @@ def test_a_malformed_request_is_rejected(method: str, server: DraftServer, caplo
 
 
 def test_health_watchers_hold_no_thread(brute: BruteForceRetriever) -> None:
-    """Each watcher held a thread; as many watchers as threads blocked the server."""
+    """Regression: each watcher used to hold a thread, so as many watchers as threads blocked the server."""
     with (
         serving({"wiki": brute}, max_concurrent=1) as server,
         connected(server) as remote,

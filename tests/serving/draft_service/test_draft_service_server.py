@@ -1,4 +1,4 @@
-"""A draft server: reflection, health, graceful stop, addresses in use."""
+"""Tests a draft server: reflection, health, graceful stop, and addresses in use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_reflection_names_the_services(server: DraftServer) -> None:
 
 
 def test_health_and_graceful_stop(brute: BruteForceRetriever) -> None:
-    """Health turns to NOT_SERVING before the port closes."""
+    """The health changes to NOT_SERVING before the port closes."""
     with serving({"wiki": brute}, grace=HANG) as server, connected(server) as remote, ThreadPoolExecutor(1) as pool:
         assert check_health(server, "") == check_health(server, "suffolk.v1.DraftService") == "SERVING"
         with grpc.insecure_channel(str(server.listening[0])) as channel:
@@ -65,7 +65,7 @@ def is_unavailable(url: str) -> bool:
 
 
 def test_two_threads_that_stop_at_once_both_return(brute: BruteForceRetriever) -> None:
-    """The slower thread found the HTTP server gone and raised AttributeError."""
+    """Regression: the slower thread used to raise AttributeError, because the HTTP server was gone."""
     for _ in range(5):
         with serving({"wiki": brute}) as server, ThreadPoolExecutor(4) as pool:
             for done in [pool.submit(server.stop) for _ in range(4)]:

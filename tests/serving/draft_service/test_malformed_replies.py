@@ -1,4 +1,4 @@
-"""The client validates every reply; a malformed one costs one draft."""
+"""The client validates every reply. A malformed reply costs one draft."""
 
 from __future__ import annotations
 

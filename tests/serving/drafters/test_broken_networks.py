@@ -142,9 +142,9 @@ def faulty(method: str) -> Reader:
 
 @pytest.mark.parametrize("method", ["follow", "observe", "release", "stats", "close"])
 def test_a_fault_of_one_network_does_not_keep_anything_from_another(method: str) -> None:
-    """Only ``propose`` was guarded.
+    """Regression: only ``propose`` was guarded.
 
-    If a network raised elsewhere, later ones missed hidden states, or were never released.
+    If a network raised in another method, later networks missed hidden states or were never released.
     """
     second = Reader()
     drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [faulty(method), second], vocab_size=VOCAB)

@@ -1,4 +1,4 @@
-"""Calibrations, their reliability diagrams, and their files."""
+"""Tests calibrations, their reliability diagrams, and their files."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_reliability_is_the_distance_between_prediction_and_outcome() -> None:
 
 
 def test_more_outcomes_than_predictions_are_refused_however_few() -> None:
-    """A bin with almost no weight but one outcome had an observed frequency of 1e9, and a bar of that length."""
+    """Regression: a bin with almost no weight but one outcome used to have a frequency of 1e9. Its bar had that length."""
     state = Reliability().state()
     state[10:30:10] = 1e-3, 1e-12
     with pytest.raises(InvalidArgument, match="more outcomes than predictions"):

@@ -1,4 +1,4 @@
-"""A draft model: trees expanded level by level, the target's noise, cached rows, and rejected models."""
+"""Tests a draft model: trees that grow level by level, the target's noise, cached rows, and rejected models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def noisy_copy(noise: float, seed: int = 1) -> Any:
 def test_a_tree_read_in_two_passes_equals_one_read_at_once(
     family: str, attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text exceeds the sliding window. Of the first pass's rows, the second pass attends only to ancestors."""
+    """The text is longer than the sliding window.
+
+    The second pass may attend only to those rows of the first pass that are ancestors.
+    """
     force(attention, monkeypatch)
     target = Target.wrap(tiny_model(family))
     tree = random_tree(np.random.default_rng(2), 12, VOCAB)
@@ -71,7 +74,7 @@ def test_a_tree_read_in_two_passes_equals_one_read_at_once(
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
-    """Also at temperatures above 0: with shared noise both models sample the same tokens."""
+    """A drafter with the target's weights is right at any temperature. Both models sample with the same noise."""
     settings = SamplingSettings(45, temperature, top_k=20, repetition_penalty=1.2, seed=3)
     drafter = draft_model(bounds=TreeBounds(max_depth=8, width=1, children=1))
     target = Target.wrap(tiny_model())
@@ -83,7 +86,7 @@ def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
 
 
 def test_a_draft_that_is_sure_goes_sixteen_tokens_ahead() -> None:
-    """Drafts used to end after eight tokens, although every second draft was correct to its end."""
+    """Regression: drafts used to end after eight tokens, although every second draft was right to its end."""
     sure = tiny_model()
     with torch.no_grad():
         sure.get_output_embeddings().weight *= 100
@@ -95,7 +98,7 @@ def test_a_draft_that_is_sure_goes_sixteen_tokens_ahead() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_each_token_is_read_once(temperature: float) -> None:
-    """Accepted nodes keep their rows: a draft reads only new tokens and its own nodes, and nothing twice."""
+    """Accepted nodes keep their cache rows. So a draft reads only new tokens and its own nodes, each once."""
     drafter, read = draft_model(noisy_copy(0.02), TreeBounds(max_depth=4, width=1, children=1)), []
     model = drafter.model
     forward = Target.forward
@@ -153,7 +156,7 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
 
 
 def test_words_that_a_draft_model_lacks_do_not_stop_it() -> None:
-    """A banned word of the target whose ids the draft model lacks made all drafts fail."""
+    """Regression: all drafts used to fail if a banned word of the target has ids that the draft model lacks."""
     found = []
     for words in (((5, 7),), ((VOCAB - 1,), (3, VOCAB - 1), (5, 7))):
         settings = SamplingSettings(45, bad_words=words)
@@ -163,7 +166,7 @@ def test_words_that_a_draft_model_lacks_do_not_stop_it() -> None:
 
 
 def test_a_text_with_a_token_that_it_lacks_goes_without_drafts_and_is_counted() -> None:
-    """The reason for missing drafts was not reported."""
+    """Regression: the reason for the missing drafts used not to be reported."""
     drafter = draft_model(tiny_model(vocab_size=80))
     [tree] = drafter.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])
     assert len(tree) == 0
@@ -171,7 +174,7 @@ def test_a_text_with_a_token_that_it_lacks_goes_without_drafts_and_is_counted() 
 
 
 def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step of the request leaked a slot, until no request could get one."""
+    """Regression: each step of this request used to leak a slot, until no request could get one."""
     drafter = draft_model(slots=2)
     asked = [DraftRequest(number, np.arange(30, dtype=np.int32), 8, 30) for number in (1, 2)]
     with monkeypatch.context() as patched:
@@ -188,9 +191,9 @@ def broken(*_: Any) -> Any:
 
 
 def test_a_pass_that_failed_leaves_no_rows() -> None:
-    """The target can accept nodes of a failed pass if other drafters propose the same tokens.
+    """Regression: rows that a failed pass had not written used to be kept as valid.
 
-    Unwritten rows were then kept as valid.
+    The target can accept nodes of this pass, if other drafters propose the same tokens.
     """
     drafter, fresh = (draft_model(bounds=TreeBounds(max_depth=4, width=1, children=1)) for _ in range(2))
     request = DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30)
@@ -225,7 +228,7 @@ def test_a_long_prompt_is_read_in_parts() -> None:
 
 
 def test_reading_a_prompt_says_nothing_of_what_trees_cost() -> None:
-    """Few of its rows give logits."""
+    """Few rows of a prompt compute logits, so reading a prompt must not change the estimated cost of trees."""
     costs = CostModel([1, 64], [1.0, 1.0])
     drafter = draft_model(tiny_model(max_position_embeddings=2048), capacity=2000, costs=costs)
     drafter.propose([DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 600), 8, 600)])
@@ -235,7 +238,7 @@ def test_reading_a_prompt_says_nothing_of_what_trees_cost() -> None:
 
 @pytest.mark.parametrize(("nodes", "written"), [(1, 0), (64, 253)])
 def test_a_tree_grows_no_further_than_it_can_be_verified(nodes: int, written: int) -> None:
-    """A draft of one node, or near the end of a text, once took as many passes as a whole tree."""
+    """Regression: a draft of one node, or near the end of a text, used to take as many passes as a whole tree."""
     drafter = draft_model(bounds=TreeBounds(max_depth=12), capacity=400)
     text = np.resize(np.asarray(PROMPT, np.int32), 20 + written)
     [found] = drafter.propose([DraftRequest(1, text, nodes, 20)])
@@ -244,7 +247,7 @@ def test_a_tree_grows_no_further_than_it_can_be_verified(nodes: int, written: in
 
 
 def test_a_dear_draft_model_reads_no_prompt() -> None:
-    """Its passes take as long as ten plain steps.
+    """The draft model's passes take as long as ten plain steps.
 
     One prompt in sixteen is read as a trial, and no draft goes beyond the first pass.
     """
@@ -266,13 +269,13 @@ def test_a_bound_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("most", "depth"), [(0.5, 1), (2.5, 2), (3.5, 3), (100.0, 4)])
 def test_a_draft_takes_no_more_than_it_may(most: float, depth: int) -> None:
-    """Each pass takes 1 second, including the first. The cost of a token makes all passes worthwhile."""
+    """Each pass takes 1 second, including the first. By the cost of a token alone, all passes would be worthwhile."""
     assert chain_length(4, budget=DraftBudget(token_seconds=1e9, model_seconds=most)) == depth
 
 
 @pytest.mark.parametrize(("rate", "depth"), [(1.0, 3), (3.0, 2), (30.0, 1), (100.0, 1)])
 def test_drafts_are_shorter_where_tokens_come_fast(rate: float, depth: int) -> None:
-    """A token saves the time of an average token with recent drafts."""
+    """If recent drafts have made decoding fast, an accepted token saves less time, so drafts are shorter."""
     assert chain_length(3, budget=DraftBudget(token_seconds=40.0, speedup=rate)) == depth
 
 

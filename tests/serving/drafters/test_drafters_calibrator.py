@@ -1,4 +1,4 @@
-"""The calibrator: its evidence, and convergence to the true probabilities."""
+"""Tests the calibrator: its evidence, and its convergence to the true probabilities."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def test_longer_matches_and_larger_shares_promise_more() -> None:
 
 
 def test_what_has_faded_is_forgotten_and_does_not_linger() -> None:
-    """Cells without new evidence decayed to subnormal numbers, which slow a processor down, and were never removed."""
+    """Regression: cells without new evidence used to decay to subnormal numbers.
+
+    These slow a processor down, and were never removed.
+    """
     calibrator = Calibrator(PRIOR, decay=0.9)
     calibrator.learn(counted([1], [-1], [8], 4, 10), np.array([1], np.int32))  # a hit, and never again
     calibrator.learn(counted([1], [-1], [2], 20, 40), np.array([1], np.int32))  # never seen again

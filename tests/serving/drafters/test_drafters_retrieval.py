@@ -73,7 +73,7 @@ def test_prompt_lookup_forgets_what_was_rolled_back_and_released() -> None:
 
 
 def test_prompt_lookup_forgets_a_draft_behind_which_it_could_not_look() -> None:
-    """An error there left the draft in the request's text permanently."""
+    """Regression: an error during a lookup used to leave the draft in the request's text."""
     drafter, fresh = PromptLookupDrafter(VOCAB, LIMITS), PromptLookupDrafter(VOCAB, LIMITS)
     drafter.draft([request([1, 2, 3, 1])])
     with pytest.raises(InvalidArgument, match="max_nodes"):
@@ -100,7 +100,7 @@ def test_datastore_drafts_are_the_oracles_for_the_longest_and_for_shorter_matche
 
 
 def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_other_request() -> None:
-    """An id above the datastore's vocabulary in one text's last tokens made the drafts of all requests fail."""
+    """Regression: an id above the datastore's vocabulary in one text used to make the drafts of all requests fail."""
     documents = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 3, 0]]
     drafter, fresh = (DatastoreDrafter(BruteForceRetriever(documents, VOCAB), VOCAB + 4, LIMITS) for _ in range(2))
     strange = VOCAB + 3

@@ -1,4 +1,7 @@
-"""EAGLE heads: trees equal chains without a cache, the engine's output is unchanged, slots and capacity are respected."""
+"""Tests EAGLE heads.
+
+Trees equal chains without a cache, the engine's output is unchanged, and slots and capacity are respected.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def chances_behind(head: EagleHead, tokens: list[int], path: list[int]) -> torch
 
 @pytest.mark.parametrize("version", [1, 3])
 def test_a_tree_is_that_of_chains_read_without_a_cache(version: int) -> None:
-    """Levels are expanded by the value of each path; every node's score is the product of the head's own probabilities."""
+    """Levels are expanded by the value of each path. Every node's score is the product of the head's own probabilities."""
     head = random_head(version)
     drafter = drafter_of(head, bounds=eagle_bounds(3, 4, 25))
     tree = first_draft(drafter, PROMPT)
@@ -81,7 +84,7 @@ def test_a_tree_is_that_of_chains_read_without_a_cache(version: int) -> None:
 
 
 def test_rejected_drafts_leave_no_trace() -> None:
-    """The tree of a second step equals that of a fresh drafter."""
+    """After a rejected draft, the tree of the second step equals the tree of a new drafter."""
     head = random_head()
     text = [*PROMPT, 5, 17, 3]
     features = features_of(text, head.layers)
@@ -100,7 +103,7 @@ def test_rejected_drafts_leave_no_trace() -> None:
 
 @pytest.mark.parametrize("place", [1, 2])
 def test_a_pass_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
-    """A failed pass lost its hidden states, so the request and all others in the batch got no more drafts."""
+    """Regression: a failed pass used to lose its hidden states. All requests of the batch then got no more drafts."""
     head = random_head(1)
     drafter = drafter_of(head)
     drafter.follow(7, features_of(PROMPT, head.layers)[:-1])
@@ -159,7 +162,7 @@ def test_training_raises_acceptance_at_every_depth() -> None:
 
 
 def test_at_a_temperature_the_head_shares_the_target_s_noise() -> None:
-    """With the noise its first tokens are accepted far more often than its likeliest tokens."""
+    """First tokens that the head samples with the target's noise are accepted far more often than its likeliest tokens."""
     head, target = trained_head(), tiny_target()
     settings = [SamplingSettings(1, 1.5, seed=seed) for seed in range(60)]
     drawn = [alone(target, PROMPT, each)[0] for each in settings]
@@ -170,7 +173,10 @@ def test_at_a_temperature_the_head_shares_the_target_s_noise() -> None:
 
 
 def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
-    """A text that outgrew its slot was compared to its last tree in every further step, and so gave wrong evidence."""
+    """Regression: a text that outgrew its slot used to be compared to its last tree in every further step.
+
+    This gave wrong evidence.
+    """
     settings, target = SamplingSettings(20), tiny_target()
     drafter = drafter_of(trained_head(), slots=1, capacity=90, bounds=eagle_bounds(2, 4, 8))
     loop = eager_loop(target, {"eagle": drafter}, slots=2)
@@ -227,9 +233,9 @@ def test_a_long_prompt_is_read_in_parts() -> None:
 
 
 def test_reading_a_prompt_says_nothing_of_what_trees_cost() -> None:
-    """Few rows of a prompt compute logits.
+    """Regression: after one long prompt, the estimated cost of trees used to be a tenth of the true cost.
 
-    After one long prompt, the estimated cost of trees was a tenth of the true cost.
+    Few rows of a prompt compute logits.
     """
     costs = CostModel([1, 64], [1.0, 1.0])
     drafter = drafter_of(random_head(), capacity=2000, costs=costs)
@@ -253,7 +259,7 @@ def test_without_hidden_states_there_is_no_draft() -> None:
 
 
 def test_a_dear_head_drafts_no_further_than_its_first_pass() -> None:
-    """Its passes take as long as ten plain steps."""
+    """A pass of this head takes as long as ten plain steps."""
     drafter = drafter_of(random_head(), costs=CostModel([1], [10.0]))
     drafter.follow(1, features_of(PROMPT, (2,))[:-1])
     request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, budget=DraftBudget(token_seconds=1.0))

@@ -1,4 +1,4 @@
-"""The EAGLE head: its forward pass equals plain loops; its loss, acceptance and shapes."""
+"""Tests the EAGLE head. Its forward pass equals plain loops, and its loss, acceptance and shapes are right."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PlainHead:
 
 @pytest.mark.parametrize(("version", "norm_first"), [(1, False), (3, False), (3, True)])
 def test_a_forward_pass_equals_plain_loops(version: int, norm_first: bool) -> None:
-    """Two steps: from the target's hidden states, and from the head's own."""
+    """The test makes two steps: one from the target's hidden states, and one from the head's own."""
     head = random_head(version, norm_before_residual=norm_first)
     plain = PlainHead(head)
     features = features_of(PROMPT, head.layers)[:-1]
@@ -196,7 +196,7 @@ def test_acceptance_by_depth_is_that_of_chains_drafted_one_by_one() -> None:
 
 @torch.no_grad()
 def _drafted_by_truth(head: EagleHead, row: list[int], start: int) -> list[int]:
-    """The head's predictions of tokens start + 2, start + 3 ... if all earlier predictions were correct."""
+    """The head's predictions of tokens start + 2, start + 3 ..., as if all earlier predictions were right."""
     hidden = head.fuse(features_of(row, head.layers))[: start + 1]
     guesses = []
     for depth in range(1, min(5, len(row) - start - 2) + 1):

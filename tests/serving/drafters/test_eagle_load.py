@@ -1,4 +1,4 @@
-"""EAGLE heads from folders: every published layout, rejected folders with their messages, and the head check."""
+"""Tests the loading of EAGLE heads: every published layout, the messages for rejected folders, and the head check."""
 
 from __future__ import annotations
 
@@ -244,12 +244,12 @@ def test_the_head_check_passes_a_trained_head(version: int, caplog: pytest.LogCa
 
 
 def test_the_head_check_passes_a_head_that_knows_nothing() -> None:
-    """A head that is equally accurate in all readings is not rejected."""
+    """A head that is equally accurate in all readings passes the check."""
     assert check_head(random_head(seed=11), tiny_target(), "new") < 0.3
 
 
 def test_the_head_check_passes_a_head_that_has_hardly_been_trained() -> None:
-    """A briefly trained head was rejected, since 9 of 127 tokens matched by chance one step off."""
+    """Regression: a briefly trained head used to be rejected, because 9 of 127 tokens matched by chance one step off."""
     target = Target.wrap(tiny_model(num_hidden_layers=3, seed=4))
     text = checked_text(target)
 
@@ -263,7 +263,7 @@ def test_the_head_check_passes_a_head_that_has_hardly_been_trained() -> None:
 
 
 def test_the_head_check_finds_a_layer_that_is_one_off(tmp_path: Path) -> None:
-    """A head that has memorised the check's text, from the hidden states of its layer."""
+    """The head of this test has memorised the check's text, from the hidden states of its layer."""
     target = Target.wrap(tiny_model(num_hidden_layers=4))
     head = train_head(target, checked_text(target)[None], steps=150, layers=(4,))
     folder = write_published(tmp_path / "head", "own", head)
@@ -317,7 +317,7 @@ class Oracle:
     ],
 )
 def test_the_head_check_says_what_is_one_off(layer: int, shift: int, words: str) -> None:
-    """A head that drafts from hidden states and is always correct if its inputs are aligned."""
+    """The head of this test drafts from hidden states, and is always right if its inputs are aligned."""
     target = Target.wrap(tiny_model(num_hidden_layers=3, seed=4))
     with pytest.raises(Unsupported, match=f"^odd: {words}: acceptance .* instead of 100%"):
         check_fit("odd", target, (2,), Oracle(target, layer, shift))

@@ -31,7 +31,7 @@ PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_first_layers_are_the_model_without_the_others(family: str) -> None:
-    """The oracle is another model with a truncated list of layers. The target stays unchanged."""
+    """The oracle is another model with fewer layers in its list. The target itself stays unchanged."""
     target = Target.wrap(tiny_model(family))
     before = target.prefill(PROMPT, target.new_cache(1, 64))
     first = shallow(target, 1)
@@ -64,7 +64,10 @@ def test_what_the_target_has_cached_serves_its_first_layers() -> None:
 
 @pytest.mark.parametrize("family", ["gpt2", "opt"])
 def test_no_node_lies_beyond_the_context(family: str) -> None:
-    """A position without an embedding made the draft fail on a CPU, and would abort the process on a GPU."""
+    """Regression: a position without an embedding used to make the draft fail on a CPU.
+
+    It would have aborted the process on a GPU.
+    """
     size = {"gpt2": "n_positions", "opt": "max_position_embeddings"}[family]
     target = Target.wrap(tiny_model(family, **{size: 48}))
     settings = SamplingSettings(100)
@@ -105,7 +108,7 @@ def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
 
 
 def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_folder(tmp_path: Path) -> None:
-    """An exit trained briefly on the target's output drafts the same trees after loading from its folder."""
+    """The exit is trained briefly on the target's output. After loading from its folder, it drafts the same trees."""
     target = Target.wrap(tiny_model())
     head = new_head(target, 1, 64)
     assert not {id(each) for each in head.parameters()} & {id(each) for each in target.model.parameters()}

@@ -1,4 +1,4 @@
-"""Levels that draft for each other: their passes, unsupported requests, and counters."""
+"""Tests levels that draft for each other: their passes, the requests that they refuse, and their counters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Priced(CostModel):
 
 
 class Watched(Priced):
-    """Records predicted and observed passes: (rows, requests, context)."""
+    """Records the predicted and the observed passes, each as (rows, requests, context)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Watched(Priced):
 
 
 def test_words_that_a_level_lacks_do_not_stop_it() -> None:
-    """A banned word of the target whose ids a level lacks made all drafts fail."""
+    """Regression: all drafts used to fail if a banned word of the target has ids that a level lacks."""
     drafter = hierarchy(4, Target.wrap(tiny_model()), noisy(0.02, vocab_size=80))
     settings = SamplingSettings(45, bad_words=((VOCAB - 1,), (3, VOCAB - 1)))
     [found] = drafter.propose([DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30, settings)])
@@ -69,7 +69,7 @@ def test_words_that_a_level_lacks_do_not_stop_it() -> None:
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_target_s_own_weights_on_top_are_always_right(depth: int, temperature: float) -> None:
-    """For any levels below, a level passes up its own tokens, four or more."""
+    """Whatever the levels below, the top level hands up its own tokens, four or more."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(41, temperature, top_k=20, seed=3)
     run = eager_decoder(target, hierarchy(depth, target, Target.wrap(tiny_model()))).generate(PROMPT, settings)
     list(run)
@@ -79,7 +79,7 @@ def test_the_target_s_own_weights_on_top_are_always_right(depth: int, temperatur
 
 
 def test_what_was_read_is_not_read_again() -> None:
-    """Each token of the text is read once, since accepted tokens stay in the cache."""
+    """Each token of the text is read once, because accepted tokens stay in the cache."""
     target = Target.wrap(tiny_model())
     top = level(Target.wrap(tiny_model()), 4)
     run = eager_decoder(target, HierarchyDrafter([top], VOCAB, thrifty=False)).generate(PROMPT, SamplingSettings(41))
@@ -122,7 +122,10 @@ def test_a_source_that_is_gone_costs_its_drafts_alone() -> None:
 
 
 def test_what_it_cannot_draft_for_is_counted_and_what_nobody_asked_for_is_not() -> None:
-    """A text with a token that a level lacks silently got no drafts, and a request for no nodes counted as a failure."""
+    """Regression: a text with a token that a level lacks used to get no drafts silently.
+
+    A request for no nodes counted as a failure.
+    """
     lacking = HierarchyDrafter([level(noisy(0.02, vocab_size=80), 4)], VOCAB)
     assert len(tree_of(lacking.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])[0])) == 0
     assert lacking.stats()["failed Unsupported"] == 1
@@ -140,7 +143,7 @@ def test_tokens_behind_the_end_of_a_text_are_not_refused_ones() -> None:
 
 
 def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counted as a round of zero time, which lowered the estimated cost of rounds."""
+    """Regression: a draft without a pass used to count as a round of zero time, which lowered the estimated cost of rounds."""
     drafter = HierarchyDrafter([level(Target.wrap(tiny_model()), 4)], VOCAB, thrifty=False)
     monkeypatch.setattr(LevelBatcher, "draft", lambda *_: None)
     drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 8)])
@@ -148,9 +151,9 @@ def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_levels_that_retrieve_learn_what_is_kept() -> None:
-    """The calibration was lost with the hierarchy.
+    """Regression: the calibration of retrieval levels used to be lost with the hierarchy.
 
-    Later it was shared with hybrid's sources, which learned each text twice.
+    Later it was shared with the sources of ``hybrid``, which learned each text twice.
     """
     known = Calibration()
     [source] = StackLoader(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
@@ -168,7 +171,7 @@ def test_a_long_prompt_is_read_in_parts() -> None:
 
 
 def test_a_step_reads_as_much_of_many_long_prompts_as_of_one() -> None:
-    """One step read a full part of every text, and all other requests waited for it."""
+    """Regression: one step used to read a full part of every prompt, and all other requests waited for it."""
     models = [level(Target.wrap(tiny_model(max_position_embeddings=2048)), 4, capacity=900) for _ in range(2)]
     drafter = HierarchyDrafter(models, VOCAB, thrifty=False)
     prompt = np.resize(np.asarray(PROMPT, np.int32), 800)
@@ -181,7 +184,7 @@ def test_a_step_reads_as_much_of_many_long_prompts_as_of_one() -> None:
 
 
 def test_what_a_pass_took_is_learned_for_what_it_was_estimated_for() -> None:
-    """Texts of several lengths, and one in the cache that is not in the pass."""
+    """The pass has texts of several lengths. The cache also has a text that is not in the pass."""
     costs = Watched()
     top = ModelLevel("top", 3, Target.wrap(tiny_model()), costs, 3, 160)
     drafter = HierarchyDrafter([top], VOCAB, slots=3, thrifty=False)
@@ -208,7 +211,7 @@ class SecondsEach:
 
 
 def test_passes_of_lower_levels_count_where_the_top_one_may_make_none() -> None:
-    """Their time counts for the draft, so the speculation budget includes it."""
+    """The time of passes of lower levels is charged to the speculation budget, even if the top level makes no pass."""
     lower = ModelLevel("lower", 3, noisy(0.01), SecondsEach(0.001), 8, 160)
     top = ModelLevel("top", 4, Target.wrap(tiny_model()), SecondsEach(0.01), 8, 160)
     drafter = HierarchyDrafter([lower, top], VOCAB)
@@ -221,7 +224,7 @@ def test_passes_of_lower_levels_count_where_the_top_one_may_make_none() -> None:
 
 @pytest.mark.parametrize(("most", "tokens"), [(0.5, 0), (1.5, 1), (3.5, 3), (100.0, 6)])
 def test_a_draft_takes_no_more_than_it_may(most: float, tokens: int) -> None:
-    """Each pass takes a second. The cost of a token makes all passes worthwhile."""
+    """Each pass takes a second. By the cost of a token alone, all passes would be worthwhile."""
     own = ModelLevel("draft", 6, Target.wrap(tiny_model()), Priced(), 8, 160)
     [draft] = HierarchyDrafter([own], VOCAB).propose(
         [request(budget=DraftBudget(token_seconds=1e9, model_seconds=most))]
@@ -235,7 +238,7 @@ def test_a_draft_takes_no_more_than_it_may(most: float, tokens: int) -> None:
 
 
 def test_a_further_round_must_promise_more_where_tokens_come_fast() -> None:
-    """A round takes a second and gives a token. The value of a token falls with the rate of tokens."""
+    """A round takes a second and gives one token. The faster tokens come, the less time a token saves."""
     policy, text = RoundPolicy([]), StackState(0, 1)
     policy.learn_rounds(10, 10, 10.0)
     got = DraftSegment((1,), np.ones(1))
@@ -262,7 +265,10 @@ def test_drawn_chains_tell_their_laws(depth: int) -> None:
 
 
 def test_a_level_is_asked_for_what_it_is() -> None:
-    """The model of retrieval would be the draft model, and the source of an exit the datastore."""
+    """A retrieval level has no model, and an exit has no source.
+
+    Without this check, another level's model or datastore would be used.
+    """
     stacks = StackLoader(
         Target.wrap(tiny_model()), draft_model="/nowhere", retrievers=[BruteForceRetriever([PROMPT], VOCAB)]
     )
@@ -275,7 +281,7 @@ def test_a_level_is_asked_for_what_it_is() -> None:
 
 
 def test_the_least_temperature_of_a_level_drafts() -> None:
-    """A stack accepts the temperatures at which its levels can sample, and rejects others, like the target's settings."""
+    """A stack accepts the temperatures at which its levels can sample, and rejects others, as the target's settings do."""
     warmth = StackLevel("draft-model", 4, MIN_TEMPERATURE).temperature
     drafter = HierarchyDrafter([level(noisy(0.02), 4, temperature=warmth)], VOCAB)
     [draft] = drafter.propose([request(settings=SamplingSettings(20, 1.0))])
@@ -283,7 +289,7 @@ def test_the_least_temperature_of_a_level_drafts() -> None:
 
 
 def test_runs_are_told_from_places_that_agree() -> None:
-    """Long bursts of acceptance or rejection. The end of the text does not end a run."""
+    """The answers have long bursts of acceptance or rejection. The end of a text does not end a run."""
     agreeing = np.repeat([1.0, 0.0], [30, 10])
     law = fit_run_distribution("a", "b", [model_starts(agreeing, 6)], 6)
     starts = [0, 7, 14, 21, 28, *range(31, 40)]  # the result for rounds of six tokens
@@ -295,7 +301,7 @@ def test_runs_are_told_from_places_that_agree() -> None:
 
 @pytest.mark.parametrize("verification", ["match", "rejection"])
 def test_levels_agree_as_they_accept(verification: str) -> None:
-    """A model agrees with itself everywhere. For another model, the measured rate equals that of decoding."""
+    """A model agrees with itself everywhere. For another model, the measured rate equals the rate in decoding."""
     target, other = Target.wrap(tiny_model()), noisy(0.02)
     settings = SamplingSettings(60, 1.0, seed=4, verification=verification)
     written = TargetAnswer(

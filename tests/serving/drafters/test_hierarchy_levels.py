@@ -1,4 +1,4 @@
-"""Given levels: their costs, rejected values, and JSON round trips."""
+"""Tests levels that a caller gives: their costs, rejected values, and JSON round trips."""
 
 from __future__ import annotations
 
@@ -155,7 +155,10 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 
 def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
-    """Half of the time it finds nothing, else three tokens; the target's pass of d tokens takes 10 + d."""
+    """Retrieval finds nothing half of the time, and otherwise three tokens.
+
+    A pass of the target that verifies d tokens takes 10 + d.
+    """
     target = Level("target", tuple(10.0 + drafted for drafted in range(6)))
     store = Level("store", 1.0, retrieval=True, found=(0.5, 0, 0, 0.5))
     runs = RunDistribution("store", "target", (0.75, 0, 0, 0.25))
@@ -169,10 +172,7 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
 
 
 def test_the_measured_rate_of_retrieval_is_that_of_tokens_that_were_found() -> None:
-    """Tokens are found at two of five places, and correct at one.
-
-    The distribution states how often nothing is found.
-    """
+    """Tokens are found at two of five places, and are right at one. A distribution states how often nothing is found."""
     voices = (ModelVariant("target", None),)  # type: ignore[arg-type]  # no pass is made
     chances = np.array([[[1.0], [0.0], [0.0], [0.0], [0.0]]])
     agreement = Agreement(np.ones((1, 1, 5)), [chances], [np.array([1, 1, 0, 0, 0])])
@@ -184,7 +184,7 @@ def test_the_measured_rate_of_retrieval_is_that_of_tokens_that_were_found() -> N
 
 
 def test_a_long_law_of_what_is_found_is_summed_once() -> None:
-    """The longest allowed distribution took half a minute, because each entry summed all entries."""
+    """Regression: the longest allowed distribution used to take half a minute, because each entry summed all entries."""
     whole = tuple([1 / (1 << 16)] * (1 << 16))
     begin = time.process_time()
     handed = Level("store", 1.0, retrieval=True, found=whole).draft_lengths(15)

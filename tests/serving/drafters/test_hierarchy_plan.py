@@ -1,4 +1,4 @@
-"""The planner on the paper's example (costs and rates in its appendix B.3), and on trivial inputs."""
+"""Tests the planner on the paper's example (costs and rates of its appendix B.3) and on trivial inputs."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_bursts_of_retrieval_make_longer_drafts_than_their_mean_rate() -> None:
 def test_retrieval_with_a_rate_is_planned_by_what_it_finds() -> None:
     """The rate applies to found tokens only.
 
-    A store that never finds any is useless; one that often finds nothing is worth less.
+    A store that never finds a token is useless, and one that often finds none is worth less.
     """
 
     def plans(found: tuple[float, ...] | None) -> list[Plan]:
@@ -135,7 +135,7 @@ def test_retrieval_with_a_rate_is_planned_by_what_it_finds() -> None:
 
 
 def test_what_retrieval_finds_counts_below_a_model_too() -> None:
-    """Rounds of a level above a store that finds nothing gain a token each."""
+    """Above a store that finds nothing, each round of a level gains one token."""
     costs = (Level("store", 0.001, retrieval=True, found=(1.0,)), Level("middle", 0.1), Level("target", 1.0))
     levels = Levels(costs, ((None, 0.9, None), (None, None, 0.8), (None, None, None)))
     assert predict(levels, (0, 1, 2), (3, 4)).seconds == pytest.approx(

@@ -1,4 +1,4 @@
-"""Expected rounds: the recursion and the renewal sums equal linear systems, also at the limits of their ranges."""
+"""Tests expected rounds. The recursion and the renewal sums equal linear systems, even at the limits of their ranges."""
 
 from __future__ import annotations
 

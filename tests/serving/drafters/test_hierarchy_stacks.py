@@ -1,4 +1,4 @@
-"""Stacks of a hierarchy: their notation and their levels."""
+"""Tests the stacks of a hierarchy: their notation and their levels."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], m
 
 
 def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Costs are kept per batch size and per drafter, since one request costs less than four."""
+    """Costs are stored per batch size and per drafter, because a pass for one request costs less than one for four."""
     looked: list[int] = []
 
     def look(model: Target, slots: int) -> FoundCosts:
@@ -95,7 +95,7 @@ def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
-    """The exit replaces the target's output layer after that many layers, and the output equals plain decoding."""
+    """The exit replaces the target's output layer after its number of layers, and the output equals plain decoding."""
     monkeypatch.setattr(
         "suffolk.serving.drafters.hierarchy.load.find_costs",
         lambda *given: FoundCosts(CostModel([1], [1e-9]), "measured", 0),
@@ -113,7 +113,7 @@ def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> None:
-    """The last one silently replaced the other."""
+    """Regression: the last of two exits with the same number of layers used to replace the other silently."""
     target = Target.wrap(tiny_model())
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

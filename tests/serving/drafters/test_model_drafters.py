@@ -1,4 +1,4 @@
-"""Neural drafters in commands: unchanged output, correct reports, and one line for errors."""
+"""Tests neural drafters in commands: unchanged output, correct reports, and errors on one line."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_compiled_passes_and_what_they_cannot_do_are_refused_before_a_model_is_l
 def test_no_exit_layers_are_refused_and_not_overlooked(
     folders: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """0 once counted as not given, and was silently ignored."""
+    """Regression: exit_layers of 0 used to count as not given, and was ignored."""
     assert generate("--model", folders["model"], "--set", "exit_layers=0", PROMPT) == 2
     assert "exit_layers is 0" in capsys.readouterr().err
     assert generate("--worker", "grpc://127.0.0.1:1", "--set", "exit_layers=0", PROMPT) == 2
@@ -221,7 +221,7 @@ def test_models_are_loaded_for_an_engine(folders: dict[str, str]) -> None:
 def test_a_measurement_with_a_head_is_written(
     folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder of a head in the options once caused a traceback at the end of a run."""
+    """Regression: the folder of a head in the options used to cause a traceback at the end of a run."""
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "abcabc"}\n')
     words = ["--model", folders["model"], "--prompts", str(tmp_path / "prompts.jsonl"), "--head", folders["head"]]
     words += ["--drafters", "early-exit", "--max-new-tokens", "4", "--json", str(tmp_path / "decode.json")]

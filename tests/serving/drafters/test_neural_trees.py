@@ -1,4 +1,4 @@
-"""Shared parts of neural drafters: tree expansion, confidence, and the decision on a pass."""
+"""Tests the shared parts of neural drafters: tree expansion, confidence, and the decision on a pass."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_leaves_are_taken_by_value_and_not_beyond_the_depth() -> None:
 
 
 def test_what_has_no_value_is_not_asked_behind() -> None:
-    """One NaN of one text prevented the pass for all texts."""
+    """Regression: a NaN in one text used to prevent the pass for all texts."""
     tree = GrowingTree()
     tree.expand(np.array([ROOT]), np.array([[1, 2, 3]]), np.array([[0.2, 0.5, 0.3]]))
     tree.expand(np.array([1]), np.array([[4, 5]]), np.array([[np.nan, np.nan]]))
@@ -100,7 +100,7 @@ def test_confidence_goes_from_the_drafter_s_word_to_what_was_seen() -> None:
 
 
 def test_who_is_certain_and_never_right_is_soon_not_heard() -> None:
-    """A chain of certain but wrong nodes once displaced a tenth of all accepted tokens for 800 steps."""
+    """Regression: a chain of certain but wrong nodes used to displace a tenth of all accepted tokens for 800 steps."""
     confidence, own, depth = Confidence(), np.ones(1), np.ones(1, np.int64)
     for _ in range(20):
         confidence.learn(own, depth, False, np.zeros(1, np.bool_))
@@ -115,7 +115,10 @@ def test_who_keeps_its_promises_is_believed_where_nothing_was_seen() -> None:
 
 
 def test_the_example_of_eagle_2_is_grown_as_its_figure_7_shows() -> None:
-    """Expand the best 2 of each level, rerank, keep the best 8, of which the context's last word is one."""
+    """The tree expands the best 2 nodes of each level, reranks all nodes, and keeps the best 8.
+
+    The context's last word is one of the 8.
+    """
     words = ["is", "has", "a", "the", "to", "good", "nice", "be", "do"]
     confidences = {
         "It": {"is": 0.6, "has": 0.2},
@@ -148,7 +151,7 @@ def test_the_example_of_eagle_2_is_grown_as_its_figure_7_shows() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_cannot_be_kept_is_not_expanded(seed: int) -> None:
-    """The best nodes are the same, for fewer passes' rows."""
+    """The best nodes stay the same, and the passes have fewer rows."""
     trees, rows = [], []
     for kept in (None, 12):
         tree, nodes, read = GrowingTree(), np.array([ROOT]), 0

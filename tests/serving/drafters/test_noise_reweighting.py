@@ -1,4 +1,4 @@
-"""Reweighting of retrieved tokens by the target's known noise: the noise used, the new scores, and better accuracy."""
+"""Tests the reweighting of retrieved tokens by the target's known noise: the noise, the new scores, and their accuracy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def by_noise(step: DraftRequest) -> npt.NDArray[np.int64]:
 
 
 def test_the_noise_is_that_of_the_draw_at_each_node() -> None:
-    """From a uniform distribution the target samples the token with the most noise, after the text and after drafted tokens."""
+    """From a uniform distribution, the target samples the token with the most noise.
+
+    This holds after the text and after drafted tokens.
+    """
     sampler, flat = Sampler(DRAWN, VOCAB, CPU), torch.zeros(VOCAB)
     every = tree([7, *range(VOCAB)], [-1, *[0] * VOCAB], [0.5, *[0.1] * VOCAB])  # all tokens behind token 7
     for size in range(1, 40):
@@ -85,7 +88,7 @@ def test_more_noise_makes_a_token_likelier_and_matters_most_to_the_unsure_and_th
 
 @pytest.mark.parametrize("temperature", [1.0, 10.0, 100.0])
 def test_what_was_never_seen_is_not_exaggerated(temperature: float) -> None:
-    """At temperature 10 a token with probability 1e-4 once became certain, and a certain token impossible."""
+    """Regression: at temperature 10, a token of probability 1e-4 used to become certain, and a certain token impossible."""
     for size in range(1, 60):
         step = request(size, SamplingSettings(temperature=temperature, seed=3))
         order = by_noise(step)

@@ -1,4 +1,4 @@
-"""Retrieved and neural drafts in one tree: sources, learning, and networks that are skipped if they add too little."""
+"""Tests retrieved and neural drafts in one tree: their sources, learning, and networks that add too little and are skipped."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def test_a_node_that_both_propose_carries_both_marks() -> None:
 
 
 def test_what_one_does_not_know_the_other_adds() -> None:
-    """The datastore knows the answer's second half, the network is right everywhere: M is the network's at least."""
+    """The datastore knows the second half of the answer, and the network is right everywhere.
+
+    So M is at least that of the network.
+    """
     target = Target.wrap(tiny_model())
     settings = SamplingSettings(60, ignore_eos=True)
     answer = alone(target, PROMPT, settings)
@@ -142,7 +145,7 @@ def test_without_networks_no_hidden_states_are_wanted() -> None:
 
 
 def test_a_network_whose_certainties_never_come_true_loses_its_places_in_the_tree() -> None:
-    """Drafts of other sources are verified again, even beside an overconfident network."""
+    """Beside an overconfident network, drafts of other sources are soon verified again."""
     sure = MadeUpDrafter(lambda request: tree([90, 91, 92, 93], [-1, 0, 1, 2], [1.0, 1.0, 1.0, 1.0]))
     drafter = HybridDrafter([store_of([[1, 2, 3, 4, 5, 6, 7, 8]])], [sure])
     request = DraftRequest(1, np.array([1, 2], np.int32), 4)
@@ -157,8 +160,10 @@ def test_a_network_whose_certainties_never_come_true_loses_its_places_in_the_tre
 
 
 def asked_beside(expected: float, right: int, steps: int, seconds: float, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often a neural drafter runs in ``steps`` steps, beside retrieval of ``expected`` tokens that is right for ``right``
-    tokens; its drafts of three tokens are right and take ``seconds`` of a token's one second.
+    """How often a neural drafter runs in ``steps`` steps.
+
+    Retrieval expects ``expected`` tokens and is right for ``right`` tokens. A plain token takes one second. The neural
+    drafter's drafts of three tokens are right and take ``seconds``.
     """
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: seconds * next(ticks))
@@ -179,7 +184,7 @@ def test_a_neural_drafter_runs_while_it_adds_more_than_its_time(monkeypatch: pyt
 
 
 def test_a_source_that_is_wrong_in_a_text_gives_way() -> None:
-    """The scores of one source fall in that text alone; those of the other, and other texts, keep theirs."""
+    """The scores of the wrong source fall in this text. The scores of the other source, and those in other texts, stay."""
     wrong, right = store_of([[1, 2, 50, 51, 52]]), store_of([[9, 1, 2, 3, 4, 5]])
     wrong.name, right.name = "wrong", "right"
     drafter = HybridDrafter([wrong, right])

@@ -93,7 +93,7 @@ def drafts(make: Callable[[], Drafter], texts: Sequence[list[int]], settings: Sa
 
 
 def is_sound(proposal: DraftTree | SampledChain) -> bool:
-    """Whether it has nodes, and passes for what it is."""
+    """Whether the draft has nodes, and is a valid draft of its kind."""
     try:
         tree_of(proposal).validate(VOCAB)
     except SuffolkError:
@@ -105,7 +105,7 @@ def is_sound(proposal: DraftTree | SampledChain) -> bool:
 @pytest.mark.parametrize("way", SETTINGS)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_text_without_numbers_takes_no_draft_from_another(kind: str, way: str) -> None:
-    """A half-precision network overflowed on one text. Meanwhile all other texts got at most one level of drafts."""
+    """Regression: a network that overflowed on one text used to cost all other texts their drafts, except for one level."""
     make, settings = MAKERS[kind], SETTINGS[way]
     [alone] = drafts(make, [SOUND], settings)
     sound, broken = drafts(make, [SOUND, BROKEN], settings)
@@ -116,7 +116,7 @@ def test_a_text_without_numbers_takes_no_draft_from_another(kind: str, way: str)
 
 
 def test_a_draft_that_laws_without_numbers_take_is_counted() -> None:
-    """A level of a hierarchy drafts nothing from these distributions, since no later check would detect them."""
+    """A level of a hierarchy drafts nothing from distributions with NaN, because no later check would detect them."""
     drafter = hierarchy()
     for tokens, missed in ((SOUND, 0), (BROKEN, 1)):
         asked = DraftRequest(missed, np.asarray(tokens, np.int32), 20, len(tokens), SETTINGS["rejection"])
@@ -125,7 +125,7 @@ def test_a_draft_that_laws_without_numbers_take_is_counted() -> None:
 
 
 def test_what_a_level_drew_before_it_had_no_numbers_is_handed_up() -> None:
-    """Under ``match`` too the whole draft was lost."""
+    """Regression: the whole draft used to be lost, under ``match`` too."""
     sampler, asked = (
         drafter_sampler(SETTINGS["greedy"], VOCAB, torch.device("cpu")),
         DraftRequest(1, np.arange(3), 9, 3),

@@ -1,4 +1,4 @@
-"""Drafters of other packages: each fault of a package is one error that names it."""
+"""Tests drafters of other packages. Each fault of a package gives one error that names the package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENTRY = (
 
 @pytest.fixture(autouse=True)
 def nothing_loaded() -> Iterator[None]:
-    """Plugins are looked up once a process."""
+    """Forget all loaded plugins, because a process looks plugins up only once."""
     forget()
     yield
     forget()

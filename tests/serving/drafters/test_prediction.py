@@ -1,4 +1,4 @@
-"""Drafts from predicted texts: the position in the prediction, the drafts there, and no cost without a prediction."""
+"""Tests drafts from predicted texts: the position in the prediction, the drafts there, and no cost without a prediction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefetched drafts: requested contexts, used answers, and dropped answers."""
+"""Tests prefetched drafts: requested contexts, used replies, and dropped replies."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_prefetched_draft_needs_no_call() -> None:
 
 
 def test_drafts_are_prefetched_behind_an_id_that_only_the_target_knows() -> None:
-    """An id like this in one text made the prefetch calls of all requests fail."""
+    """Regression: one text with an id that the datastore does not know used to make the prefetch calls of all requests fail."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
     drafter = DatastoreDrafter(store, VOCAB + 4, LIMITS, prefetch=True)
     texts = [[1, VOCAB, 2], [0, 1, 2]]
@@ -168,7 +168,10 @@ def test_the_datastore_drafter_counts_what_was_ahead() -> None:
 
 
 def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_it_answers() -> None:
-    """With files on disk each trial took a third of a token's time, and 96 tokens were decoded without drafts."""
+    """Regression: with files on disk, each trial of waiting used to take a third of a token's time.
+
+    So 96 tokens were decoded without drafts.
+    """
     store = LaterBruteForce([DOCUMENT], VOCAB)
     drafter = DatastoreDrafter(store, VOCAB, LIMITS)
     answered, waits = store.draft_batch, 0
@@ -243,7 +246,7 @@ def test_drafts_deeper_than_a_service_takes_are_refused_at_the_start() -> None:
 
 
 def test_a_drafter_without_prefetching_waits_for_every_answer() -> None:
-    """In a hierarchy and in a replay a slow service counted as remote, and drafting stopped."""
+    """Regression: in a hierarchy and in a replay, a slow service used to count as remote, and drafting stopped."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
     [level] = StackLoader(Target.wrap(tiny_model()), retrievers=[store]).sources("datastore")
     answered = store.draft_batch

@@ -1,4 +1,4 @@
-"""The recycler: the newest candidates count, small capacity is used well, and bad input is ignored."""
+"""Tests the recycler. The newest candidates are used, a small capacity is used well, and bad input is ignored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ids(*tokens: int) -> Ids:
 
 
 def law(first: int) -> tuple[Ids, npt.NDArray[np.float32]]:
-    """Return one row: ``first`` is almost certain, seven others are unlikely."""
+    """Return one row of log probabilities: ``first`` is almost certain, and seven others are unlikely."""
     tokens = np.arange(first, first + Recycler.WIDTH, dtype=np.int32)
     return tokens[None], np.array([[-0.01] + [-7.0] * (Recycler.WIDTH - 1)], np.float32)
 

@@ -1,4 +1,4 @@
-"""The recurrent drafter in the step loop: unchanged output with any head, accepted drafts, and failing heads."""
+"""Tests the recurrent drafter in the step loop: unchanged output with any head, accepted drafts, and failing heads."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_draft_keeps_to_the_request_s_bounds(target: Target) -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_nothing_is_drafted_behind_the_end_of_a_text(temperature: float) -> None:
-    """Every token but one ends a text. No beam or chain continues after these tokens."""
+    """Every token except one ends a text. No beam or chain continues after these tokens."""
     model = tiny_model()
     model.generation_config.eos_token_id = [token for token in range(VOCAB) if token != 50]
     target = Target.wrap(model)
@@ -221,7 +221,7 @@ def test_a_head_that_breaks_costs_its_drafts_and_nothing_else(target: Target, ve
 
 
 def test_a_dear_head_drafts_no_further_than_its_first_step(target: Target) -> None:
-    """Its steps take as long as ten plain steps."""
+    """A step of this head takes as long as ten plain steps."""
     drafter = drafter_of(random_head(target), target, costs=CostModel([1], [10.0]))
     follow(drafter, PROMPT)
     asked = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, len(PROMPT) - 1, budget=DraftBudget(token_seconds=1.0))
@@ -249,7 +249,10 @@ def test_a_draft_takes_no_longer_than_it_may(target: Target, most_seconds: float
 
 @pytest.mark.parametrize("right", [True, False])
 def test_what_it_is_told_becomes_its_confidence(target: Target, right: bool) -> None:
-    """If the target always accepts the best token, its score rises. If it accepts none, all scores fall."""
+    """If the target always accepts the best token, the score of the best token rises.
+
+    If the target accepts none, all scores fall.
+    """
     drafter = drafter_of(random_head(target), target, width=3, length=1)
     before = tree_behind(drafter, PROMPT)
     other = next(token for token in range(VOCAB) if token not in before.tokens)

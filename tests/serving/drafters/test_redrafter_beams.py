@@ -1,4 +1,4 @@
-"""Beams of the recurrent drafter: the search equals enumeration, and prefix matching and packing equal a trie."""
+"""Tests the beams of the recurrent drafter. The search equals enumeration, and prefix matching and packing equal a trie."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ def test_the_papers_example_is_packed_as_in_its_figure() -> None:
 
 
 def trie(beams: list[Text], chances: dict[Text, float]) -> dict[Text, float]:
-    """Each beginning of a beam and its score: the product of its tokens' shares of what siblings have together, at most 1."""
+    """Return the score of each prefix of a beam.
+
+    A score is the product of the tokens' probabilities, scaled down if those of siblings exceed 1 in sum.
+    """
     scores: dict[Text, float] = {(): 1.0}
     texts = {beam[:size] for beam in beams for size in range(1, len(beam) + 1)}
     for text in sorted(texts, key=len):

@@ -1,4 +1,4 @@
-"""The recurrent head: forward pass, training targets, alignment of features, and configuration bounds."""
+"""Tests the recurrent head: its forward pass, training targets, alignment of features, and bounds of its configuration."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_forward_pass_is_the_paper_s(target: Target, shape: dict[str, Any]) 
 
 @torch.no_grad()
 def naive_losses(head: RedrafterHead, batch: Batch, config: LossConfig) -> HeadLoss:
-    """One window, one feature, one depth after the other."""
+    """Compute the losses one window, one feature and one depth after the other."""
     hits, seen, loss = [0.0] * config.tokens, [0.0] * config.tokens, 0.0
     for depth in range(1, config.tokens + 1):
         terms = []
@@ -125,7 +125,10 @@ def test_losses_are_those_of_each_feature_and_depth(
 
 
 def shifted_text(shift: int, seed: int) -> Batch:
-    """Token i + 2 is token i + 1 or the next one, as the feature of token i + ``shift`` says."""
+    """Return a text whose token i + 2 repeats token i + 1 or is the next token.
+
+    The feature of token i + ``shift`` tells which.
+    """
     steps = torch.randint(0, 2, (16, 40), generator=torch.Generator().manual_seed(seed))
     tokens = torch.zeros_like(steps)
     for place in range(2, tokens.shape[1]):
@@ -135,7 +138,7 @@ def shifted_text(shift: int, seed: int) -> Batch:
 
 
 def rates(target: Target, shift: int) -> list[float]:
-    """Acceptance by depth on other texts than those that the head has learned from."""
+    """Return the acceptance by depth on texts that the head has not learned from."""
     head = train(random_head(target, loss=LossConfig(2), initial_state="zero"), shifted_text(shift, 0), 60)
     losses = head.losses(shifted_text(shift, 1))
     return (losses.hits / losses.seen).tolist()  # type: ignore[no-any-return]

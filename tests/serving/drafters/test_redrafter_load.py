@@ -1,4 +1,4 @@
-"""Recurrent heads on disk: every layout drafts as before, rejected folders with their messages, and the head check."""
+"""Tests the loading of recurrent heads: every layout drafts as before, rejected folders have messages, and the head check."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_a_head_is_not_saved_into_a_folder_that_is_not_there(target: Target, tmp
 def test_the_head_check_finds_hidden_states_of_another_token(
     target: Target, tmp_path: Path, shift: int, words: str
 ) -> None:
-    """A head that has memorised the check's text, from the hidden states of the token before or after."""
+    """The head of this test has memorised the check's text, from the hidden states of the token before or after."""
     tokens, _ = generated_text(target)
     texts = torch.from_numpy(tokens)[None]
     shifted = last_states(texts).roll(shift, 1)

@@ -8,7 +8,7 @@ from tests.support.drafters import tree
 
 
 def test_siblings_that_promise_more_than_one_are_brought_down_to_it_in_proportion() -> None:
-    """Eight certain but wrong roots were each treated as certain."""
+    """Regression: eight certain but wrong roots used to be treated as certain, each of them."""
     found = normalize_siblings(tree([1, 2, 3, 4], [-1, -1, 0, 0], [0.9, 0.9, 0.9, 0.3]))
     assert found.tokens.tolist() == [1, 2, 3, 4]
     assert conditional_probs(found) == pytest.approx([0.5, 0.5, 0.75, 0.25])

@@ -1,4 +1,4 @@
-"""Drafters get the target's logits row by row, and draft its candidates again after the same tokens."""
+"""Drafters get the target's logits row by row. After the same tokens, they draft the target's candidates again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Learner(MadeUpDrafter):
 
 @pytest.mark.parametrize("limit", [1, 7, 20])
 def test_every_token_of_an_answer_is_told_with_what_it_was_drawn_from(limit: int) -> None:
-    """Drafts are right for one to three tokens, in trees whose first nodes are wrong; the answer may end inside one."""
+    """Drafts are right for one to three tokens, in trees whose first nodes are wrong. The answer may end inside a draft."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(limit)
     expected = alone(target, PROMPT, settings)
 
@@ -91,7 +91,7 @@ class Pausing(VerifyAllPlanner):
 
 
 def test_one_that_may_not_draft_does_not_learn() -> None:
-    """Learning is part of the cost of drafts."""
+    """A drafter that may not draft does not learn either, because learning is a cost of drafts."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(30, ignore_eos=True)
     learner = Learner(lambda request: DraftTree.empty())
     planner = Pausing()
@@ -122,7 +122,7 @@ def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
 
 
 def test_one_that_cannot_say_what_it_wants_is_refused_before_anything_runs() -> None:
-    """Its inputs were once queried in each step, where an error would have failed the step of all requests."""
+    """Regression: ``reads_logits`` used to be read in each step, where an error would have failed the step of all requests."""
 
     class Broken(MadeUpDrafter):
         @property
@@ -151,7 +151,7 @@ def test_several_requests_at_once_teach_their_own_words() -> None:
 
 
 def test_a_replay_teaches_what_an_engine_does() -> None:
-    """The last step of each text was once left out."""
+    """Regression: a replay used to leave out the last step of each text."""
     target, live, again = Target.wrap(tiny_model()), TokenRecyclingDrafter(), TokenRecyclingDrafter()
     loop, texts = eager_loop(target, {NAME: live}), []
     for number, (prompt, limit) in enumerate(((PROMPT, 2), (PROMPT, 30), ([7, 7, 3], 11))):
@@ -167,7 +167,7 @@ def test_a_replay_teaches_what_an_engine_does() -> None:
 
 
 def test_a_replay_books_what_learning_takes() -> None:
-    """Its time did not count there, although it is part of the cost of drafts in service."""
+    """Regression: a replay used not to count the time of learning, although it is a cost of drafts in service."""
 
     class Slow(TokenRecyclingDrafter):
         def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
@@ -223,7 +223,7 @@ def test_in_one_tree_it_is_a_source_like_the_others() -> None:
 
 
 def test_what_it_is_worth_is_learned() -> None:
-    """It is certain of a token that the target no longer accepts."""
+    """The drafter is certain of a token that the target no longer accepts."""
     drafter = TokenRecyclingDrafter()
     logits = torch.full((1, VOCAB), -20.0)
     logits[0, 7] = 0.0
@@ -277,7 +277,7 @@ def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
-    """Its time was not counted, so drafts with a small gain cost more than they gained."""
+    """Regression: the time of learning used not to be counted, so drafts with a small gain cost more than they gained."""
 
     class Slow(MadeUpDrafter):
         def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
@@ -294,7 +294,7 @@ def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
 
 
 def test_what_keeping_accounts_takes_is_a_part_of_what_drafts_cost() -> None:
-    """With the step that follows, as a record is kept when all else is known."""
+    """The time of ``record`` counts in the next step. A record is made when all other costs of its step are known."""
 
     class Slow(Booked):
         def record(self, candidates: Sequence[DraftCandidate], *facts: Any) -> None:

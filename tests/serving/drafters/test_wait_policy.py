@@ -1,4 +1,4 @@
-"""The loop waits for answers if the expected gain exceeds the cost, not by a fixed bound."""
+"""The wait policy waits for a reply if the expected gain exceeds the cost. It has no fixed bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from suffolk.serving.drafters.retrieval.wait_policy import WaitPolicy
 
 
 def steps(policy: WaitPolicy, count: int, seconds: float, promised: float = 1.0, foreseen: float = 0.5) -> int:
-    """Count the steps in which it waits, with passes of one second and calls of ``seconds``."""
+    """Count the steps in which the policy waits, with passes of one second and calls of ``seconds``."""
     waited = 0
     for _ in range(count):
         waits = policy.waits(1.0)
@@ -21,7 +21,10 @@ def steps(policy: WaitPolicy, count: int, seconds: float, promised: float = 1.0,
 
 @pytest.mark.parametrize(("seconds", "near"), [(0.01, True), (0.2, True), (0.5, False), (5.0, False)])
 def test_what_takes_less_than_it_adds_is_waited_for(seconds: float, near: bool) -> None:
-    """(1 + 1) / (1 + 1/3) tokens a second with, 1 + 0.5 without: a third of a pass is the bound here."""
+    """The bound here is a third of a pass.
+
+    Waiting then gives (1 + 1) / (1 + 1/3) tokens a second, and not waiting gives 1 + 0.5.
+    """
     policy = WaitPolicy()
     steps(policy, 200, seconds)
     assert policy.prefetches is not near
@@ -32,7 +35,10 @@ def test_what_takes_less_than_it_adds_is_waited_for(seconds: float, near: bool) 
 
 
 def test_one_slow_call_or_seven_do_not_make_it_far() -> None:
-    """The demonstration alternated between waiting and prefetching, depending on whether its first calls took 11 or 13 ms."""
+    """Regression: the demonstration used to alternate between waiting and prefetching.
+
+    This depended on whether its first calls took 11 or 13 ms.
+    """
     policy = WaitPolicy()
     steps(policy, 50, 0.01)
     for _ in range(7):

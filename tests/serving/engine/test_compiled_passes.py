@@ -1,4 +1,4 @@
-"""Compiled passes equal packed ones: one graph for all sizes, the same logits and the same tokens."""
+"""Compiled passes equal packed ones. One graph serves all sizes, with the same logits and the same tokens."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def graphs() -> int:
 
 @pytest.mark.parametrize(("family", "layers"), [("llama", 1), ("gemma2", 2)])
 def test_one_graph_serves_all_sizes(family: str, layers: int) -> None:
-    """Vary rows, requests, cached tokens and the cache, with a sliding window and capped scores (gemma2).
+    """The test varies rows, requests, cached tokens and the cache, with a sliding window and capped scores (gemma2).
 
-    Then compare an engine's output, on its own thread, with and without drafts.
+    Then it compares the output of an engine, in the engine's thread, with and without drafts.
     """
     target, before = Target.wrap(tiny_model(family, num_hidden_layers=layers)), graphs()
     for slots, capacity in ((3, 120), (4, 400)):

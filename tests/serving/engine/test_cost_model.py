@@ -1,4 +1,4 @@
-"""The cost model: its estimates, its updates, and its measurement."""
+"""Tests the cost model: its estimates, its updates, and its measurement."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_points_are_timed_in_rounds() -> None:
 
 
 def test_a_quick_look_takes_two_rounds_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one pass per point, eight rows once seemed to cost eight times one row, and no draft was ever verified."""
+    """Regression: with one pass per point, eight rows once seemed to cost eight times one row. No draft was then verified."""
     seconds = itertools.count()
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))  # three clock reads per pass
     points = [(1, 1, 5), (2, 1, 5), (4, 1, 5), (8, 1, 5), (16, 1, 5)]

@@ -26,7 +26,7 @@ PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 
 class Sure:
-    """Drafts from earlier text, as the ``kind`` of invalid answer."""
+    """Drafts from earlier text. ``kind`` selects the kind of an invalid draft."""
 
     name = "sure"
 
@@ -64,10 +64,10 @@ def run(loop: Any, *requests: Request) -> dict[int, Any]:
 
 
 def test_memory_that_is_enough_without_drafts_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An invalid draft tree ended every request of the engine.
+    """Regression: a draft tree that did not fit into memory used to end every request of the engine.
 
-    Its drafter must observe the step's tokens. Otherwise it took the tokens of a later step for those after its old
-    tree.
+    The drafter must also observe the tokens of this step. Otherwise it would take the tokens of a later step for those
+    after its old tree.
     """
     target, settings = Target.wrap(tiny_model()), SamplingSettings(20)
     expected = alone(target, PROMPT, settings)
@@ -90,7 +90,7 @@ def test_memory_that_is_enough_without_drafts_is_enough(monkeypatch: pytest.Monk
 
 
 class NoRoom(torch.Tensor):
-    """Hidden states that cannot be copied."""
+    """Hidden states whose copy raises an out-of-memory error."""
 
     def __getitem__(self, rows: Any) -> Any:
         raise torch.OutOfMemoryError("out of memory")
@@ -105,7 +105,7 @@ class Reads(Sure):
 
 
 def test_hidden_states_that_do_not_fit_are_their_drafter_s_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were copied outside of the error handling, which ended every request of the engine."""
+    """Regression: hidden states used to be copied outside of the error handling. An error ended every request of the engine."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(8)
     expected = alone(target, PROMPT, settings)
     loop = eager_loop(target, {"reads": Reads([*PROMPT, *expected])})
@@ -123,7 +123,7 @@ def test_hidden_states_that_do_not_fit_are_their_drafter_s_loss(monkeypatch: pyt
 
 
 def test_a_tree_in_place_of_a_list_is_a_failed_draft() -> None:
-    """One node for one request was accepted as a list of one tree, and reading it ended the engine."""
+    """Regression: one node for one request used to pass as a list of one tree, and reading it ended the engine."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(8)
     loop = eager_loop(target, {"sure": Sure([*PROMPT, *alone(target, PROMPT, settings)], bare=True)}, slots=1)
     request = Request(1, target, PROMPT, settings, "sure", 8)
@@ -133,7 +133,7 @@ def test_a_tree_in_place_of_a_list_is_a_failed_draft() -> None:
 
 
 def test_a_tokenizer_that_fails_fails_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One id that a tokenizer does not know ended all requests."""
+    """Regression: one id that a tokenizer does not know used to end all requests."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(8)
     loop = eager_loop(target, {}, slots=2)
     odd, other = (Request(number, target, PROMPT[number:], settings, "", 8) for number in (1, 2))
@@ -151,13 +151,13 @@ def test_a_tokenizer_that_fails_fails_its_request_alone(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("changes", [{"top_k": 5}, {"top_p": 0.9}, {"min_p": 0.1}])
 def test_logits_that_are_no_numbers_leave_a_token(changes: dict[str, Any]) -> None:
-    """A model that overflowed on one prompt left no token, and sampling from none ended all requests."""
+    """Regression: a model that overflowed on one prompt left no token to sample. This used to end all requests."""
     logits = torch.full((2, VOCAB), float("nan"))
     assert select_candidates(logits, SamplingSettings(8, temperature=0.7, **changes)).values.shape[-1] >= 1
 
 
 def test_no_drafted_token_is_accepted_where_none_is_allowed() -> None:
-    """After a token that nothing may follow, an invented distribution returned token 0."""
+    """Regression: if nothing may follow a token, an invented distribution used to return token 0."""
     target = Target.wrap(tiny_model())
 
     def mask(texts: torch.Tensor) -> torch.Tensor:
@@ -178,7 +178,10 @@ def test_no_drafted_token_is_accepted_where_none_is_allowed() -> None:
 
 
 def test_a_window_that_the_mask_alone_tells_is_refused() -> None:
-    """Its rows would attend to the whole text and change the output. Qwen2-MoE attends this way."""
+    """This model applies its window only in the mask, as Qwen2-MoE does.
+
+    Its rows would attend to the whole text and change the output.
+    """
     model = tiny_model("qwen2-window", sliding_window=64)
     model.model.layers[0].self_attn.sliding_window = None
     with pytest.raises(Unsupported, match="layer 0 has a window of 64 tokens and does not pass it to its attention"):
@@ -187,7 +190,7 @@ def test_a_window_that_the_mask_alone_tells_is_refused() -> None:
 
 
 def test_rotary_frequencies_that_change_with_a_pass_bound_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draft that crossed the bound changed the context of its own first row."""
+    """Regression: a draft that crossed the bound used to change the frequencies of its own first row."""
     factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 64} | factors
     options = {"rope_parameters": rope, "original_max_position_embeddings": 64}
@@ -196,7 +199,7 @@ def test_rotary_frequencies_that_change_with_a_pass_bound_the_context(monkeypatc
 
 
 def test_an_engine_refuses_in_a_forked_child() -> None:
-    """The thread does not exist in the child, which waited forever."""
+    """Regression: a forked child used to wait forever, because the engine's thread does not exist there."""
     with Engine(Target.wrap(tiny_model()), slots=1, capacity=512) as engine:
         alive = engine._thread.is_alive
         engine._thread.is_alive = lambda: False  # type: ignore[method-assign]

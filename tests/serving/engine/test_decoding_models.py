@@ -1,4 +1,4 @@
-"""Unmodified transformers models of many families: trees in one pass, and the same greedy output as ``generate``."""
+"""Tests unmodified transformers models of many families: trees in one pass, and the same greedy output as ``generate``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def logits_after(model: Any, tokens: list[int]) -> torch.Tensor:
 def test_packed_trees_equal_their_paths_one_by_one(
     family: str, attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two requests of different lengths in one pass, also after a compacted tree, and longer than a sliding window.
+    """Two requests of different lengths share a pass, longer than a sliding window, before and after a tree is compacted.
 
     The oracle is an unmodified model of transformers, which reads each path from the start.
     """

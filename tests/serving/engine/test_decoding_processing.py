@@ -1,4 +1,4 @@
-"""Users' functions and bans: number of calls, handling of their errors, and log-probabilities."""
+"""Tests users' functions and bans: the number of calls, the handling of errors, and log-probabilities."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_fault_behind_the_committed_text_is_named(fault: Any, message: str, te
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("fault", [fault for fault, _ in FAULTS])
 def test_a_fault_behind_a_drafted_token_only_keeps_that_row_from_being_followed(fault: Any, temperature: float) -> None:
-    """Plain decoding may never reach this text, so the request must not fail: its output cannot depend on drafts."""
+    """Plain decoding may never reach this text. So the request must not fail, because its output cannot depend on drafts."""
     found = sampler(processors=(fails_behind(4, fault),), temperature=temperature, top_p=0.9, seed=1)
     good = sampler(temperature=temperature, top_p=0.9, seed=1).sample(LOGITS, TREE).tolist()
     isolated = {_raise}  # NaN scores affect only their own call; after an exception, rows are tried one by one
@@ -168,7 +168,7 @@ def test_plain_greedy_is_an_argmax_of_the_logits() -> None:
 
 
 def test_half_precision_is_processed_in_single() -> None:
-    """bf16 has 8 bits: a penalty of 0.1 on a logit of 40 would be lost."""
+    """A number in bf16 has 8 bits, so a penalty of 0.1 on a logit of 40 would be lost in it."""
     logits = torch.tensor([[40.0, 40.0, 0.0]], dtype=torch.bfloat16)
     penalised = Sampler(SamplingSettings(presence_penalty=0.1), 3, CPU)
     assert penalised.sample(logits, RowContexts.of_text(np.array([2, 0]), 1)).tolist() == [1]

@@ -1,4 +1,4 @@
-"""Sampling: the hash, the noise, the cuts, and the distribution of the samples."""
+"""Tests sampling: the hash, the noise, the cuts, and the distribution of the samples."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_flat_law_needs_the_full_sort() -> None:
 )
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
 def test_the_logits_of_the_caller_stay_as_they_are(changes: dict[str, Any], temperature: float) -> None:
-    """In fp64 a conversion makes no copy, so sampling once added noise to the target's own logits."""
+    """Regression: sampling in fp64 used to add noise to the target's own logits, because the conversion makes no copy."""
     logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     before = logits.clone()
     sampler = Sampler(SamplingSettings(temperature=temperature, **changes), 9, CPU)
@@ -232,9 +232,9 @@ def test_numbers_of_numpy_and_lists_are_taken() -> None:
 
 
 def test_the_least_temperature_still_draws_among_equals() -> None:
-    """At 1e-320 the logits were infinite.
+    """Regression: at temperature 1e-320 the logits used to be infinite.
 
-    Far below 1e-6 the noise is rounded off, and the first of equal tokens always wins.
+    Far below 1e-6 the noise is lost in rounding, and the first of equal tokens always wins.
     """
     sampler = Sampler(SamplingSettings(temperature=MIN_TEMPERATURE), 4, CPU)
     logits = torch.tensor([[5000.0, 5000.0, -3.0, 4999.0]])
@@ -246,7 +246,7 @@ def test_the_least_temperature_still_draws_among_equals() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_the_likeliest_is_the_first_of_the_highest(dtype: torch.dtype) -> None:
-    """Also if two of them differ only in the precision of the dtype."""
+    """This is also true if two logits differ only in a wider dtype."""
     logits = torch.randn(50, 3000, generator=torch.Generator().manual_seed(0)).to(dtype)
     logits[:, [17, 900]] = 8.0
     logits[25:, 900] = 8.0 + 8.0 * torch.finfo(dtype).eps

@@ -1,4 +1,4 @@
-"""Text from tokens: whole characters, stop strings across tokens, and no loss."""
+"""Tests text from tokens: whole characters, stop strings across tokens, and no loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def encode(text: str) -> list[int]:
 
 
 def streamed(tokens: list[int], *stop: str) -> tuple[list[str], int, bool]:
-    """Return (output of each push, pushed tokens, whether it stopped). The last output is the remaining text."""
+    """Return the output of each push, the pushed tokens, and whether the stream stopped.
+
+    The last output is the remaining text.
+    """
     stream = TextStream(TOKENIZER, stop)
     shown: list[str] = []
     for number, token in enumerate(tokens, start=1):

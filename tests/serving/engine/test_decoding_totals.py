@@ -1,4 +1,4 @@
-"""Counters of a step loop, after every step."""
+"""Tests the counters of a step loop after every step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
 def assert_totals(loop: StepLoop, requests: list[Request]) -> None:
-    """Totals are sums over all requests; tokens and passes differ by the gain from drafts."""
+    """Assert that totals are sums over all requests, and that tokens and passes differ by the gain from drafts."""
     totals = loop.totals()
     for name in ("tokens", "steps", "draft_calls", "nodes_proposed", "nodes_verified", "accepted", "earned"):
         assert totals[name] == sum(getattr(request.stats, name) for request in requests), name
@@ -36,7 +36,7 @@ def assert_totals(loop: StepLoop, requests: list[Request]) -> None:
 
 
 def test_totals_grow_step_by_step() -> None:
-    """They grew only at the end of a request, so a long request was invisible while it ran."""
+    """Regression: totals used to grow only at the end of a request, so a long request was invisible while it ran."""
     rng = np.random.default_rng(0)
     output = eager_decoder(Target.wrap(tiny_model()), None).generate(PROMPT, SamplingSettings(60))
     list(output)
@@ -85,7 +85,10 @@ def test_waiting_for_drafts_is_told_from_choosing_among_them() -> None:
 
 
 def test_what_sizing_takes_is_a_part_of_what_drafts_cost() -> None:
-    """Choosing, counting and arranging the drafts of many requests took a millisecond per step that was not charged to drafts."""
+    """Regression: the time to choose and arrange drafts used not to be charged to drafts.
+
+    For many requests it is a millisecond per step.
+    """
 
     class Slow(Booked):
         def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:

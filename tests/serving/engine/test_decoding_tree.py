@@ -1,4 +1,4 @@
-"""Rows, masks, cuts and acceptance of one tree, against definitions that walk it node by node."""
+"""Tests rows, masks, cuts and acceptance of one tree, against definitions that walk the tree node by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification of drafts node by node: against definitions that walk the tree, and what is refused."""
+"""Tests the verification of drafts against definitions that walk the tree node by node, and the drafts that it refuses."""
 
 from __future__ import annotations
 
@@ -270,6 +270,6 @@ def test_a_sampled_chain_is_a_chain_with_a_law_a_node() -> None:
     ],
 )
 def test_a_distribution_is_a_tensor_that_can_be_read(distribution: Any, message: str) -> None:
-    """A distribution of another kind was taken here, and ended the engine where it was read."""
+    """Regression: a distribution of another type used to be accepted here, and ended the engine when it was read."""
     with pytest.raises(InvalidArgument, match=message):
         SampledChain(tree([4, 5], [-1, 0]), distribution)

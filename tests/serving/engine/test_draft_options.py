@@ -1,4 +1,4 @@
-"""Options of a request's drafts: checked, carried to its drafter, and counted."""
+"""Tests the options of a request's drafts: they are checked, passed to its drafter, and counted."""
 
 from __future__ import annotations
 

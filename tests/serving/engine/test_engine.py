@@ -1,4 +1,4 @@
-"""The engine: many callers, a bounded queue, cancellation, asynchronous reading, and errors that end it."""
+"""Tests the engine: many callers, a bounded queue, cancellation, asynchronous reading, and errors that end it."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_options_that_cannot_be_are_refused(target: Target, options: dict[str, A
 
 
 def test_no_drafter_by_a_name_is_plain_decoding(target: Target) -> None:
-    """``make_drafter("none", ...)`` is None. It was treated as a drafter, which failed at every step."""
+    """Regression: ``make_drafter("none", ...)`` returns None, which used to be taken for a drafter and failed at every step."""
     drafters = {"none": make_drafter("none", VOCAB), "mine": None}
     with Engine(target, drafters, slots=1, capacity=100) as engine:
         assert engine.drafters == ()
@@ -202,7 +202,7 @@ def test_generations_close_like_files(engine: Engine) -> None:
 
 
 def test_engines_that_share_costs_correct_copies_of_them(target: Target) -> None:
-    """An engine changed its caller's costs, while another engine used them for planning."""
+    """Regression: an engine used to change its caller's costs, while another engine planned with them."""
     costs = CostModel([1], [1e-9])  # impossibly fast, so the running engine must correct it
     with (
         Engine(target, costs=costs, slots=1, capacity=500) as running,

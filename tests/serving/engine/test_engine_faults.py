@@ -1,4 +1,4 @@
-"""Errors in drafters, users' functions, readers and the model: which requests fail, and which continue."""
+"""Tests errors in drafters, users' functions, readers and the model: which requests fail, and which continue."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: T
 
 @pytest.mark.parametrize("call", ["propose", "prefetch", "learn_logits", "observe"])
 def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str) -> None:
-    """Drafters received the request's own array, so a drafter that modified it changed the answer."""
+    """Regression: drafters used to receive the request's own array, so a drafter that modified it changed the answer."""
 
     class Writing(MadeUpDrafter):
         reads_logits = True
@@ -122,7 +122,7 @@ def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str
 
 
 def test_a_drafter_that_cannot_be_closed_leaves_no_other_open(target: Target, caplog: pytest.LogCaptureFixture) -> None:
-    """The first error once ended the shutdown, and the remaining drafters could not be closed."""
+    """Regression: the first error of a drafter used to end the shutdown, and the other drafters stayed open."""
     closed = []
 
     class Stuck(MadeUpDrafter):
@@ -142,7 +142,10 @@ def test_a_drafter_that_cannot_be_closed_leaves_no_other_open(target: Target, ca
 
 @pytest.mark.parametrize("own", [True, False])
 def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Target, own: bool) -> None:
-    """A drafter that reused the arrays of its last draft changed the answer: tokens that the pass had not read were accepted."""
+    """Regression: a drafter that reused the arrays of its last draft used to change the answer.
+
+    Tokens that the pass had not read were accepted.
+    """
 
     class Hasty(MadeUpDrafter):
         def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
@@ -164,7 +167,7 @@ def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Tar
 
 @pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
 def test_exceptions_that_are_no_errors_cost_drafts_only(target: Target, fault: BaseException) -> None:
-    """They once ended the engine's thread without an error, and all callers waited forever."""
+    """Regression: these exceptions used to end the engine's thread without an error, and all callers waited forever."""
 
     def give_up(request: Any) -> DraftTree:
         raise fault
@@ -191,7 +194,7 @@ def test_whatever_ends_the_thread_is_told(target: Target) -> None:
 
 
 def test_a_failure_is_counted_for_requests_without_a_draft(target: Target) -> None:
-    """Eight bad trees of one call were once counted for each of eight requests: 64."""
+    """Regression: eight bad trees of one call used to be counted for each of eight requests, which gave 64."""
 
     class Counting(MadeUpDrafter):
         failed = 0
@@ -219,7 +222,7 @@ def test_a_failure_is_counted_for_requests_without_a_draft(target: Target) -> No
 
 
 def test_an_event_loop_that_is_gone_harms_nobody(target: Target) -> None:
-    """A reader that gave up left its event in a closed event loop, and setting it killed the engine."""
+    """Regression: a reader that gave up left its event in a closed event loop. Setting this event used to kill the engine."""
     with Engine(target, slots=1, capacity=500) as engine:
         held, go = threading.Event(), threading.Event()
 

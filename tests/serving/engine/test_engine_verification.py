@@ -65,9 +65,9 @@ def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
 
 
 def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
-    """The whole chain was dropped if the drafter returned NaN after its first token.
+    """Regression: if the drafter returned NaN after its first token, the whole chain used to be dropped.
 
-    So these first tokens were sampled too rarely.
+    So its first tokens were sampled too rarely.
     """
     few, runs = 5, 800
     target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
@@ -100,7 +100,7 @@ def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
 
 
 def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> None:
-    """The whole draft was dropped and counted as a failure.
+    """Regression: the whole draft used to be dropped and counted as a failure.
 
     So tokens after which the target overflows were sampled too rarely.
     """
@@ -122,7 +122,7 @@ def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> 
 
 @pytest.mark.parametrize("sampling", [torch.empty(2, 0, dtype=torch.float64), torch.ones(2, 5).to(torch.float8_e4m3fn)])
 def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(sampling: torch.Tensor) -> None:
-    """The search for its valid rows raised again, which ended the engine."""
+    """Regression: the search for the chain's valid rows used to raise again, which ended the engine."""
     target = Target.wrap(tiny_model(vocab_size=5))
     settings = SamplingSettings(6, 2.0, seed=1, verification="rejection", ignore_eos=True)
     drafter = MadeUpDrafter(lambda request: SampledChain(tree([1, 2], [-1, 0]), sampling))
@@ -151,7 +151,10 @@ class Unreadable(torch.Tensor):
     ],
 )
 def test_a_law_that_cannot_be_read_costs_the_draft(target: Target, spoil: Any, reason: str) -> None:
-    """This sampling ended the engine and all its requests. The output equals that of a request without a drafter."""
+    """Regression: sampling from this distribution used to end the engine and all its requests.
+
+    The output equals that of a request without a drafter.
+    """
     sound = sampled(target, SamplingSettings(10, 1.0), np.random.default_rng(0))
 
     def make(request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Grammars: their values, rejected grammars, and a matcher that equals an oracle which parses every path."""
+"""Tests grammars: their values, rejected grammars, and a matcher that equals an oracle which parses every path."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_grammar_needs_a_tokenizer_that_the_library_reads(
 
 
 def test_a_parser_whose_lexer_is_full_is_replaced(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drafts that fill the lexer must not end their text, or the next text of the same grammar."""
+    """Drafts that fill the lexer must not end their text, nor the next text of the same grammar."""
     monkeypatch.setattr(grammar_compiler, "MAX_STATES", 1000)
     grammar = Grammar("regex", r"(.|\n)*a(.|\n){50}b(.|\n){50}c(.|\n)*")
     rng = np.random.default_rng(2)
@@ -134,7 +134,7 @@ def test_masks_that_take_too_long_end_the_draft(target: Target, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_masks_and_allowed_rows_equal_those_of_parsing_every_path(target: Target, name: str) -> None:
-    """Follow random texts of the grammar with trees of half allowed and half random nodes."""
+    """The test follows random texts of the grammar, with trees of which half the nodes are allowed and half are random."""
     rng = np.random.default_rng(1)
     oracle = Oracle(target, GRAMMARS[name])
     for _ in range(4):
@@ -211,7 +211,7 @@ def fragile(target: Target, bad: str = "", dark: str = "") -> GrammarMatcher:
 
 
 def contexts(text: str, drafted: str) -> RowContexts:
-    """A chain after ``text``."""
+    """The contexts of a chain after ``text``."""
     tokens = tokens_of(drafted)
     return RowContexts.of_tree(np.array([7, *tokens_of(text)]), 1, tree(tokens, list(range(-1, len(tokens) - 1))))
 
@@ -240,7 +240,7 @@ def test_a_mask_that_fails_behind_a_draft_is_that_of_a_dead_row(
 
 
 def test_a_failed_mask_keeps_no_memory(target: Target) -> None:
-    """An error whose frames refer to it keeps the logits until the next garbage collection."""
+    """An error whose frames refer to it would keep the logits until the next garbage collection."""
     matcher, logits = fragile(target, dark="c"), torch.zeros(3, 257)
     kept = weakref.ref(logits)
     gc.disable()

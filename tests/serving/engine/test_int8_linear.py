@@ -1,4 +1,4 @@
-"""Linear layers of neural drafters with int8 weights: their error, and layers that never use them."""
+"""Tests linear layers of neural drafters with int8 weights: their error, and the layers that never use them."""
 
 import copy
 
@@ -19,7 +19,7 @@ DTYPES = [dtype for dtype, element in kernel._ELEMENTS.items() if kernel._native
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Tiny layers use the kernel for up to 8 rows, independent of timings."""
+    """Make tiny layers use the kernel for up to 8 rows, independent of timings."""
     monkeypatch.setattr(kernel, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(layers, "_faster_rows", lambda layer: 8)
 
@@ -79,7 +79,7 @@ def test_an_accelerated_layer_goes_on_as_one_for_more_rows(eager):
 
 
 def test_a_borrowed_layer_stays_as_it_is(eager):
-    """An EAGLE head shares the target's output layer, which determines the output."""
+    """An EAGLE head shares the target's output layer. This layer determines the output, so it must not be rounded."""
     layer = torch.nn.Linear(70, 50, bias=False)
     accelerate(layer)
     kind, rows = type(layer), some(2, 70)
@@ -129,7 +129,7 @@ def test_the_measurement_decides(monkeypatch, rounded, rows):
 
 
 def test_costs_of_a_compressed_model_are_others(eager):
-    """The same model is faster as a draft model than as a target."""
+    """The same model is faster as a draft model than as a target, so its costs are stored apart."""
     target, draft = Target.wrap(tiny_model("llama").float()), Target.wrap(tiny_model("llama").float())
     assert CostKey.of(target) == CostKey.of(draft)
     assert not is_compressed(draft.model)

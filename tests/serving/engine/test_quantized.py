@@ -1,4 +1,4 @@
-"""Quantized checkpoints: those of tested methods run, others are refused in one line."""
+"""Tests quantized checkpoints. Those of tested methods run, and others are refused in one line."""
 
 from __future__ import annotations
 

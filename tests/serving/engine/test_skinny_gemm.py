@@ -121,7 +121,7 @@ def test_a_forked_child_computes_the_same():
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Tiny layers use the kernel, independent of timings."""
+    """Make tiny layers use the kernel, independent of timings."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(layers, "_faster_rows", lambda layers: frozenset(range(1, MOST_ROWS + 1)))
 
@@ -154,7 +154,10 @@ def test_outside_inference_mode_a_layer_is_torchs_own(eager):
 
 
 def test_copies_are_layers_of_their_own(eager):
-    """A layer's forward once was a closure over the layer, so a copy of the model still used the original's weights."""
+    """Regression: a layer's forward used to be a closure over the layer.
+
+    A copy of the model then still used the original's weights.
+    """
     model = torch.nn.Sequential(torch.nn.Linear(64, 48, bias=False))
     accelerate(model)
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301  # our own bytes
@@ -222,7 +225,7 @@ def test_one_pause_of_the_machine_decides_nothing(monkeypatch, paused):
 
 
 def test_one_decision_for_all_layers(monkeypatch):
-    """A small layer that is faster with torch must not break bitwise equality of the pass, so all layers decide together."""
+    """All layers decide together. A small layer that is faster with torch must not make passes differ in their bits."""
 
     def seconds(linear, x, w):
         return len(w) * (1.0 if linear is F.linear else 3.0 if len(w) < 100 else 0.5)
@@ -250,7 +253,10 @@ def test_a_target_can_be_wrapped_without(eager):
 
 @pytest.mark.parametrize(("many", "expected"), [(0.9, True), (1.1, False)])
 def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
-    """Without bf16 units torch's product over a prompt took seven times as long, minutes for a large model."""
+    """Regression: without bf16 units, torch's product over a prompt used to take seven times as long.
+
+    For a large model these are minutes.
+    """
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(
         layers, "seconds", lambda linear, x, w: 1.0 if linear is F.linear else many if len(x) > MOST_ROWS else 0.5
@@ -267,7 +273,7 @@ def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
 
 
 def test_a_deep_model_in_bf16_is_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's results do not depend on the number of rows, so rounding differs only in a tree's attention."""
+    """The kernel's results do not depend on the number of rows. So only the attention of a tree rounds differently."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(layers, "_faster_rows", lambda groups: frozenset(range(1, MOST_ROWS + 1)))
     model = tiny_model(num_hidden_layers=30, num_key_value_heads=2, hidden_size=256, intermediate_size=256)

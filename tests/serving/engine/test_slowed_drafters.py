@@ -47,7 +47,7 @@ def prompt_lookup(target: Target) -> Drafter:
 
 @pytest.mark.parametrize("make", [draft_model, early_exit, redrafter, eagle, prompt_lookup])
 def test_a_slowed_drafter_is_given_up_and_the_text_stays(make: Callable[[Target], Drafter]) -> None:
-    """Each draft takes fifty milliseconds longer; a plain step of this target takes one or two."""
+    """Each draft takes fifty milliseconds longer. A plain step of this target takes one or two milliseconds."""
     target = Target.wrap(tiny_model())
     drafter = make(target)
     slow_down(drafter, 0.05)

@@ -1,4 +1,4 @@
-"""Passes of static shape equal packed ones: the same logits and tokens, for any other cache contents."""
+"""Passes of static shape equal packed ones. They give the same logits and tokens, for any other contents of the cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def trees(seed: int, *sizes: int) -> list[TreeLayout]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_static_passes_equal_packed_ones(family: str) -> None:
-    """Three requests, longer and shorter than a sliding window, with one idle slot, and again after accepted nodes."""
+    """The pass has three requests, longer and shorter than a sliding window, and an idle slot.
+
+    It is repeated after accepted nodes.
+    """
     target = Target.wrap(tiny_model(family))
     caches = [target.new_cache(5, 60) for _ in range(2)]
     ways = [Passes(target, cache, kind) for cache, kind in zip(caches, ("packed", "captured"), strict=True)]
@@ -97,7 +100,7 @@ def test_the_text_is_that_of_packed_passes(family: str, temperature: float) -> N
 
 
 def test_an_engine_takes_them_and_measures_them() -> None:
-    """The costs are measured with one cache that is truncated for every point."""
+    """The costs are measured with one cache, which is divided anew for every point."""
     target = Target.wrap(tiny_model())
     points = [(1, 1, 5), (4, 3, 9), (2, 1, 30)]
     samples = time_points(target, points, rounds=1, passes="captured")
@@ -114,7 +117,7 @@ def test_an_engine_takes_them_and_measures_them() -> None:
 
 
 def test_what_a_request_leaves_behind_does_not_show() -> None:
-    """A token without an embedding affects only its own request. The next request in the slot weighs it with 0."""
+    """A token without an embedding affects only its own request. The next request in the slot multiplies its rows by 0."""
     model = tiny_model()
     with torch.no_grad():
         model.model.embed_tokens.weight[5] = torch.nan
@@ -172,7 +175,7 @@ def test_on_a_cpu_passes_are_packed_if_nobody_asks_otherwise() -> None:
 
 
 def test_static_passes_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mask that ignores the tree is detected before decoding."""
+    """The mask of this test ignores the tree. This is detected before decoding."""
     target = Target.wrap(tiny_model())
     seen = Grid._seen
     monkeypatch.setattr(Grid, "_seen", lambda self, window: seen(self, window) | True)
@@ -183,7 +186,7 @@ def test_static_passes_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_a_capture_that_fails_later_leaves_packed_passes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With ``auto``, as on CUDA; ``captured`` is refused."""
+    """With ``auto``, as on CUDA, packed passes are used instead. With ``captured``, the failure is an error."""
     target = Target.wrap(tiny_model())
     layouts = [chain(np.array([7]))]
 

@@ -12,7 +12,10 @@ CHANCE = 0.7
 
 
 class Host:
-    """Passes of ``base`` + ``row`` seconds a row; a drafted token is accepted with ``CHANCE``."""
+    """A simulated host.
+
+    A pass takes ``base`` + ``row`` seconds a row, and a drafted token is accepted with probability ``CHANCE``.
+    """
 
     def __init__(self, base: float, row: float) -> None:
         self.now, self.base, self.row = 0.0, base, row
@@ -22,7 +25,7 @@ class Host:
         self.tokens = self.drafted = 0
 
     def step(self) -> int:
-        """One pass; returns the drafted tokens."""
+        """Run one pass. Returns the number of drafted tokens."""
         scores = (CHANCE ** np.arange(1, 9)).astype(np.float32)
         chain = DraftTree(np.arange(8, dtype=np.int32), np.arange(-1, 7, dtype=np.int32), scores, np.ones(8, np.uint32))
         cut = self.planner.cut({1: chain} if self.planner.may_draft(1) else {}, 1, 50.0, 0.0)

@@ -1,4 +1,4 @@
-"""The core of all adapters: drafts for a host's steps, from folders and services, that never raise."""
+"""Tests the core of all adapters. It drafts for a host's steps, from folders and services, and never raises."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_own_text_is_a_source(tmp_path: Path) -> None:
 
 
 def test_wrong_drafts_are_given_up(tmp_path: Path) -> None:
-    """The store continues each pair of tokens wrongly, so the core stops drafting and stays within its budget."""
+    """The store continues each pair of tokens wrongly. So the core stops drafting, and stays within its budget."""
     wrong = [[each, (each + 1) % VOCAB, (each + 7) % VOCAB] for each in range(VOCAB)] * 2
     make_store(tmp_path / "wrong", [wrong], vocab_size=VOCAB)
     core = core_of(tmp_path / "wrong")
@@ -79,7 +79,7 @@ def test_wrong_drafts_are_given_up(tmp_path: Path) -> None:
 
 
 def test_rows_may_move_and_texts_may_be_equal(store: Datastore, tmp_path: Path) -> None:
-    """Without ids: the order of contexts changes, and two requests share a prompt."""
+    """The host gives no ids. The order of contexts changes, and two requests share a prompt."""
     core = core_of(tmp_path / "store")
     host = SimulatedHost([*TEXTS[:2], TEXTS[0]], 20, keyed=False)
     sizes = []

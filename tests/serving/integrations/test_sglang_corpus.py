@@ -1,4 +1,4 @@
-"""The corpus for SGLang: layout, life cycle, faults. SGLang itself cannot be installed without CUDA packages."""
+"""Tests the corpus for SGLang: its layout, life cycle and faults. SGLang itself cannot be installed without CUDA packages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def get(corpus: DatastoreCorpus, **texts: list[int]) -> dict[str, tuple[np.ndarr
 
 
 def paths(tokens: np.ndarray, mask: np.ndarray) -> set[tuple[int, ...]]:
-    """The tokens on the way to each node, as SGLang reads them: a node's parent is the last node before it that it sees."""
+    """The tokens on the path to each node, as SGLang reads them.
+
+    SGLang takes as a node's parent the last node before it that it sees.
+    """
     return {tuple(int(tokens[at]) for at in np.flatnonzero(row)[1:]) for row in mask}
 
 
@@ -61,7 +64,7 @@ def test_a_tree_has_all_continuations(corpus: DatastoreCorpus) -> None:
 
 
 def test_the_layout_is_that_of_sglang(corpus: DatastoreCorpus) -> None:
-    """Nodes see themselves, their ancestors and node 0; places behind the tree hold token 0 as children of node 0."""
+    """Nodes see themselves, their ancestors and node 0. Unused places after the tree hold token 0, as children of node 0."""
     for _, mask in get(corpus, full=[1, 2, 3], short=[50, 20, 21], none=[70, 71]).values():
         assert (np.diagonal(mask) == 1).all()
         assert (mask[:, 0] == 1).all()

@@ -1,4 +1,4 @@
-"""The proposer for vLLM, called as vLLM's runner calls it. vLLM itself is a stand-in here; 'make vllm' runs the real one."""
+"""Tests the proposer for vLLM with the calls of vLLM's runner. A stand-in replaces vLLM here; 'make vllm' runs the real one."""
 
 from __future__ import annotations
 

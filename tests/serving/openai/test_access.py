@@ -1,4 +1,4 @@
-"""Tokens, CORS, TLS, limits and wrong requests of OpenAI's API."""
+"""Tests keys, CORS, TLS, limits and wrong requests of OpenAI's API."""
 
 from __future__ import annotations
 

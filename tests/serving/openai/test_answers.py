@@ -1,4 +1,4 @@
-"""Answers of OpenAI's API over real sockets: the text of gRPC, streams, several texts, log-probabilities, errors."""
+"""Tests answers of OpenAI's API over real sockets: the text of gRPC, streams, several texts, log-probabilities, errors."""
 
 from __future__ import annotations
 

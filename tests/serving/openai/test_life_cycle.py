@@ -1,4 +1,4 @@
-"""Requests of OpenAI's API from admission to their end: disconnected and slow clients, stops, recordings."""
+"""Tests requests of OpenAI's API from admission to their end, with disconnected and slow clients, stops, and recordings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_more_texts_than_the_worker_ever_takes_are_a_wrong_value(target: Target)
 
 @pytest.mark.parametrize("texts", [1, 2])
 def test_a_client_that_hangs_up_frees_its_slots(texts: int, target: Target) -> None:
-    """Whether it streams or not, and whether the text runs or waits."""
+    """A client that disconnects frees its slots, whether it streams or not, and whether its text runs or waits."""
     with answering(target, slots=1, queue=3) as server:
         engine = server.service.engine
         body = (

@@ -116,14 +116,14 @@ def test_content_is_not_held_back_longer_than_needed() -> None:
 
 
 def test_a_long_text_is_read_once() -> None:
-    """Parsing the text again at every part would read 10^10 characters."""
+    """The parser reads a long text once. Parsing it again at every part would read 10^10 characters."""
     text = json.dumps({"name": "f", "arguments": {"code": "{\\" * 30_000}})
     content, calls = parse("json", list(text))
     assert (content, len(calls)) == ("", 1)
 
 
 def test_calls_without_an_end_are_not_read_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading the rest of the text for each of them would read 10^9 characters."""
+    """The parser reads calls without an end once. Reading the rest of the text for each of them would read 10^9 characters."""
     starts: list[int] = []
 
     def scan(begin: int) -> _JsonScan:

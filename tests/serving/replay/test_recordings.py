@@ -1,4 +1,4 @@
-"""Files of recordings: round trips, complete lines, and errors with file and line."""
+"""Tests files of recordings: round trips, complete lines, and errors with file and line."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_recordings_round_trip(tmp_path: Path) -> None:
 
 
 def test_control_characters_in_recordings_are_escaped() -> None:
-    """Clients of a worker choose the names that it records."""
+    """Names in recordings may have control characters, because clients of a worker choose these names."""
     odd = replace(recording(), model="m\x1b[2J", drafter="d\n", group="g\x07")
     row = {
         "drafter": "hybrid",

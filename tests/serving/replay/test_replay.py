@@ -48,7 +48,7 @@ def settings_of(number: int, temperature: float) -> SamplingSettings:
 
 
 def live(target: Target, drafter: Drafter, temperature: float) -> list[Recording]:
-    """All prompts, one after the other, through a loop that verifies every node."""
+    """Decode all prompts, one after the other, with a loop that verifies every node."""
     loop = eager_loop(target, {drafter.name: drafter}, capacity=CAPACITY)
     found = []
     for number, prompt in enumerate(PROMPTS, 1):
@@ -91,7 +91,7 @@ RETRIEVAL: dict[str, Make] = {
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("name", RETRIEVAL)
 def test_retrieval_is_replayed_without_a_target(name: str, temperature: float) -> None:
-    """Drafters learn from recording to recording, so a different order or state changes the counts."""
+    """Drafters learn from recording to recording. So another order, or another state at the start, changes the counts."""
     target = Target.wrap(tiny_model())
     texts = live(target, RETRIEVAL[name](target), temperature)
     if not temperature:
@@ -100,7 +100,7 @@ def test_retrieval_is_replayed_without_a_target(name: str, temperature: float) -
 
 
 def noisy_copy(seed: int = 1) -> Target:
-    """The target of the EAGLE heads with slightly different weights: it often agrees."""
+    """The target of the EAGLE heads with slightly different weights. It often agrees with the target."""
     model, generator = tiny_model(), torch.Generator().manual_seed(seed)
     model.load_state_dict(eagle_heads.tiny_target().model.state_dict())
     with torch.no_grad():
@@ -145,7 +145,7 @@ def test_neural_drafters_are_replayed_from_one_pass_over_a_text(name: str, tempe
 
 
 def test_recordings_of_an_engine_are_replayed_from_their_file(tmp_path: Path) -> None:
-    """Concurrent requests with different settings, one cancelled: the file holds the generated texts."""
+    """The requests run at the same time with different settings, and one is cancelled. The file holds the generated texts."""
     target, path = Target.wrap(tiny_model()), tmp_path / "day.jsonl"
     planner = CostModel([1, 64], [1.0, 1.0])
     with (
@@ -173,7 +173,7 @@ def test_recordings_of_an_engine_are_replayed_from_their_file(tmp_path: Path) ->
 
 
 def test_a_drafted_end_of_text_saves_no_pass() -> None:
-    """Drafts continue past the end of a text, as in the engine, and its last token may be drafted."""
+    """As in the engine, drafts continue past the end of a text, and the last token of the text may be drafted."""
     target = Target.wrap(tiny_model())
     [long] = [text for text in live(target, PromptLookupDrafter(VOCAB), 0.0) if len(text.prompt) == len(PROMPTS[0])]
     ended = replace(target, eos_ids=frozenset({int(long.generated[12])}))

@@ -1,4 +1,4 @@
-"""Logs of OpenAI's API, and conversations, as recordings."""
+"""Tests that logs of OpenAI's API, and conversations, are read as recordings."""
 
 from __future__ import annotations
 

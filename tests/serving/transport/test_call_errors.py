@@ -1,4 +1,4 @@
-"""Messages of calls that cannot connect: one line from Suffolk, never gRPC's text."""
+"""Tests the messages of calls that cannot connect. They are one line from Suffolk, and never gRPC's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listening addresses: parsing, and conflicts found before binding."""
+"""Tests listening addresses: how they are parsed, and conflicts that are found before binding."""
 
 from __future__ import annotations
 

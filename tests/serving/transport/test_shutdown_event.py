@@ -1,4 +1,4 @@
-"""The shutdown event wakes waiting threads; threads and signal handlers can set it."""
+"""The shutdown event wakes waiting threads. Threads and signal handlers can set it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for _ in range(300):
 
 
 def test_a_handler_that_interrupts_the_wait_ends_it() -> None:
-    """A signal just before the wait deadlocked: the handler needed the lock that the wait held."""
+    """Regression: a signal just before the wait used to deadlock, because the handler needed the lock that the wait held."""
     assert subprocess.run([sys.executable, "-c", SIGNALLED], check=False, timeout=HANG).returncode == 0
 
 

@@ -28,7 +28,7 @@ def test_bad_tls_files(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenSSL's PermissionError names no file, and ended in a traceback."""
+    """Regression: an unreadable key used to end in a traceback. OpenSSL's PermissionError names no file."""
 
     def refuse(path: Path) -> bytes:  # root may read all files
         raise PermissionError(errno.EACCES, "Permission denied", str(path))

@@ -1,4 +1,4 @@
-"""Clients that stop reading."""
+"""Tests clients that stop reading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = SamplingSettings(max_new_tokens=600, logprobs=20, ignore_eos=True)
 
 @contextmanager
 def unread(server: WorkerServer) -> Iterator[grpc.Call]:
-    """A stream that is not read, of a client with small buffers."""
+    """A stream of a client with small buffers that is not read."""
     options = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
     with grpc.insecure_channel(str(server.listening[0]), options) as channel:
         request = decode_pb2.GenerateRequest(text="abc", sampling=pack_settings(SETTINGS), drafter="none")
@@ -40,7 +40,7 @@ def test_a_slow_client_holds_no_slot_and_loses_no_reply() -> None:
 
 
 def test_a_client_that_stops_reading_is_cancelled() -> None:
-    """A few clients that stopped reading blocked an idle worker forever."""
+    """Regression: a few clients that stopped reading used to block an idle worker forever."""
     with working(talking_target(), slots=1, queue=0, slow_client_seconds=0.2) as server, unread(server) as stream:
         until(lambda: server.service.engine.stats()["requests"] == 1 and server.in_flight() == 0)
         with pytest.raises(grpc.RpcError) as caught:

@@ -1,4 +1,4 @@
-"""A worker and its client over real sockets: the engine's text, limits, cancelled calls, faults."""
+"""Tests a worker and its client over real sockets: the engine's text, limits, cancelled calls, and faults."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_the_client_validates_its_arguments(server: WorkerServer, client: Worker
 def test_malformed_worker_statistics_raise_internal(
     text: str, server: WorkerServer, client: WorkerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Malformed JSON raised JSONDecodeError."""
+    """Regression: malformed JSON used to raise JSONDecodeError."""
     monkeypatch.setattr(server.service, "info", lambda: decode_pb2.GetWorkerInfoReply(stats_json=text))
     with pytest.raises(Internal, match="the worker sent server info that is not a JSON object"):
         client.info()

@@ -1,4 +1,4 @@
-"""Grammars over gRPC."""
+"""Tests grammars over gRPC."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.drafters import eager_decoder
 def test_the_vocabulary_is_read_before_there_are_requests(
     client: WorkerClient, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading it stops all threads of the worker for a second."""
+    """A worker reads the vocabulary at its start, because reading it stops all threads for a second."""
     monkeypatch.setattr(GrammarCompiler, "_read_vocabulary", None)
     list(client.generate("ab", SamplingSettings(3, grammar=Grammar("regex", "[ab]+"))))
 

@@ -1,4 +1,4 @@
-"""A worker's machine or network fails during a stream without closing the connection."""
+"""Tests a failure of the worker's machine or network during a stream. The connection is not closed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = SamplingSettings(max_new_tokens=20, ignore_eos=True)
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ping per second, gRPC's maximum, and a short keepalive timeout."""
+    """Send a ping per second, gRPC's maximum, with a short keepalive timeout."""
     monkeypatch.setattr(client, "PING_SECONDS", 0.2)
     monkeypatch.setattr(grpc_server, "PING_SECONDS", 0.2)
     monkeypatch.setattr(client, "_KEEPALIVE_TIMEOUT", 0.5)
@@ -56,7 +56,7 @@ def relayed(port: int, cut: threading.Event) -> Iterator[int]:
 
 @pytest.mark.usefixtures("often")
 def test_a_lost_worker_is_noticed(target: Target) -> None:
-    """A client waited forever for a worker whose machine had lost power."""
+    """Regression: a client used to wait forever for a worker whose machine had lost power."""
     cut = threading.Event()
     with (
         working(target) as server,

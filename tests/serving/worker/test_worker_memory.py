@@ -17,7 +17,10 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 
 def test_the_caches_of_drafters_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the target's cache was counted; the drafters' caches grew until the system killed the worker."""
+    """Regression: only the target's cache used to be counted.
+
+    The drafters' caches then grew until the system killed the worker.
+    """
     target = Target.wrap(tiny_model())
     own = memory.cache_bytes(target.model.config, 2 * 160, target.dtype.itemsize)
     found = [

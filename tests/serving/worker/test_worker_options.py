@@ -1,4 +1,4 @@
-"""Draft options over gRPC: the same text as without them, counts of the prediction, and bad values."""
+"""Tests draft options over gRPC: the same text as without them, counts of the prediction, and bad values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REQUEST, OPTIONS, NAMES = decode_pb2.GenerateRequest, decode_pb2.DraftOptions, d
 
 @pytest.fixture(scope="module")
 def server(target: Target) -> Iterator[WorkerServer]:
-    """A worker with a datastore, in place of the other tests' worker."""
+    """A worker with a datastore. The worker of the other tests has none."""
     store = BruteForceRetriever([[1, 2, 3]], target.vocab_size)
     with working(target, {"hybrid": load_hybrid(LoadContext(target.vocab_size, retrievers=[store]), {})}) as server:
         yield server

@@ -1,4 +1,4 @@
-"""A worker's server: graceful stop, a dead engine, metrics, health, info, reflection, TLS, unix sockets."""
+"""Tests a worker's server: graceful stop, a dead engine, metrics, health, info, reflection, TLS, and unix sockets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_stopping_cancels_calls_that_outlast_the_grace(target: Target) -> None:
 
 
 def test_a_worker_that_ended_has_no_threads(target: Target) -> None:
-    """A thread that outlived the interpreter and held the model aborted the process."""
+    """Regression: a thread that outlived the interpreter and held the model used to abort the process."""
     before = set(threading.enumerate())
     with working(target) as server, calling(server) as client:
         list(client.generate(PROMPT, SamplingSettings(max_new_tokens=5)))
@@ -140,7 +140,7 @@ def test_metrics_and_health(target: Target) -> None:
 
 
 def test_a_running_request_is_counted_as_it_goes(target: Target) -> None:
-    """Counters grew only when a request ended."""
+    """Regression: counters used to grow only when a request ended."""
     drafters = {"made-up": MadeUpDrafter(lambda request: tree([int(request.tokens[-1])], [-1]))}
     with working(target, drafters, slots=1) as server, calling(server) as client:
         generation = client.generate(PROMPT, LONG, "made-up")

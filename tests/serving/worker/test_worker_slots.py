@@ -1,4 +1,4 @@
-"""Slots over gRPC: a cancelled call frees its slot within one step, and a full queue rejects at once."""
+"""Tests slots over gRPC. A cancelled call frees its slot within one step, and a full queue rejects at once."""
 
 from __future__ import annotations
 

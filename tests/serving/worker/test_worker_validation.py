@@ -1,4 +1,4 @@
-"""Invalid requests to a worker: each is rejected with the field, the value and the limit."""
+"""Tests invalid requests to a worker. Each is rejected with the field, the value and the limit."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_invalid_requests_are_rejected(
 def test_repeated_fields_are_counted_before_they_are_read(
     request_: decode_pb2.GenerateRequest, text: str, server: WorkerServer
 ) -> None:
-    """A request of 8 MB became millions of objects before its size was checked."""
+    """Regression: a request of 8 MB used to become millions of objects before its size was checked."""
     tracemalloc.start()
     try:
         with pytest.raises(InvalidArgument, match=text):

@@ -1,4 +1,4 @@
-"""Training runs on a tiny model: features, learning, accumulation, regenerated answers, rejected input."""
+"""Tests training runs on a tiny model: features, learning, accumulation, regenerated answers, and rejected input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3", "opt"])
 def test_features_are_those_of_an_untouched_model(family: str) -> None:
-    """Windows of different lengths in one batch, longer than a sliding window, padded with tokens that do not count."""
+    """A batch has windows of different lengths, longer than a sliding window, padded with tokens that do not count."""
     target, oracle = Target.wrap(tiny_model(family), accelerate=False), tiny_model(family)
     rng = np.random.default_rng(1)
     windows = [
@@ -135,7 +135,7 @@ class OneDepth(LinearHead):
 
 
 def test_batches_count_by_their_tokens_when_they_are_added_up(model: str, tmp_path: Path) -> None:
-    """One long text and one short: in one batch, or in two of a step."""
+    """A long text and a short one give the same step in one batch as in two batches."""
     corpus = tmp_path / "two.jsonl"
     corpus.write_text("\n".join(json.dumps({"text": text}) for text in ("a much longer text than the other", "short")))
 
@@ -175,7 +175,7 @@ def test_a_share_that_would_hold_nothing_out_holds_out_one_document(model: str, 
 def test_a_window_beyond_the_model_is_refused_by_its_config_alone(
     corpus: str, tmp_path: Path, scaling: dict[str, Any]
 ) -> None:
-    """No weights and no tokenizer are there to be read."""
+    """The model folder has only a config, without weights or tokenizer. This is enough to refuse the window."""
     config = {"model_type": "llama", "max_position_embeddings": 2048} | scaling
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidArgument, match="window is 2049; model .* takes 2048 tokens, so give that or less"):
@@ -233,7 +233,10 @@ def test_a_corpus_may_be_the_folder_that_the_head_is_made_in(model: str, corpus:
 
 
 def test_the_target_answers_by_itself(model: str, tmp_path: Path) -> None:
-    """Answers equal those of single requests; prompts are first tokens of texts; only answers count; each is generated once."""
+    """Answers equal those of single requests.
+
+    Prompts are the first tokens of texts, only answers count, and each answer is generated once.
+    """
     loaded = load(model)
     rows = [Row(f"x:{number}", text=f"{'abc' * 9}{number}") for number in range(7)] + [Row("x:7", text="")]
     regeneration, skipped, answers = Regeneration(0.0, 12, 9, slots=2), Counter[str](), tmp_path / "answers.jsonl"

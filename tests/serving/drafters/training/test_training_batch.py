@@ -16,7 +16,7 @@ from tests.support.tiny_models import tiny_model
 
 
 def head_and_batch(kind: str) -> tuple[TrainableHead, Batch]:
-    """A new head that is being trained, and a batch of random text in which all tokens count."""
+    """A new head in training mode, and a batch of random text in which all tokens count."""
     torch.manual_seed(0)
     model = Target.wrap(tiny_model())
     tokens = torch.randint(0, model.vocab_size, (3, 12))
@@ -46,7 +46,7 @@ def test_where_nothing_counts_a_batch_is_not_thinned() -> None:
 
 @pytest.mark.parametrize("kind", ["early-exit", "redrafter", "eagle"])
 def test_however_small_the_share_one_draft_is_trained(kind: str) -> None:
-    """A batch without selected drafts had a loss without a gradient, or a NaN loss, which ended the run."""
+    """Regression: a batch without selected drafts used to end the run. Its loss was NaN or had no gradient."""
     head, batch = head_and_batch(kind)
     found = head.losses(batch.thin(1e-9, head.ahead))
     assert found.seen[0] == 1
@@ -58,7 +58,10 @@ def test_however_small_the_share_one_draft_is_trained(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["early-exit", "redrafter", "eagle"])
 def test_the_last_token_of_an_answer_is_trained_by_a_share_of_the_drafts_too(kind: str) -> None:
-    """Exits predict the next token, but only started where the token after it counts, so they never learned to end a text."""
+    """Regression: exits used to be trained only where the token after the next one counts.
+
+    So they never learned to end a text.
+    """
     head, batch = head_and_batch(kind)
     counted = torch.zeros_like(batch.counted)
     counted[:, -1] = True

@@ -77,7 +77,10 @@ def test_a_corpus_of_nothing_is_refused(documents: list[Document], more: dict[st
 
 @pytest.mark.parametrize(("share", "held_out"), [(1e-9, {1}), (0.5, {1, 2, 5})])
 def test_of_few_documents_one_is_held_out_and_one_trained_on(share: float, held_out: set[int]) -> None:
-    """The document with the smallest hash is always held out, with all copies; the one with the largest never."""
+    """The document with the smallest hash is always held out, with all its copies.
+
+    The document with the largest hash never is.
+    """
     documents = [document(20 + number, bytes([number]) * 32) for number in (5, 1, 2, 9, 1)]
     for order in (documents, documents[::-1]):
         corpus = make_corpus(order, default_options(held_out=share, seed=order[0].key[0]), 2, Counter())

@@ -39,7 +39,7 @@ def test_options_out_of_their_ranges_are_refused(wrong: dict[str, Any], said: st
     [{"temperature": -1.0}, {"temperature": 1e-7}, {"max_new_tokens": 0}, {"slots": 5000}, {"prompt_tokens": "4"}],
 )
 def test_regeneration_out_of_its_ranges_is_refused(wrong: dict[str, Any]) -> None:
-    """Bad temperatures used to be rejected only after the model was loaded."""
+    """Regression: bad temperatures used to be rejected only after the model was loaded."""
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
         Regeneration(**wrong)
 

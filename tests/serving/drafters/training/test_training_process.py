@@ -1,4 +1,4 @@
-"""Training runs as processes: progress, Ctrl-C, folders, and checkpoints that do not match."""
+"""Tests training runs as processes: progress, Ctrl-C, folders, and checkpoints that do not match."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_an_interrupt_before_the_first_checkpoint_says_that_nothing_was_saved(
 def test_an_interrupt_between_the_batches_of_a_step_drops_that_step(
     model: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint holds the random state from the start of the step, since dropout has used it after that."""
+    """The checkpoint has the random state of the beginning of the step, because dropout has changed the state since."""
     more: dict[str, Any] = {"accumulate": 3, "head_options": {"dropout": 0.3}}
     train(options(model, corpus, tmp_path / "whole", **more))
     losses, calls = LinearHead.losses, []
@@ -163,7 +163,7 @@ def test_a_run_may_go_on_with_another_rate_but_no_other_data(model: str, corpus:
 
 
 def test_answers_are_kept_for_other_settings(model: str, corpus: str, tmp_path: Path) -> None:
-    """A wrong setting of a later stage must not discard hours of generated answers."""
+    """A wrong setting of a later stage does not discard hours of generated answers."""
     more: dict[str, Any] = {"regenerate": Regeneration(0.0, 8, 8), "steps": 2}
     with pytest.raises(InvalidArgument, match="the loss is nan"):
         train(options(model, corpus, tmp_path / "head", head_options={"breaks_at": 1}, **more))

@@ -1,4 +1,4 @@
-"""The planner and the budgets: tree sizes that pay off, and drafting that stops otherwise."""
+"""Tests the planner and the budgets: trees are sized by their gain, and drafting stops if it gains nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Scores = npt.NDArray[np.float32]
 
 
 def costs_of(shape: str) -> CostModel:
-    """Steep: a CPU, with a jump at the second row. Flat: a GPU. Linear: every row costs the same."""
+    """Costs of three kinds.
+
+    ``steep``: a CPU, with a jump at the second row. ``flat``: a GPU. ``linear``: every row costs the same.
+    """
     if shape == "steep":
         return CostModel(SIZES, MEASURED, 2.0, 0.01, 0.0006)
     if shape == "flat":
@@ -47,7 +50,7 @@ def candidate(
 
 
 def chosen(planner: Planner, scores: npt.ArrayLike, requests: int = 1) -> int:
-    """How many nodes of the first of ``requests`` equal candidates are verified."""
+    """The number of verified nodes of the first of ``requests`` equal candidates."""
     candidates = [candidate(number, scores) for number in range(requests)]
     planner.size_trees(candidates, requests, requests, 0.0)
     return candidates[0].verified
@@ -88,7 +91,10 @@ def test_nothing_is_verified_where_nothing_pays() -> None:
 
 
 def test_requests_without_a_draft_count_too() -> None:
-    """Their tokens come with any choice. Otherwise a pass that costs 20 % more seems worth half a token."""
+    """Requests without a draft get a token in any case.
+
+    If they were left out, a pass that costs 20 % more would seem worth half a token.
+    """
     planner = planner_of(CostModel([1, 8, 9], [100.0, 100.0, 120.0]))
     draft = candidate(0, [0.5])
     planner.size_trees([draft], 8, 8, 0.0)
@@ -98,7 +104,10 @@ def test_requests_without_a_draft_count_too() -> None:
 
 
 def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
-    """A pass that reads 300 rows of a prompt gives few tokens a second, and nodes of probability 0.1 seem to improve on that."""
+    """A pass that reads 300 rows of a prompt gives few tokens a second.
+
+    By this rate alone, even nodes of probability 0.1 would seem worthwhile.
+    """
     costs = CostModel([1, 8, 400], [8.0, 64.0, 400.0])  # a row of eight takes 8, one more than eight takes 0.857
     for chance, expected in ((0.1, 0), (0.12, 16)):
         candidates = [candidate(number, np.full(2, chance)) for number in range(8)]
@@ -116,7 +125,7 @@ def test_a_pass_risks_a_share_of_the_budget() -> None:
 
 
 def test_a_pass_without_drafts_comes_now_and_then() -> None:
-    """The cost of plain decoding stays measured."""
+    """From time to time a pass has no drafts, so that the cost of plain decoding stays measured."""
     planner = planner_of(costs_of("flat"))
     sizes = []
     for _ in range(401):
@@ -129,7 +138,7 @@ def test_a_pass_without_drafts_comes_now_and_then() -> None:
 
 
 def test_a_chain_that_is_in_every_pass_does_not_end_the_trees() -> None:
-    """A pass cannot be plain while the sampled chain of one request must be verified."""
+    """A sampled chain is always verified. While a request has one, no pass is plain, and the other requests still get trees."""
     planner = Planner(CostModel([1, 8], [1.0, 1.0]))
     planner.open(0, "chain")
     planner.open(1, "tree")
@@ -205,7 +214,7 @@ class World:
 def test_useless_drafts_cost_less_than_two_percent(
     shape: str, requests: int, draft: float, sure: float, length: int
 ) -> None:
-    """This holds for any confidence and duration of the drafter, any batch size, and short and long requests."""
+    """This is tested for any confidence and duration of the drafter, for any batch size, and for short and long requests."""
     world = World(shape, requests, draft)
     length = max(20, length // requests)
     while world.tokens < 2000 + 100 * requests:
@@ -226,7 +235,10 @@ def test_reading_prompts_for_useless_drafts_costs_less_than_two_percent(requests
 @pytest.mark.parametrize("requests", [1, 4, 16])
 @pytest.mark.parametrize("jitter", [0.0, 0.2])
 def test_useful_drafts_gain_what_the_best_fixed_size_would(shape: str, requests: int, jitter: float) -> None:
-    """A mean of 2 of 8 nodes is accepted at a tenth of a plain pass, after the requests of the first few seconds."""
+    """Of 8 nodes, 2 are accepted on average, and a draft takes a tenth of a plain pass.
+
+    The requests of the first few seconds do not count.
+    """
     world = World(shape, requests, 0.1, jitter=jitter)
     scores = (0.7 ** np.arange(1, 9)).astype(np.float32)
 
@@ -262,7 +274,7 @@ def test_the_losses_of_one_drafter_do_not_pause_another() -> None:
 
 
 def test_drafts_are_charged_in_passes_that_read_prompts() -> None:
-    """An engine with steady arrivals has no other passes."""
+    """If requests arrive steadily, every pass reads prompts, so drafts must be charged in these passes."""
     planner = Planner(costs_of("steep"))
     planner.open(0, "one")
     asked = 0
@@ -274,7 +286,7 @@ def test_drafts_are_charged_in_passes_that_read_prompts() -> None:
 
 
 def test_noise_of_the_machine_is_no_loss_of_drafts() -> None:
-    """Two first passes that take three times their time do not end drafting."""
+    """Drafting does not end if the first two passes take three times their usual time."""
     planner = Planner(CostModel(SIZES, [60.0, 61.0, 62.0, 64.0, 70.0, 80.0, 100.0]))
     planner.open(0, "one")
     for _ in range(2):
@@ -334,14 +346,17 @@ def test_the_budget_of_a_draft_follows_costs_and_gains() -> None:
 
 
 class Mixed:
-    """A request whose drafter combines retrieval and a model: gain and time of each in a step."""
+    """A request whose drafter combines retrieval and a model, with the gain and the time of each in a step."""
 
     def __init__(self) -> None:
         self.planner = Planner(CostModel([1, 2], [1.0, 1.0]))
         self.planner.open(0, "hybrid", mixes=True)
 
     def step(self, retrieved: int, of_models: int, seconds: float, model_seconds: float) -> float:
-        """The allowed ``model_seconds`` of a draft, -1 without a draft. Models draft only if it is not 0."""
+        """Run a step.
+
+        Returns the allowed ``model_seconds`` of the draft, or -1 without a draft. Models draft only if it is not 0.
+        """
         if not self.planner.may_draft(0):
             return -1.0
         stake = self.planner.draft_budget(0, 1, 0.0).model_seconds

@@ -1,4 +1,4 @@
-"""The budget: allowed losses of drafts in the long run, in one pass, and after an outlier."""
+"""Tests the loss that a budget allows: in the long run, in one pass, and after an outlier."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def test_prefill_is_paid_little_by_little_and_in_full() -> None:
 
 
 def test_one_unusual_draft_is_deferred_and_slow_drafts_are_not() -> None:
-    """A first lookup in a cold file takes the time of ten tokens. A drafter that always takes three is soon stopped."""
+    """A first lookup in a cold file takes the time of ten tokens, and is deferred.
+
+    A drafter that always takes the time of three is soon stopped.
+    """
     budget = SpeculationBudget()
     budget.spend(10.0)
     assert budget.allows
