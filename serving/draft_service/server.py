@@ -20,6 +20,7 @@ from suffolk.serving.proto import draft_pb2_grpc
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.grpc_server import build_grpc_server
 from suffolk.serving.transport.limits import check_range
+from suffolk.serving.transport.quota_metrics import QuotaMetrics
 from suffolk.serving.transport.server import Server
 
 
@@ -48,6 +49,7 @@ class DraftServer(Server):
         self.names = sorted(datastores)
         self.service = DraftService(datastores, config.max_concurrent)
         super().__init__(config, self.service.admission)
+        self.service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 
     def build_grpc(self) -> tuple[grpc.Server, health.HealthServicer]:
         return build_grpc_server(

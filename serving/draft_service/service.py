@@ -18,6 +18,7 @@ from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import short_name, tenant_of
+from suffolk.serving.transport.usage import take_queries
 
 CHUNK = 32
 """Queries between two checks of the deadline."""
@@ -51,12 +52,14 @@ class DraftService:
             InvalidArgument: a field is out of its limits (limits.py), or the datastore rejects it.
             NotFound: there is no datastore of that name.
             DeadlineExceeded: the deadline passed or the call was cancelled.
+            ResourceExhausted: the caller's tenant has no queries left.
         """
         max_match, min_match = _match_lengths(request)
         max_depth = _value_or(request, "max_depth", retriever.DEFAULT_MAX_DEPTH)
         limits.check_depth(max_depth)
         contexts = wire.unpack_contexts(request)
         max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts))
+        take_queries(len(contexts))
         datastore = self._chosen(request.datastores)
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired):
@@ -68,6 +71,7 @@ class DraftService:
         """One match per context. Raises the same errors as ``draft``."""
         max_match, min_match = _match_lengths(request)
         contexts = wire.unpack_contexts(request)
+        take_queries(len(contexts))
         datastore = self._chosen(request.datastores)
         matches: list[Match] = []
         for part in _chunks(len(contexts), expired):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from suffolk.datastore.errors import PermissionDenied, SuffolkError
 from suffolk.serving.transport.access_file import AccessRules, read_access_file
-from suffolk.serving.transport.identity import OPERATOR, Identity
+from suffolk.serving.transport.identity import OPERATOR, Identity, set_caller
+from suffolk.serving.transport.usage import Usage, Usages, set_usages
 
 LOG = logging.getLogger("suffolk.server")
 CHECK_SECONDS = 1.0
@@ -22,6 +23,9 @@ class Authenticator:
 
     Without a file, every caller is OPERATOR. A changed file that is malformed or missing is logged, and the rules before
     it stay in force. Calls that run keep the identity with which they began.
+
+    Attributes:
+        usages: the usage of each tenant within its quota.
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,29 +35,37 @@ class Authenticator:
         self._lock = threading.Lock()
         self._version = _version(path)
         self._rules = AccessRules() if path is None else read_access_file(path)
+        self.usages = Usages()
+        self.usages.set_quotas(dict(self._rules.quotas))
         self._due = clock() + CHECK_SECONDS
 
     @property
     def rules(self) -> AccessRules:
         """The rules in force."""
         if self._path is not None and self._clock() >= self._due:
-            self.reload()
+            self._check()
         return self._rules
 
     def reload(self) -> None:
-        """Read the file if it has changed. Never raises."""
+        """Read the file again. Raises as ``read_access_file``, and then leaves the rules before in force."""
+        if self._path is not None:
+            with self._lock:
+                self._version = _version(self._path)
+                self._rules = read_access_file(self._path)
+                self.usages.set_quotas(dict(self._rules.quotas))
+
+    def _check(self) -> None:
+        """Read the file again if it has changed. Never raises."""
         with self._lock:
             self._due = self._clock() + CHECK_SECONDS
-            version = _version(self._path)
-            if self._path is None or version == self._version:
+            if _version(self._path) == self._version:
                 return
-            self._version = version
-            try:
-                self._rules = read_access_file(self._path)
-            except SuffolkError as error:
-                LOG.error("%s; the rules before stay in force", error)
-            else:
-                LOG.info("access file %s was read again", self._path)
+        try:
+            self.reload()
+        except SuffolkError as error:
+            LOG.error("%s; the rules before stay in force", error)
+        else:
+            LOG.info("access file %s was read again", self._path)
 
     def identify(self, authorization: str, subjects: Iterable[str] = ()) -> Identity:
         """The identity of a caller. A token wins over a certificate.
@@ -78,6 +90,24 @@ class Authenticator:
             if subject in rules.subjects:
                 return rules.subjects[subject]
         raise PermissionDenied("no token was sent; send 'Authorization: Bearer TOKEN', or a client certificate")
+
+    def admit(self, authorization: str, subjects: Iterable[str] = ()) -> Usage | None:
+        """Identify the caller of a call, set ``caller()`` and the usages, and count the call.
+
+        Returns the usage whose ``end_call`` must be called at the end, or None for a caller without a quota.
+
+        Raises:
+            PermissionDenied: as ``identify``.
+            QuotaExceeded: the tenant has no calls left.
+        """
+        identity = self.identify(authorization, subjects)
+        set_caller(identity)
+        set_usages(self.usages)
+        if not identity.tenant:
+            return None
+        usage = self.usages.of(identity.tenant)
+        usage.begin_call()
+        return usage
 
 
 def _version(path: Path | None) -> tuple[int, int, int] | None:

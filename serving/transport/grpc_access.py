@@ -9,17 +9,21 @@ import grpc
 
 from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.transport.authenticator import Authenticator
-from suffolk.serving.transport.identity import set_caller
 from suffolk.serving.transport.status import error_text
+from suffolk.serving.transport.usage import QuotaExceeded
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 OPEN_SERVICE = "/grpc.health.v1.Health/"
 """Methods that need no identity."""
+RETRY_KEY = "grpc-retry-pushback-ms"
+"""Trailer of a refused call: milliseconds after which to try again (gRPC's A6)."""
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 class AccessInterceptor(grpc.ServerInterceptor):
-    """Ends calls without an identity with UNAUTHENTICATED, and sets ``caller()`` for all others. Health checks pass.
+    """Ends calls without an identity with UNAUTHENTICATED, and calls beyond a quota with RESOURCE_EXHAUSTED.
+
+    Sets ``caller()`` for all others. Health checks pass.
 
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """
@@ -52,9 +56,14 @@ class AccessInterceptor(grpc.ServerInterceptor):
 
     def _enter(self, context: grpc.ServicerContext) -> None:
         try:
-            set_caller(self._authenticator.identify(_authorization(context), _subjects(context)))
+            usage = self._authenticator.admit(_authorization(context), _subjects(context))
         except PermissionDenied as error:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, error_text(error))
+        except QuotaExceeded as error:
+            context.set_trailing_metadata(((RETRY_KEY, str(round(1000 * error.retry_seconds))),))
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error_text(error))
+        if usage is not None and not context.add_callback(usage.end_call):
+            usage.end_call()  # the call has ended already
 
 
 def _authorization(context: grpc.ServicerContext) -> str:

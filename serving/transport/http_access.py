@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_errors import ErrorBody, error_response, message
-from suffolk.serving.transport.identity import set_caller
+from suffolk.serving.transport.usage import QuotaExceeded
 
 OPEN_PATHS = ("/health", "/healthz", "/livez", "/ready", "/readyz")
 """Paths that need no identity."""
@@ -21,7 +21,7 @@ SUBJECTS = "suffolk.subjects"
 
 
 class AccessMiddleware:
-    """Answers requests without an identity with 401, and sets ``caller()`` for all others."""
+    """Answers requests without an identity with 401, and those beyond a quota with 429. Sets ``caller()`` for all others."""
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator, error_body: ErrorBody) -> None:
         self._app, self._authenticator, self._error_body = app, authenticator, error_body
@@ -30,11 +30,18 @@ class AccessMiddleware:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             subjects: Collection[str] = scope.get(SUBJECTS, ())
             try:
-                set_caller(self._authenticator.identify(Headers(scope=scope).get("authorization", ""), subjects))
+                usage = self._authenticator.admit(Headers(scope=scope).get("authorization", ""), subjects)
             except PermissionDenied as error:
-                refusal = HTTPException(HTTPStatus.UNAUTHORIZED, message(error))
-                response = error_response(refusal, self._error_body)
-                response.headers["WWW-Authenticate"] = "Bearer"
-                await response(scope, receive, send)
+                refusal = HTTPException(HTTPStatus.UNAUTHORIZED, message(error), {"WWW-Authenticate": "Bearer"})
+                await error_response(refusal, self._error_body)(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+            except QuotaExceeded as error:
+                await error_response(error, self._error_body)(scope, receive, send)
+                return
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                if usage is not None:
+                    usage.end_call()
+        else:
+            await self._app(scope, receive, send)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -11,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.transport.status import error_text, grpc_code, http_status
+from suffolk.serving.transport.usage import QuotaExceeded
 
 ErrorBody = Callable[[HTTPStatus, Exception], Mapping[str, Any]]
 """(status, SuffolkError or HTTPException) -> the JSON of the answer."""
@@ -28,7 +30,8 @@ def error_response(error: Exception, error_body: ErrorBody) -> Response:
         assert isinstance(error, HTTPException)
         status, headers = HTTPStatus(error.status_code), {**(error.headers or {}), "Connection": "close"}
     if status in _BUSY:
-        headers["Retry-After"] = "1"
+        seconds = error.retry_seconds if isinstance(error, QuotaExceeded) else 1
+        headers["Retry-After"] = str(max(1, math.ceil(seconds)))
     return JSONResponse(error_body(status, error), status, headers)
 
 

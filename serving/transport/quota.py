@@ -16,7 +16,7 @@ class Quota:
 
     Attributes:
         calls_per_second: calls, of any method except health checks.
-        queries_per_second: queries of drafts and lookups.
+        queries_per_second: contexts of drafts and lookups; on a worker, texts.
         concurrent_calls: calls that run at the same time.
         stored_tokens: tokens of the tenant's live datastores together.
     """

@@ -15,6 +15,7 @@ from suffolk.serving.transport.grpc_server import build_grpc_server
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_errors import plain_error
 from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits
+from suffolk.serving.transport.quota_metrics import QuotaMetrics
 from suffolk.serving.transport.server import Server
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.grpc_server import DecodeServicer
@@ -32,6 +33,7 @@ class WorkerServer(Server):
     def __init__(self, config: ServerConfig, service: DecodeService) -> None:
         super().__init__(config, service.admission)
         self.service = service
+        service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 
     def start(self) -> None:
         super().start()

@@ -20,6 +20,7 @@ from suffolk.serving.transport.identity import EVERY_TENANT, OPERATOR, Role, cal
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
 from suffolk.serving.transport.request_metrics import CallOutcome
 from suffolk.serving.transport.store_names import tenant_of
+from suffolk.serving.transport.usage import take_queries
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.metrics import WorkerMetrics
@@ -105,13 +106,14 @@ class DecodeService:
             InvalidArgument: a field is out of its limits, or the prompt cannot be used.
             PermissionDenied: verification ``typical``, and the policy has no floor for it.
             Unsupported: a field is not supported.
-            ResourceExhausted: the request is too long for a slot.
+            ResourceExhausted: the request is too long for a slot, or the caller's tenant has no queries left.
             Unavailable: the engine has died or is closed.
         """
         check_size("drafter", len(call.drafter), MAX_NAME, "characters")
         max_nodes = self.max_nodes if call.max_nodes is None else call.max_nodes
         check_range("max_nodes", max_nodes, 1, self.max_nodes)
         drafter, settings = call.drafter or self.default_drafter, self._policy.apply(call.settings)
+        take_queries(1)
         options = replace(call.options, datastores=self._searched(call), tenant=self._learning_tenant())
         return self.engine.generate(call.prompt, settings, drafter, max_nodes, options)
 

@@ -12,9 +12,10 @@ import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from suffolk.datastore.errors import NotFound, PermissionDenied
+from suffolk.datastore.errors import NotFound, PermissionDenied, ResourceExhausted
 from suffolk.serving.draft_service.client import RemoteDatastore, connect
 from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.access_file import add_token, remove_token
 from suffolk.serving.transport.identity import Role
 from suffolk.serving.transport.tls import TlsFiles
@@ -171,3 +172,48 @@ def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
             else:
                 with pytest.raises(PermissionDenied, match="no token was sent"):
                     connect(url, HANG)
+
+
+def test_a_quota_holds_one_tenant_and_no_other(tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    access.write_text("[tenant.acme]\ncalls_per_second = 0.001\n\n[tenant.beta]\nqueries_per_second = 0.001\n")
+    tokens = {name: add_token(access, name, {name: Role.READ}) for name in ("acme", "beta", "default")}
+    tokens["operator"] = add_token(access, "operator", {"*": Role.READ})
+    for name, token in tokens.items():
+        (tmp_path / name).write_text(token)
+    stores = {name: BruteForceRetriever(DOCUMENTS, VOCABULARY) for name in ("wiki", "acme/notes", "beta/notes")}
+    with serving(stores, access=access) as server:
+        with remote(server, "", tmp_path / "acme") as opened:  # its one call
+            for _ in range(3):
+                with pytest.raises(
+                    ResourceExhausted, match="tenant acme: its quota calls_per_second is 0.001, and they"
+                ):
+                    opened.info()
+        status, text = get(server, "/v1/info", tokens["acme"])
+        assert (status, json.loads(text)["error"]["code"]) == (429, "RESOURCE_EXHAUSTED")
+        with remote(server, "", tmp_path / "beta") as opened:
+            opened.lookup_batch(CONTEXTS)
+            with pytest.raises(ResourceExhausted, match="tenant beta: its quota queries_per_second is 0.001"):
+                opened.lookup(CONTEXTS[0])
+            assert get(server, "/v1/lookup", tokens["beta"], {"contexts": [[1]]})[0] == 429
+        with remote(server, "", tmp_path / "default") as opened:
+            for _ in range(20):
+                opened.lookup(CONTEXTS[0])
+        text = get(server, "/metrics", tokens["operator"])[1]
+        assert b'suffolk_quota_refusals_total{quota="calls_per_second",tenant="acme"} 4.0' in text
+        assert b'suffolk_quota_refusals_total{quota="queries_per_second",tenant="beta"} 2.0' in text
+        assert b'suffolk_tenant_calls_in_flight{tenant="acme"} 0.0' in text
+
+
+def test_a_refused_call_says_when_to_try_again(tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    access.write_text("[tenant.acme]\nconcurrent_calls = 0\n")
+    token = add_token(access, "acme", {"acme": Role.READ})
+    with serving({"acme/notes": BruteForceRetriever(DOCUMENTS, VOCABULARY)}, access=access) as server:
+        with grpc.insecure_channel(str(server.listening[0])) as channel:
+            stub = draft_pb2_grpc.DraftServiceStub(channel)
+            metadata = [("authorization", f"Bearer {token}")]
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.GetInfo(draft_pb2.GetInfoRequest(), timeout=HANG, metadata=metadata)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert dict(caught.value.trailing_metadata())["grpc-retry-pushback-ms"] == "1000"  # type: ignore[attr-defined]

@@ -56,7 +56,8 @@ def test_a_changed_file_is_read_again_and_a_broken_one_is_not_taken_up(
     assert "no TOML" in caplog.text
     assert "the rules before stay in force" in caplog.text
     file.unlink()
-    authenticator.reload()
+    with pytest.raises(NotFound):
+        authenticator.reload()
     assert authenticator.identify(bob).name == "bob"
     with pytest.raises(NotFound):
         Authenticator(file)
