@@ -29,7 +29,7 @@ _ENTRIES = (
         options=(
             DrafterOption(
                 "--datastore",
-                "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are searched",
+                "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated; all are searched",
                 metavar="STORE",
                 repeated=True,
             ),
@@ -53,9 +53,9 @@ _ENTRIES = (
                 "--levels",
                 "levels from the bottom up, each with the number of tokens that it drafts, as in "
                 '"prompt-lookup:4 > exit-8:4 > draft-model:6". Each level verifies the draft of the level before it. '
-                "prompt-lookup and datastore can only be the bottom level; exit-N is the model's first N layers, with the --head "
-                "trained for them if one is given; NAME@T:TOKENS samples at temperature T; 'suffolk hierarchy plan' finds the "
-                "fastest levels",
+                "prompt-lookup and datastore can only be the bottom level. exit-N is the model's first N layers; it uses a "
+                "--head that was trained for these layers, if one is given. NAME@T:TOKENS samples at temperature T. 'suffolk "
+                "hierarchy plan' finds the fastest levels",
                 metavar="LEVELS",
             ),
         ),

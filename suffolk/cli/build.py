@@ -49,8 +49,8 @@ class OutputOptions(setting.Options):
 @dataclass(frozen=True, kw_only=True)
 class ModeOptions(setting.Options):
     GROUP = "if STORE holds a datastore already"
-    append: bool = option(False, "add the corpora to it", excludes=("replace",))
-    replace: bool = option(False, "put the new datastore in its place once it is complete")
+    append: bool = option(False, "add the corpora to the existing datastore", excludes=("replace",))
+    replace: bool = option(False, "replace the existing datastore, once the new one is complete")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""Generate text with drafts: the same text as without them, faster. The text goes to stdout, the
-report to stderr.
+"""Generate text with drafts. The text is the same as without drafts, and is generated faster. The
+text goes to stdout, the report to stderr.
 """
 
 from __future__ import annotations

@@ -65,7 +65,9 @@ class SamplingOptions(setting.Options):
 
     GROUP = "sampling"
     max_new_tokens: limits.NewTokens = option(256, "longest text, in tokens")
-    temperature: limits.Temperature = option(0.0, "0: greedy (default: 0)", metavar="T")
+    temperature: limits.Temperature = option(
+        0.0, "temperature of the text; 0 is greedy decoding (default: 0)", metavar="T"
+    )
     seed: limits.Seed = option(0, "the same seed gives the same text, with any drafts (default: 0)")
     stop: tuple[str, ...] = option((), "end the text before TEXT; may be repeated", metavar="TEXT", blank=True)
     top_k: limits.TopK = rare(0, "sample only from the K likeliest tokens; 0 is no limit", metavar="K")

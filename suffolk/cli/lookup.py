@@ -47,8 +47,8 @@ class Options(setting.Options):
     max_match: Length = option(DEFAULT_MAX_MATCH, "longest match, in tokens")
     min_match: Length = option(DEFAULT_MIN_MATCH, "shortest match, in tokens")
     max_depth: Length = option(DEFAULT_MAX_DEPTH, "length of continuations, in tokens")
-    top: Annotated[int, Within(0, MAX_SHOWN)] = option(8, "continuations to show")
-    occurrences: Annotated[int, Within(0, MAX_SHOWN)] = option(5, "places to show")
+    top: Annotated[int, Within(0, MAX_SHOWN)] = option(8, "number of continuations to show")
+    occurrences: Annotated[int, Within(0, MAX_SHOWN)] = option(5, "number of occurrences to show")
     draft: bool = option(False, "show the draft tree that a decoder would get")
     max_nodes: Annotated[int, Within(1, MAX_NODES)] | None = option(
         None, "most nodes of the draft tree (default: 64, or 4 for each continuation)"

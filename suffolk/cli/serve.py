@@ -1,9 +1,9 @@
-"""Serve datastores to decoding workers: gRPC suffolk.v1.DraftService, and HTTP/JSON with metrics on a
-second port. A newly published generation of a datastore is served within a second.
+"""Serve datastores to decoding workers: gRPC suffolk.v1.DraftService, and HTTP/JSON with metrics on
+a second port. A newly published generation of a datastore is served within a second.
 
-Prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http HOST:PORT. SIGTERM
-or Ctrl-C lets running requests finish and ends with exit code 0; a second one ends at once. SIGHUP
-reads certificates and settings again.
+The command prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http
+HOST:PORT. SIGTERM or Ctrl-C lets running requests finish and ends with exit code 0; a second signal
+ends the command at once. SIGHUP reads certificates and settings again.
 """
 
 from __future__ import annotations

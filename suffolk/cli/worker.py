@@ -1,9 +1,9 @@
 """Decode for many clients at once: gRPC suffolk.v1.DecodeService, and OpenAI's API with metrics and
 health over HTTP on a second port.
 
-Prints one line when it takes requests: serving MODEL on grpc HOST:PORT, http HOST:PORT. SIGTERM or
-Ctrl-C lets running requests finish within the grace period and ends with exit code 0; a second one
-ends at once. SIGHUP reads certificates and settings again.
+The command prints one line when it takes requests: serving MODEL on grpc HOST:PORT, http HOST:PORT.
+SIGTERM or Ctrl-C lets running requests finish within the grace period and ends with exit code 0; a
+second signal ends the command at once. SIGHUP reads certificates and settings again.
 """
 
 from __future__ import annotations

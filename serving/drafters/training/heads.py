@@ -50,7 +50,12 @@ HEADS = {
             HeadOption("exit_dim", "1..262144", "twice the model's hidden size", "width of the residual blocks"),
             HeadOption("blocks", "0..64", "2", "residual blocks"),
             HeadOption("initial_state", "embedding or zero", "embedding", "state before the first drafted token"),
-            HeadOption("output", "target or own", "target", "output layer: the model's, or one of the head's own"),
+            HeadOption(
+                "output",
+                "target or own",
+                "target",
+                "whether to use the model's output layer (target) or one of the head's own (own)",
+            ),
             HeadOption(
                 "recurrent",
                 "true or false",

@@ -43,7 +43,7 @@ class PromptOptions(setting.Options):
     GROUP = "prompts"
     prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
     style: str = option("both", "how to ask a prompt that has the beginning of its answer", choices=STYLES)
-    limit: int | None = option(None, "prompts of each file, chosen at random (default: all)")
+    limit: int | None = option(None, "number of prompts of each file, chosen at random (default: all)")
     max_new_tokens: int = option(128, "longest answer, in tokens")
     ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
 
@@ -65,7 +65,9 @@ class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions
     """What ``bench decode`` and ``bench batch`` share."""
 
     rounds: int = option(1, "runs of all prompts", group="prompts")
-    temperature: float = option(0.0, "0: greedy (default: 0)", metavar="T", group="prompts")
+    temperature: float = option(
+        0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T", group="prompts"
+    )
     top_p: float = option(1.0, "1: no limit", metavar="P", group="prompts")
     slowed: float = option(
         0.0,

@@ -94,7 +94,7 @@ class MeasuringOptions(setting.Options):
     exit: tuple[int, ...] = option((), "the model's first N layers; may be repeated")
     head: tuple[Path, ...] = option((), "a trained exit; may be repeated", metavar="FOLDER")
     datastore: tuple[str, ...] = option(
-        (), "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are searched", metavar="STORE"
+        (), "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated; all are searched", metavar="STORE"
     )
     stack: tuple[str, ...] = option(
         (),
@@ -102,7 +102,7 @@ class MeasuringOptions(setting.Options):
         metavar="LEVELS",
     )
     save_rates: Path | None = option(None, "file to write the measured costs and rates to, for --rates")
-    limit: int | None = option(None, "prompts of each file, chosen at random (default: all)")
+    limit: int | None = option(None, "number of prompts of each file, chosen at random (default: all)")
     max_new_tokens: int = option(64, "longest answer, in tokens")
     rounds: int = option(3, "number of runs of all prompts; the report has their medians")
     temperature: float = option(0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T")
