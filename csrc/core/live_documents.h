@@ -22,7 +22,7 @@ struct Document {
 };
 
 // Everything about documents but their tokens: 36 bytes each, 4 more in a group, and the bytes of the origin. Documents are in
-// order of their sequences.
+// order of their sequences, except in a segment of deletions.
 class LiveDocuments {
  public:
   std::size_t size() const noexcept { return sequences_.size(); }
@@ -36,7 +36,7 @@ class LiveDocuments {
   std::uint64_t tokens() const noexcept { return starts_.back(); }
   std::uint64_t bytes() const noexcept;
 
-  // The index of the first document whose sequence is at least `sequence`.
+  // The index of the first document whose sequence is at least `sequence`. REQUIRES: sequences rise.
   std::size_t lower_bound(std::uint64_t sequence) const noexcept;
   // The index of the document that holds a token position. REQUIRES: position < tokens()
   std::size_t at(std::uint64_t position) const noexcept;

@@ -40,10 +40,12 @@ void check(const FileSet& files, const MemoryShape& shape) {
   }
 }
 
-// The documents of a segment up to number `through`: the first ones.
+// The documents of a segment up to number `through`. Those of deletions are in the order of their removal.
 DocumentIndices documents_through(const MemorySegment& segment, std::uint64_t through) {
-  DocumentIndices indices(through == ~std::uint64_t{0} ? segment.documents().size() : segment.documents().lower_bound(through + 1));
-  for (std::uint32_t i = 0; i < indices.size(); ++i) indices[i] = i;
+  DocumentIndices indices;
+  for (std::uint32_t i = 0; i < segment.documents().size(); ++i) {
+    if (segment.documents().sequence(i) <= through) indices.push_back(i);
+  }
   return indices;
 }
 

@@ -26,7 +26,7 @@ def test_the_core_and_what_fuzzing_found() -> None:
     run(cmake, "-S", str(HOME), "-B", str(build), *kinds)
     run(cmake, "--build", str(build), "--parallel", str(os.cpu_count()))
     report = run(ctest, "--test-dir", str(build), "--output-on-failure")
-    for name in ("core_test", "fuzz_reader", "fuzz_queries"):
+    for name in ("core_test", "live_test", "fuzz_reader", "fuzz_queries"):
         assert name in report
     assert "100% tests passed" in report
 

@@ -141,6 +141,18 @@ def test_groups_are_counted_and_listed(tmp_path: Path) -> None:
     assert model.index.group_stats(9) == {"documents": 0, "tokens": 0, "oldest_sequence": 0, "newest_sequence": 0}
 
 
+def test_removals_out_of_order_survive_a_flush(tmp_path: Path) -> None:
+    model = LiveModel(tmp_path, VOCAB_SIZE)
+    model.append([Text((1, 2, 3, place)) for place in range(20)])
+    model.remove([8])
+    model.remove([5])
+    model.index.settle()
+    assert model.index.stats()["deletions"] == 1
+    model.flush(6)
+    model.check([1, 2], BOUNDS, 1)
+    model.check_documents()
+
+
 def test_occurrences_are_in_files_and_in_memory(tmp_path: Path) -> None:
     model = LiveModel(tmp_path, VOCAB_SIZE)
     model.append([Text((1, 2, 3)), Text((9, 1, 2, 4, 5), origin=b"b"), Text((1, 2))])

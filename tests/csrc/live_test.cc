@@ -1,0 +1,181 @@
+// A live index under appends, removals, rebases, evictions and queries from several threads, so that sanitizers see every access.
+// Exit code 0: all agrees with brute force.
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "core/error.h"
+#include "core/live_index.h"
+#include "core/scoped_query.h"
+
+namespace {
+
+using namespace suffolk;
+using Path = std::vector<std::uint32_t>;
+
+std::atomic<int> failures = 0;
+
+void expect(bool condition, const char* what) {
+  if (condition) return;
+  ++failures;
+  std::printf("FAILED: %s\n", what);
+}
+
+Path random_text(std::mt19937& random, std::uint32_t vocab_size, std::size_t size) {
+  Path text(size);
+  for (std::uint32_t& token : text) token = static_cast<std::uint32_t>(std::min<std::uint64_t>(random() % vocab_size, random() % vocab_size));
+  return text;
+}
+
+// Appends texts under the keys `group`, `group` + 1, ... and checks that a bad document changes nothing.
+std::uint64_t append(LiveIndex& index, const std::vector<Path>& texts, std::uint64_t group, std::span<const std::uint64_t> removed = {}) {
+  std::vector<Document> documents;
+  for (const Path& text : texts) documents.push_back({.tokens = text, .group = group++, .time = 7, .origin = "origin"});
+  return index.append(documents, removed);
+}
+
+std::uint64_t occurrences(const Path& text, const Path& pattern) {
+  std::uint64_t count = 0;
+  for (auto at = text.begin(); (at = std::search(at, text.end(), pattern.begin(), pattern.end())) != text.end(); ++at) ++count;
+  return count;
+}
+
+// The counts of all patterns of up to three tokens, in the store and in a group, against the texts.
+void check_counts(const LiveIndex& index, const std::map<std::uint64_t, std::pair<Path, std::uint64_t>>& texts, std::uint32_t vocab_size) {
+  const auto snapshot = index.snapshot();
+  expect(snapshot->corpus().suffixes.size() <= kMaxSearched, "at most 16 segments");
+  std::mt19937 random(1);
+  for (int i = 0; i < 60; ++i) {
+    const Path pattern = random_text(random, vocab_size, 1 + random() % 3);
+    const std::uint64_t group = 1 + random() % 3;
+    std::uint64_t all = 0, grouped = 0;
+    for (const auto& [sequence, text] : texts) {
+      const std::uint64_t count = occurrences(text.first, pattern);
+      all += count;
+      grouped += text.second == group ? count : 0;
+    }
+    const auto length = static_cast<std::uint32_t>(pattern.size());
+    const ScopedQuery query = {.context = pattern, .bounds = {.max_match = length, .min_match = length, .max_depth = 4}, .scope = Scope::kStore, .group = group};
+    ScopedQuery of_group = query;
+    of_group.scope = Scope::kGroup;
+    expect(lookup(*snapshot, query).second == all, "the count of a pattern");
+    expect(lookup(*snapshot, of_group).second == grouped, "the count of a pattern in a group");
+    draft(*snapshot, of_group, vocab_size);
+  }
+}
+
+void test_random_changes(std::uint32_t vocab_size, std::size_t size) {
+  std::mt19937 random(vocab_size);
+  LiveIndex index({vocab_size, 32}, 2);
+  std::map<std::uint64_t, std::pair<Path, std::uint64_t>> texts;  // by number: tokens, group
+  for (int step = 0; step < 120; ++step) {
+    std::vector<Path> batch;
+    for (std::size_t i = 0; i < 1 + random() % 4; ++i) batch.push_back(random_text(random, std::min(vocab_size, 40U), 1 + random() % size));
+    std::vector<std::uint64_t> removed;
+    for (const auto& [sequence, text] : texts) {
+      if (random() % 10 == 0) removed.push_back(sequence);
+    }
+    const std::uint64_t group = random() % 3, first = append(index, batch, group, removed);
+    for (const std::uint64_t sequence : removed) texts.erase(sequence);
+    for (std::size_t i = 0; i < batch.size(); ++i) texts[first + i] = {batch[i], group + i};
+    if (step % 40 == 39) {
+      const std::uint64_t through = first - random() % 20;
+      index.rebase(std::make_shared<FileSet>(), through);
+      texts.erase(texts.begin(), texts.upper_bound(through));
+    }
+    if (step % 40 == 20) {
+      index.drop_before(first / 2);
+      const std::uint64_t oldest = index.stats().oldest_sequence;
+      expect(oldest > 0, "the newest documents stay");
+      texts.erase(texts.begin(), texts.lower_bound(oldest));
+    }
+    if (step % 10 == 0) check_counts(index, texts, std::min(vocab_size, 40U));
+  }
+  index.settle();
+  check_counts(index, texts, std::min(vocab_size, 40U));
+  expect(index.stats().documents == texts.size(), "the number of documents");
+}
+
+// Each batch has the marker once, and is in order of its appending. So a count is at most the number of batches, and never falls
+// while nothing is removed.
+void test_threads() {
+  constexpr std::uint32_t kVocab = 70000, kMarker = kVocab - 1;
+  LiveIndex index({kVocab, 32}, 1);
+  std::atomic<bool> writing = true;
+  std::atomic<std::uint64_t> removed = 0;
+  std::vector<std::thread> threads, readers;
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 60; ++i) {
+        std::vector<Path> batch = {random_text(random, 500, 600), random_text(random, 500, 400)};
+        batch[0][random() % 600] = kMarker;
+        const std::uint64_t first = append(index, batch, seed);
+        if (i % 4 == 0) removed += index.remove(std::vector{first + 1});
+      }
+    });
+  }
+  for (unsigned reader = 0; reader < 2; ++reader) {
+    readers.emplace_back([&] {
+      const Path context = {kMarker};
+      std::uint64_t before = 0;
+      while (writing) {
+        const auto snapshot = index.snapshot();
+        const ScopedQuery query = {.context = context, .bounds = {.max_match = 4}, .scope = Scope::kGroupFirst, .group = 1};
+        draft(*snapshot, query, kVocab);
+        const std::uint64_t count = longest_match(snapshot->corpus(), context, {.max_match = 1}).count;
+        expect(count >= before && count <= 180, "each batch is visible as a whole, and stays");
+        before = count;
+        index.stats();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  writing = false;
+  for (std::thread& reader : readers) reader.join();
+  expect(removed == 45, "the number of removed documents");
+  index.settle();
+  expect(index.stats().documents == 3 * 60 * 2 - removed, "the documents that remain");
+  expect(index.stats().tokens == 3 * 60 * 1000 - removed * 400, "the tokens that remain");
+  std::thread late([&] { expect(append(index, {{1}}, 0) > 0, "an append before the index is closed"); });
+  late.join();
+  index.close();
+  try {
+    index.snapshot();
+    expect(false, "a closed index has no snapshot");
+  } catch (const Error& error) {
+    expect(error.code() == Code::kUnavailable, "the error of a closed index");
+  }
+}
+
+void test_close_while_others_append() {
+  LiveIndex index({100, 32}, 1);
+  std::thread writer([&] {
+    std::mt19937 random(3);
+    try {
+      for (;;) append(index, {random_text(random, 100, 300)}, 1);
+    } catch (const Error& error) {
+      expect(error.code() == Code::kUnavailable, "the error of an append to a closed index");
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto snapshot = index.snapshot();
+  index.close();
+  writer.join();
+  const Path context = {1};
+  expect(longest_match(snapshot->corpus(), context, {.max_match = 1}).count > 0, "a snapshot outlives its index");
+}
+
+}  // namespace
+
+int main() {
+  test_random_changes(1000, 30);
+  test_random_changes(100000, 2500);
+  test_threads();
+  test_close_while_others_append();
+  std::printf("live_test: %s\n", failures == 0 ? "passed" : "FAILED");
+  return failures == 0 ? 0 : 1;
+}
