@@ -33,7 +33,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.manifest import Manifest, now, read_manifest
 
 INLINE_BYTES = 4 << 20
-"""Corpora up to this size are tokenized in the builder: starting processes would take longer."""
+"""Corpora up to this size are tokenized in the builder, because starting processes would take longer."""
 NAMED_CORPORA = 100
 """The largest number of corpora that the manifest names, because the manifest's size is limited."""
 

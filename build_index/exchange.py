@@ -16,7 +16,7 @@ RESPONSES = ("response", "response_body", "output", "completion")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One choice of a response: a message, or the text of a completion. ``finish``: the finish reason, or empty."""
+    """One choice of a response: a message, or the text of a completion. ``finish``: the finish reason; empty if there is none."""
 
     content: Message | str
     finish: str = ""

@@ -31,7 +31,7 @@ PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of a corpus. ``named``: the user gave this path, so the file must not be skipped."""
+    """One file of a corpus. ``named``: whether the user gave this path. A named file must not be skipped."""
 
     path: str
     kind: str
@@ -90,7 +90,7 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
 
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
-    """Refuse an option that acts on none of the files. A Parquet file counts as tokenized: it may hold token ids."""
+    """Refuse an option that acts on none of the files. A Parquet file counts as tokenized, because it may hold token ids."""
     for name, value, acts_on in (
         ("end of document", options.end_of_document, (*TOKEN_KINDS, "parquet")),
         ("token format", options.token_format, ("bin",)),
@@ -171,8 +171,10 @@ def _endings(extensions: Sequence[str]) -> tuple[str, ...]:
 
 
 def _takes_tokens(options: BuildOptions) -> bool:
-    """Whether .npy and .bin files in folders are read. They are skipped unless tokens are expected: source trees hold
-    other arrays."""
+    """Whether .npy and .bin files in folders are read.
+
+    They are skipped unless tokens are expected, because source trees hold other arrays.
+    """
     return options.tokenizer is None or options.token_format is not None or options.end_of_document is not None
 
 

@@ -43,7 +43,7 @@ class FinishedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The finished part of an earlier run of the same build. ``complete``: no segment is missing."""
+    """The finished part of an earlier run of the same build. ``complete``: whether all segments are finished."""
 
     proof: Proof
     finished: tuple[FinishedSegment, ...]

@@ -15,7 +15,7 @@ from suffolk.build_index.inputs import InputFile
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
 COMPRESSED_CHUNK = 512
-"""Bytes of a zstd stream read at a time. The unpacked chunk in memory has at most 16 MiB, 32,000 times as much."""
+"""Bytes of a zstd stream that are read at a time. Unpacked, they have at most 16 MiB, which is 32,000 times as much."""
 MAX_WINDOW = 1 << 31
 
 

@@ -135,7 +135,7 @@ class Workspace:
         self.discard()
 
     def refuse_unfinished(self, afterwards: str) -> None:
-        """Refuse to publish while an interrupted build waits here: both would use the same generation number.
+        """Refuse to publish while an interrupted build waits here, because both would use the same generation number.
 
         Raises:
             Unavailable: an interrupted build waits here. The message says to repeat the command ``afterwards``.

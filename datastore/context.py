@@ -10,7 +10,7 @@ from suffolk.datastore.retriever import Tokens
 class ContextIndex:
     """A context that grows at its end. A draft is what followed earlier occurrences of the context's longest suffix.
 
-    Not thread-safe: one object per request. A draft takes one pass over the tokens.
+    Not thread-safe. Each request has its own object. A draft takes one pass over the tokens.
     """
 
     def __init__(self, vocab_size: int, source: int = RETRIEVED) -> None:

@@ -143,13 +143,16 @@ _ENTRIES = (
         name="prediction",
         source_id=PREDICTION_SOURCE_ID,
         loader=f"{_ROOM}.retrieval.prediction:load",
-        # Most prompts that come with a prediction contain much of it: prompt lookup proposes the same for the same reason.
+        # Most prompts with a prediction contain much of its text, so prompt lookup proposes the same tokens for the same reason.
         pool_weight=PoolWeight(weight=0.1),
     ),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
-"""The built-in drafters by name. The first drafter that accepts an option's value takes it. Source ids are part of the wire format
-and never change. Pool weights are fitted to recorded texts (``research/fit_merge.py``)."""
+"""The built-in drafters by name.
+
+The first drafter that accepts an option's value takes it. Source ids are part of the wire format and never change. Pool weights
+are fitted to recorded texts (``research/fit_merge.py``).
+"""
 NONE = "none"
 """The drafter name that selects plain decoding."""
 

@@ -9,7 +9,7 @@ USER_CODE_ERRORS = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError
 
 
 def first_line(error: BaseException) -> str:
-    """The type of ``error`` and the first line of its message: those of torch can be pages long."""
+    """The type of ``error`` and the first line of its message. Messages of torch can be pages long."""
     return f"{type(error).__name__}: {message_line(error)}" if str(error).strip() else type(error).__name__
 
 

@@ -15,7 +15,7 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
 
 SLOT = 0
-"""Cache slot that a ``CacheDrafter`` uses: the text so far."""
+"""Cache slot that a ``CacheDrafter`` uses. It holds the text so far."""
 _WHOLE = 1
 """Cache slot of all text that the target has read. It is separate because drafts overwrite the end of ``SLOT``."""
 _LOGITS_CHUNK = 64
@@ -36,7 +36,7 @@ class RecordedStates:
         """Attach ``drafter`` to a cache if it reads one. Raises ResourceExhausted if there is no memory for the cache.
 
         Args:
-            capacity: cache rows: tokens of the longest text plus rows for drafts.
+            capacity: number of cache rows, for the tokens of the longest text and for drafts.
         """
         self.slot = SLOT
         self._target = target

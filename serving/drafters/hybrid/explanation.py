@@ -49,7 +49,7 @@ class ExplainedStep:
 
 
 class Explanation:
-    """The steps with drafts, in order. Read them only while the engine is idle: not thread-safe."""
+    """The steps with drafts, in order. Not thread-safe. Read them only while the engine is idle."""
 
     def __init__(self) -> None:
         self.steps: list[ExplainedStep] = []

@@ -54,7 +54,7 @@ class GatedDrafter:
     def __init__(self, drafter: Drafter, confidence: Confidence, vocab_size: int = ANY_TOKEN) -> None:
         """Owns ``drafter``: ``close`` closes it.
 
-        ``confidence`` calibrates its scores beside other sources. ``vocab_size`` is the target's: a tree with other ids is a
+        ``confidence`` calibrates its scores beside other sources. ``vocab_size`` is the target's. A tree with other ids is a
         failed draft.
         """
         self.drafter = drafter

@@ -27,7 +27,7 @@ TOKENS = 128
 _START = "The history of the city began when"
 _LEAST_HITS = 8
 _LEAST_RATE = 0.15
-"""Least acceptance of a shifted head that proves a fault: below it, heads differ by chance."""
+"""Least acceptance of a shifted head that proves a fault. Below it, heads may differ by chance."""
 _FAR = 5
 """A head is refused if a shifted reading has more than this many times its acceptance."""
 

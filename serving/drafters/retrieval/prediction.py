@@ -44,7 +44,7 @@ class PredictionDrafter:
         return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``: one tree for a request with a prediction, else none."""
+        """See ``RetrievalSource``. A request with a prediction gets one tree, and any other request none."""
         return [self._draft(each, each.prediction) if each.prediction is not None else [] for each in requests]
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:

@@ -22,7 +22,7 @@ from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids, known_end, 
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _BREADTH = 8
-"""Nodes to prefetch for each node of a draft: only the nodes below the sampled token are used."""
+"""Nodes to prefetch for each node of a draft. Only the nodes below the sampled token are used later."""
 
 
 class DraftPrefetcher:

@@ -123,7 +123,7 @@ def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
 
 
 def _choose_held_out(keys: list[bytes], options: TrainOptions, skipped: Counter[str]) -> set[bytes]:
-    """The keys of held-out documents: those in the share. The lowest key is always held out, the highest never.
+    """The keys of the documents that are held out. The lowest key is always held out, the highest never.
 
     Raises InvalidArgument: there is only one document, or all are copies of one. The message names what was ``skipped``.
     """

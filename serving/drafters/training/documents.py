@@ -65,7 +65,7 @@ def key_of(content: str) -> bytes:
 
 
 def is_held_out(key: bytes, share: float) -> bool:
-    """Whether the document of ``key`` is held out from training. ``share``: share of all documents that is."""
+    """Whether the document of ``key`` is held out from training. ``share``: the share of all documents that are held out."""
     return int.from_bytes(key[:8], "big") < share * 2**64
 
 

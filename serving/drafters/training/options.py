@@ -23,7 +23,7 @@ CHANGEABLE = (
     "save_every",
     "cache_bytes",
 )
-"""Settings that may change when a run is resumed: they affect neither its data nor its number of steps."""
+"""Settings that may change when a run is resumed, because they affect neither its data nor its number of steps."""
 ANSWERING = ("model", "corpora", "data", "window", "dtype", "seed", "regenerate")
 """Settings that the target's answers depend on. Before the first checkpoint all other settings may change."""
 

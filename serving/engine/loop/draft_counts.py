@@ -22,8 +22,8 @@ class DraftCounts:
         proposed: nodes that drafters returned.
         verified: nodes that the target verified.
         accepted: drafted tokens in the text.
-        earned: accepted tokens that saved a pass: all except a drafted token that ends the text, because its pass samples that
-            token too. So the number of tokens after the first is the number of passes after the prompt's plus
+        earned: accepted tokens that saved a pass. These are all except a drafted token that ends the text, because its pass
+            samples that token too. So the number of tokens after the first is the number of passes after the prompt's plus
             ``earned``.
     """
 

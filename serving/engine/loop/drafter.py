@@ -64,9 +64,9 @@ class SampledChain:
     depth, not by its scores, because scores depend on the tokens.
 
     Attributes:
-        tree: a chain: each node is the child of the one before it.
-        distributions: float64[n, vocab], dense, on any device that holds data: the distribution of each node's token, after
-            temperature, cuts and masks. Each row sums to 1. ``verify_chain`` checks the values.
+        tree: a chain, in which each node is the child of the node before it.
+        distributions: float64[n, vocab], the distribution of each node's token, after temperature, cuts and masks. Dense, on
+            any device that holds data. Each row sums to 1. ``verify_chain`` checks the values.
 
     Raises:
         InvalidArgument: the tree is not a chain, or ``distributions`` is not dense, not of floating point, or not n rows.
@@ -169,8 +169,8 @@ class FeatureDrafter(Drafter, Protocol):
         """Receive ``features``, float[k, layers, width], of the request's next k tokens, on the target's device.
 
         Features come in order and without gaps from the prompt's first token on, also in steps without a draft. When
-        ``propose`` is called, the features of all ``tokens`` but the last have arrived: the target has not read the last token
-        yet. A drafter with fewer features returns an empty tree.
+        ``propose`` is called, the features of all ``tokens`` except the last have arrived, because the target has not read the
+        last token yet. A drafter with fewer features returns an empty tree.
         """
         ...
 
@@ -201,7 +201,10 @@ class LogitsDrafter(Drafter, Protocol):
     reads_logits: bool
 
     def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
-        """Learn from this step: one entry for each request of the drafter that got tokens. The time counts as drafting."""
+        """Learn from this step.
+
+        ``generated`` has an entry for each request of the drafter that got tokens. The time counts as drafting.
+        """
         ...
 
 
@@ -212,8 +215,8 @@ class CacheDrafter(Drafter, Protocol):
     def attach(self, cache: KVCache) -> None:
         """Receive the target's cache, once, before the first ``propose``.
 
-        At each ``propose`` a slot holds all tokens of its request but the last. The drafter may write the rows after a slot's
-        length. It must leave ``lengths`` unchanged.
+        At each ``propose``, a slot holds all tokens of its request except the last. The drafter may write the rows after a
+        slot's length. It must leave ``lengths`` unchanged.
         """
         ...
 
@@ -248,7 +251,7 @@ class PrefetchingDrafter(Drafter, Protocol):
     """A drafter that prepares the next step's drafts while the target verifies this step's."""
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """Start to prepare the next drafts, and return at once: the time counts as drafting.
+        """Start to prepare the next drafts, and return at once, because the time counts as drafting.
 
         ``requests``: requests of the last ``propose``. ``trees``: for each request the tree that the
         target is verifying, possibly empty.

@@ -28,7 +28,7 @@ from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 log = logging.getLogger(__name__)
 
 _STATS_AGE = 0.05
-"""Seconds between updates of ``stats``: an update takes 0.25 ms, too long for every step."""
+"""Seconds between updates of ``stats``, because an update takes 0.25 ms, too long for every step."""
 
 
 class Engine:
@@ -188,7 +188,7 @@ class Engine:
         self.close()
 
     def _close_at_exit(self) -> None:
-        """End the thread before the interpreter does: killing it inside the model's pass would abort the process.
+        """End the thread before the interpreter ends, because killing the thread inside the model's pass would abort the process.
 
         Called if the engine was not closed, or if a second Ctrl-C interrupted ``close``.
         """
@@ -227,7 +227,9 @@ class Engine:
                 self._deliver(self._loop.step())
         except SuffolkError as fault:
             error = fault
-        except BaseException as fault:  # the top of this thread: waiting callers must receive the error
+        except (
+            BaseException
+        ) as fault:  # nothing else catches errors in this thread, and waiting callers must receive them
             log.exception("the engine has died")
             error = Internal(first_line(fault))
         with self._changed:

@@ -106,7 +106,7 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
     def _wake(self) -> None:
         self._changed.notify_all()
         for loop, event in self._waiters:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed: no task waits in it
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so no task waits in it
                 loop.call_soon_threadsafe(event.set)
         self._waiters.clear()
 

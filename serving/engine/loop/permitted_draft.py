@@ -12,7 +12,8 @@ from suffolk.serving.engine.model.tree_layout import select
 def permitted_draft(request: Request, proposal: Proposal) -> Proposal:
     """``proposal`` without nodes that cannot be accepted because of the grammar of ``request``.
 
-    A sampled chain keeps its first forbidden token, which the target rejects: a cut before it would change the distribution.
+    A sampled chain keeps its first forbidden token, which the target rejects. A cut before this token would change the
+    distribution.
 
     Raises:
         InvalidArgument: the grammar fails on the drafted tokens, or on the committed text.

@@ -103,7 +103,7 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
     forbidden = ~(distributions.sum(-1) > 0)  # in these rows no token is allowed, or the logits are NaN
     forbidden[0] = False
     distributions[forbidden] = 0.0
-    distributions[forbidden, 0] = 1.0  # any distribution will do: no token is accepted from there on
+    distributions[forbidden, 0] = 1.0  # any distribution, because no token is accepted from here on
     sampled = np.where(forbidden.cpu().numpy(), NO_TOKEN, sampled)
     positions = torch.arange(request.length, request.length + len(rows), device=rows.device)
     coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
@@ -121,7 +121,9 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
             head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))
-    dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)  # no token is accepted where none is allowed
+    dead = np.flatnonzero(
+        sampled[: verified.accepted] == NO_TOKEN
+    )  # drafted tokens are not accepted where no token is allowed
     accepted = int(dead[0]) if len(dead) else verified.accepted
     return _outcome(request, chain, rows, sampled, np.arange(accepted), verified.token)
 

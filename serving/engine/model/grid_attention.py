@@ -22,7 +22,7 @@ class Bucket:
 
     Attributes:
         rows: rows of the linear layers, over all requests.
-        slots: the number of slots, from the first on, that attention runs over.
+        slots: attention runs over the first ``slots`` slots.
         cells: rows per slot in attention.
         keys: keys per slot in attention, cached tokens and rows.
     """

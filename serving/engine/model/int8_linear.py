@@ -1,8 +1,8 @@
 """Linear layers of neural drafters on a CPU, with int8 weights and one scale per output.
 
-A pass over few rows takes as long as reading the weights. int8 weights take half the bytes of bf16 weights and a
-quarter of those of fp32. They change a layer's results by less than 1 %. The original weights stay in memory for
-passes over many rows, such as those of prompts. Targets are never compressed: rounding would change the text.
+A pass over few rows takes as long as reading the weights. int8 weights take half the bytes of bf16 weights and a quarter of
+those of fp32. They change a layer's results by less than 1 %. The original weights stay in memory for passes over many rows,
+such as those of prompts. Targets are never compressed, because rounding would change the text.
 
 Measured gain: a pass of SmolLM2-135M over one row takes 0.58 of the bf16 kernel's time (docs/design/measured-mechanisms.md).
 """
@@ -71,9 +71,9 @@ def compress(model: torch.nn.Module) -> int:
 
     Returns the number of these layers.
 
-    Takes about a second for 200 million weights, and one byte of memory per weight. If less than twice this memory is
-    free, it logs a warning and changes nothing. Parameters and state_dict stay as they are. Layers qualify as for
-    ``accelerate``, which must run first. Not thread-safe: no other thread may use the model. Not for targets.
+    Takes about a second for 200 million weights, and one byte of memory per weight. If less than twice this memory is free, it
+    logs a warning and changes nothing. Parameters and state_dict stay as they are. Layers qualify as for ``accelerate``, which
+    must run first. Not thread-safe. No other thread may use the model. Not for targets.
     """
     layers = sorted(_rounding(model), key=lambda layer: layer.weight.numel(), reverse=True)
     needed, free = sum(layer.weight.numel() for layer in layers), memory.available_memory(torch.device("cpu"))

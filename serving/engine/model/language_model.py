@@ -79,7 +79,7 @@ class LanguageModel:
     ) -> PassResult:
         """One pass over the rows of several requests, each after the cached tokens of its slot.
 
-        The cache's lengths stay as they are: the caller decides which rows to keep.
+        The cache's lengths do not change, because the caller decides which rows to keep.
 
         Args:
             cache: of this model; receives keys and values of all rows.

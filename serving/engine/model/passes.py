@@ -76,7 +76,7 @@ class Passes:
         """Capture the graph that ``forward`` with the same arguments needs, so that a clock does not measure it.
 
         Raises:
-            Unsupported: ``captured``, and the pass cannot be captured.
+            Unsupported: the kind is ``captured``, and the pass cannot be captured.
         """
         if self._special is None or not _fits(layouts, wanted):
             return

@@ -43,7 +43,7 @@ _ROUNDS = range(3, 25)
 _TRIAL_SECONDS = 0.02
 """Only short calls are timed more than three times, because other load changes their times most."""
 _TRIAL_OUTPUTS = 8192
-"""Larger layers are timed on a part of their outputs: a whole output layer takes torch up to seconds."""
+"""Larger layers are timed on a part of their outputs, because torch may take seconds for a whole output layer."""
 _PAGE_BYTES = 4096
 _MIN_WEIGHTS = 1 << 16
 """Smaller layers take too little time to matter."""
@@ -56,7 +56,7 @@ def accelerate(model: torch.nn.Module) -> int:
 
     Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
     ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
-    processor converts it) fp16 qualify. Not thread-safe: no other thread may use the model.
+    processor converts it) fp16 qualify. Not thread-safe. No other thread may use the model.
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
     for layer in model.modules():

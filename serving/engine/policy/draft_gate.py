@@ -15,7 +15,7 @@ class GateDecision:
 
     Attributes:
         run: whether the source runs.
-        explored: whether this is a trial: the expected gain is below the cost.
+        explored: whether this is a trial, although the expected gain is below the cost.
         expected: tokens expected of the existing draft.
         gain: tokens that the source is expected to add.
         cost: time of the source in plain tokens; 0 if not known.

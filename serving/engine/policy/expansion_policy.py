@@ -20,7 +20,7 @@ class ExpansionPolicy:
     values times the share of best candidates that the target accepts.
 
     Attributes:
-        costs: of the drafter's passes; each pass corrects them.
+        costs: the costs of the drafter's passes; each pass corrects them.
     """
 
     def __init__(self, costs: CostModel, share: float = SHARE_PRIOR) -> None:

@@ -35,7 +35,7 @@ class Planner:
     """Sizes trees by the cost model, the acceptance model and the budgets. Not thread-safe.
 
     Attributes:
-        costs: of the target's passes; each pass corrects them.
+        costs: the costs of the target's passes; each pass corrects them.
     """
 
     def __init__(self, costs: CostModel) -> None:
@@ -64,7 +64,7 @@ class Planner:
         self._acceptance.release(request_id)
 
     def may_draft(self, request_id: int) -> bool:
-        """Whether to draft for a request in this step. Call once per step: it refills the budgets."""
+        """Whether to draft for a request in this step. Call it once per step, because it refills the budgets."""
         running = self._requests[request_id]
         for each in running.budgets:
             each.refill()

@@ -16,7 +16,7 @@ class RoundPolicy:
     """
 
     def __init__(self, costs: list[CostModel]) -> None:
-        """``costs``: of the passes of each level that is a model."""
+        """``costs``: costs of the passes, for each level that is a model."""
         self._costs = costs
         self._acceptance = CandidateAcceptance(SHARE_PRIOR)
         self._seconds = self._tokens = self._rounds = 0.0

@@ -106,7 +106,7 @@ class GrammarMatcher:
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
         """Yields the rows whose drafted tokens are allowed, row 0 first. When a row is yielded, the parser has read the row's text.
 
-        Rows come in the order of their paths: neighbours share most drafted tokens, so few are parsed twice.
+        Rows come in the order of their paths. Neighbours then share most drafted tokens, so few tokens are parsed twice.
         """
         paths = [path[:depth] for path, depth in zip(contexts.paths.tolist(), contexts.depths.tolist(), strict=True)]
         held: list[int] = []
@@ -127,7 +127,10 @@ class GrammarMatcher:
                 self._parser.rollback(len(held))
 
     def _follow(self, generated: npt.NDArray[np.int32]) -> None:
-        """Parse the tokens after those parsed before. A failed parser is replaced: a new one has room for further states."""
+        """Parse the tokens after those parsed before.
+
+        A failed parser is replaced, because a new one has room for further states.
+        """
         self._read(generated)
         if self._parser.is_error():
             self._parser, self._text = self._new_parser(), []

@@ -26,7 +26,7 @@ class LogProbability:
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, alternatives: int) -> list[LogProbability]:
     """The log-probabilities of the text's ``tokens`` int64[n], from the target's ``logits`` float[n, vocab] before each of them."""
-    import torch  # here: clients of a worker read log-probabilities without torch
+    import torch  # imported here, because clients of a worker read log-probabilities without torch
 
     distributions = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     generated = distributions.gather(1, tokens[:, None])[:, 0].tolist()

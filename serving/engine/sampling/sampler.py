@@ -45,9 +45,9 @@ class Sampler:
     def sample(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
 
-        The sample is ``NO_TOKEN`` if processors, mask or grammar fail or allow no token after the row's drafted tokens. This
-        row must not be accepted, because plain decoding may end before it. Otherwise a later step samples after the same text
-        as committed text, and reports the failure.
+        The sample is ``NO_TOKEN`` if processors, mask or grammar fail or allow no token after the row's drafted tokens. The
+        node of this row must not be accepted. If plain decoding reaches this text, a later step samples there again, and
+        reports the failure.
 
         Raises:
             InvalidArgument: processors, mask or grammar fail, or no token is allowed, after the committed text.

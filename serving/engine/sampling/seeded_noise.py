@@ -2,7 +2,7 @@
 
 So samples do not depend on drafts.
 
-The counter-based hash is the 64-bit finaliser of SplitMix64, in wrapping int64 arithmetic: the bits are the same on every
+The counter-based hash is the 64-bit finaliser of SplitMix64, in wrapping int64 arithmetic. So the bits are the same on every
 device. The Gumbel-max trick: argmax(log p + g) with independent standard Gumbel g is a sample of p.
 
 Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (OOPSLA 2014), section 5, with the constants of
@@ -27,7 +27,7 @@ _LEVEL = 0x3C6EF372FE94F82B
 class SeededNoise:
     """Gumbel noise of one seed over one vocabulary. Not thread-safe.
 
-    Keeps the rows of the last call: a position is sampled in every step until it is committed.
+    Keeps the rows of the last call, because a position is sampled in every step until it is committed.
     """
 
     def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:

@@ -62,8 +62,8 @@ class SamplingSettings:
             token that is a sequence of its own: texts then end by their length.
         logprobs: return the log-probability of each token and of this many alternatives, from the target's unprocessed
             logits; 0..20, None = off.
-        processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``.
-            Each is called once per depth of a draft tree, with all texts of that length. They must be stateless: a text may
+        processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``. Each
+            is called once per depth of a draft tree, with all texts of that length. They must be stateless, because a text may
             come several times, and may be a draft that is never accepted.
         token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow (a grammar). Called
             like the processors. For a drafted text that no token may follow it returns a row of False, or raises.

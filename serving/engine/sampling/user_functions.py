@@ -19,7 +19,7 @@ class UserFunctions:
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """``logits`` float[rows, vocab], changed in place, one call of each function per depth.
 
-        A row after drafted tokens for which a function fails becomes all -inf: plain decoding might never reach that text.
+        If a function fails for drafted tokens, their row becomes all -inf, because plain decoding might never reach that text.
 
         Raises:
             InvalidArgument: a function raised, or returned a wrong type or shape, for the committed text.

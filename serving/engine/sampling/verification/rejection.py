@@ -4,9 +4,9 @@ Let q be the drafter's distribution and p the target's. A token x sampled from q
 q(x)). The first token that is not accepted is replaced by a sample from the residual (p - q)+, normalised, and the rest of the
 chain is dropped. The result follows p, whatever q is, if
 
-- q is the distribution that x was sampled from: after temperature, cuts and masks, not before;
+- q is the distribution that x was sampled from, so temperature, cuts and masks are applied to q;
 - coins and draws are independent of the chain and of each other (``SeededUniforms`` beside ``SeededNoise``);
-- no chain is shortened in view of the tokens cut off: whether a token is verified is decided before it is sampled.
+- whether a token is verified is decided before it is sampled, so no token is cut off because of its value.
 
 Sources: Leviathan, Kalman, Matias: Fast Inference from Transformers via Speculative Decoding (2023), algorithm 1 and appendix
 A.1; Chen et al.: Accelerating Large Language Model Decoding with Speculative Sampling (2023), algorithm 2.
