@@ -59,6 +59,25 @@ class Document:
     tokens: npt.NDArray[np.uint32]
 
 
+def checked_metadata(source: str, metadata: Metadata) -> Metadata:
+    """``metadata``, which a document table can hold.
+
+    Raises:
+        InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
+    """
+    for name, value in metadata.items():
+        if not _is_value(value):
+            raise InvalidArgument(
+                f"{source}: metadata field '{name}' holds {type(value).__name__}, not text, a finite number or a "
+                "boolean; name a field inside it (with dots), or leave it out"
+            )
+    if (size := len(_json(metadata).encode("utf-8", "replace"))) > MAX_METADATA_BYTES:
+        raise InvalidArgument(
+            f"{source}: metadata of {size} bytes; a document may have {MAX_METADATA_BYTES}: keep fewer or shorter fields"
+        )
+    return metadata
+
+
 class DocumentTableWriter:
     """Collects the origin of each document of a segment, in order. Not thread-safe; keeps compressed blocks in memory."""
 
@@ -74,7 +93,7 @@ class DocumentTableWriter:
             InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
         """
         source = source[:MAX_SOURCE_CHARACTERS]
-        entry = {"source": source, "metadata": _writable(source, metadata)} if metadata else {"source": source}
+        entry = {"source": source, "metadata": checked_metadata(source, metadata)} if metadata else {"source": source}
         self._pending.append(_json(entry))
         if len(self._pending) == BLOCK_DOCUMENTS:
             self._close_block()
@@ -163,20 +182,6 @@ class DocumentTable:
 
     def _damaged(self, document: int, reason: object) -> Corruption:
         return damaged(f"{self._path}:", f"the document table is damaged at document {document} ({reason})")
-
-
-def _writable(source: str, metadata: Metadata) -> Metadata:
-    for name, value in metadata.items():
-        if not _is_value(value):
-            raise InvalidArgument(
-                f"{source}: metadata field '{name}' holds {type(value).__name__}, not text, a finite number or a "
-                "boolean; name a field inside it (with dots), or leave it out"
-            )
-    if (size := len(_json(metadata).encode("utf-8", "replace"))) > MAX_METADATA_BYTES:
-        raise InvalidArgument(
-            f"{source}: metadata of {size} bytes; a document may have {MAX_METADATA_BYTES}: keep fewer or shorter fields"
-        )
-    return metadata
 
 
 def _origin(entry: Any) -> Origin:

@@ -1,0 +1,304 @@
+"""The write-ahead log of a live store: changes are on file before they are visible, and on disk before they are acknowledged.
+
+Order of writes and flushes (docs/design/live-store.md): a record is written, and flushed before its acknowledgement if durability
+is "always". A new file is flushed with its header, then its folder, before its first record. The file before it is flushed
+first. A checkpoint is flushed under a temporary name, then renamed, then its folder is flushed; only then are the files that it
+replaces removed, the oldest first.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+from suffolk.datastore.errors import PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import fsync_directory
+from suffolk.serving.live_store.log_file import HEADER_BYTES, LogFile, RecoveredLog, checkpoint_path, header, log_path
+
+ALWAYS, INTERVAL, NONE = DURABILITIES = ("always", "interval", "none")
+FILE_BYTES = 64 << 20
+"""A log file that has this size is followed by a new one."""
+
+
+class Log:
+    """The open log of one store. Thread-safe, except that ``write``, ``withdraw`` and ``rotate`` need one caller at a time.
+
+    Args:
+        folder: the folder of the files, made by the caller.
+        recovered: what ``read_log`` found there.
+        durability: ``always``: ``acknowledge`` waits until the change is on disk; concurrent callers share one flush.
+            ``interval``: a thread flushes every ``interval`` seconds. ``none``: the system decides.
+        file_bytes: size at which a new file is begun.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        recovered: RecoveredLog,
+        durability: str = INTERVAL,
+        interval: float = 0.1,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
+        self._folder = folder
+        self._durability = durability
+        self._interval = interval
+        self._file_bytes = file_bytes
+        self._closed = list(recovered.files)
+        self._number = max((file.number for file in recovered.files), default=0)
+        self._previous = recovered.files[-1].size if recovered.files else 0
+        self._descriptor: int | None = None
+        self._size = 0
+        self._newest = 0
+        self._written = self._synced = 0  # bytes since this process opened the log
+        self._failure: str | None = None
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()  # taken before _lock
+        self._changed = threading.Event()
+        self._stopped = threading.Event()
+        for path in recovered.leftovers:
+            path.unlink(missing_ok=True)
+        self._thread = threading.Thread(target=self._flush_regularly, name="suffolk-log", daemon=True)
+        if durability == INTERVAL:
+            self._thread.start()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self._closed) + self._size
+
+    @property
+    def files(self) -> int:
+        """Number of files."""
+        return len(self._closed) + (self._descriptor is not None)
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes that are written, and that a power loss may lose."""
+        return max(0, self._written - self._synced)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log takes no more changes; None if it does."""
+        return self._failure
+
+    def write(self, record: bytes, newest: int) -> int:
+        """Write ``record``; returns the position to ``acknowledge``. A refused record leaves no trace.
+
+        Args:
+            newest: the highest sequence of a document in it, or 0.
+
+        Raises:
+            ResourceExhausted: the disk is full. A later call works again when there is space.
+            Unavailable: an earlier flush failed, or the log is closed.
+        """
+        if self._descriptor is None or self._size >= self._file_bytes:
+            self.rotate()
+        with self._lock:
+            descriptor = self._require()
+            try:
+                _write_all(descriptor, record)
+            except OSError as error:
+                self._cut(descriptor, self._size)
+                raise _refused(log_path(self._folder, self._number), error) from error
+            self._size += len(record)
+            self._written += len(record)
+            self._newest = max(self._newest, newest)
+        failpoint("log.written")
+        self._changed.set()
+        return self._written
+
+    def withdraw(self, record: bytes) -> None:
+        """Remove ``record``, which must be the last one written and not acknowledged."""
+        with self._flush_lock, self._lock:
+            self._cut(self._require(), self._size - len(record))
+            self._size -= len(record)
+            self._written -= len(record)
+            self._synced = min(self._synced, self._written)
+
+    def acknowledge(self, position: int) -> bool:
+        """Under ``always``, wait until everything up to ``position`` is on disk. Returns whether it is.
+
+        Raises:
+            Unavailable: the flush failed; it is unknown what is on disk. The log takes no more changes.
+        """
+        if self._durability == ALWAYS:
+            self.flush(position)
+        return self._synced >= position
+
+    def flush(self, position: int | None = None) -> None:
+        """Flush the file unless everything up to ``position`` (default: everything written) is on disk already.
+
+        Raises:
+            Unavailable: as ``acknowledge``.
+        """
+        with self._flush_lock:
+            with self._lock:
+                descriptor, written = self._descriptor, self._written
+            if self._failure is not None:
+                raise Unavailable(self._failure)
+            if descriptor is None or self._synced >= (written if position is None else position):
+                return
+            self._fsync(descriptor)
+            self._synced = written
+        failpoint("log.flushed")
+
+    def rotate(self) -> int:
+        """Begin a new file. Returns the number of the file before it, which does not change any more.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``write``; the file before it stays in use.
+        """
+        with self._flush_lock:
+            if self._failure is not None:
+                raise Unavailable(self._failure)
+            if self._descriptor is not None:
+                self._fsync(self._descriptor)
+                self._synced = self._written
+            failpoint("rotate.flushed")
+            path = log_path(self._folder, self._number + 1)
+            previous = self._previous if self._descriptor is None else self._size
+            descriptor = _create(path, header(previous))
+            failpoint("rotate.created")
+            with self._lock:
+                if self._descriptor is not None:
+                    os.close(self._descriptor)
+                    self._closed.append(self._current())
+                self._descriptor, self._number = descriptor, self._number + 1
+                self._size, self._newest = HEADER_BYTES, 0
+        return self._number - 1
+
+    def checkpoint(self, through: int, records: Iterable[bytes], newest: int) -> None:
+        """Replace all files up to number ``through`` by ``records``, which hold the documents that are left of them.
+
+        Raises:
+            ResourceExhausted: the disk is full; the files stay.
+        """
+        path = checkpoint_path(self._folder, through)
+        temporary = path.with_name(path.name + ".tmp")
+        size = _write_file(temporary, chain([header(0)], records))
+        failpoint("checkpoint.written")
+        os.rename(temporary, path)
+        failpoint("checkpoint.renamed")
+        fsync_directory(self._folder)
+        with self._lock:
+            replaced = [file for file in self._closed if file.number <= through]
+            kept = [file for file in self._closed if file.number > through]
+            self._closed = [LogFile(path, through, size, newest), *kept]
+        for file in replaced:
+            if file.path != path:
+                file.path.unlink(missing_ok=True)
+            failpoint("checkpoint.removed")
+
+    def trim(self, oldest: int) -> None:
+        """Remove the oldest files whose documents all have a sequence below ``oldest``. The newest closed file stays."""
+        with self._lock:
+            last = max(0, len(self._closed) - 1)  # the newest one may be all that tells the next sequence
+            count = next((place for place in range(last) if self._closed[place].newest >= oldest), last)
+            removed, self._closed = self._closed[:count], self._closed[count:]
+        for file in removed:
+            file.path.unlink(missing_ok=True)
+            fsync_directory(self._folder)  # a later file may remove documents of this one, so it must not vanish first
+            failpoint("trim.removed")
+
+    def close(self) -> None:
+        """Flush and close the file. Later calls raise Unavailable."""
+        self._stopped.set()
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        try:
+            self.flush()
+        finally:
+            with self._flush_lock, self._lock:
+                if self._descriptor is not None:
+                    os.close(self._descriptor)
+                    self._closed.append(self._current())
+                self._descriptor = None
+                self._failure = self._failure or f"the log {self._folder} is closed; open the store again"
+
+    def _current(self) -> LogFile:
+        return LogFile(log_path(self._folder, self._number), self._number, self._size, self._newest)
+
+    def _require(self) -> int:
+        if self._failure is not None or self._descriptor is None:
+            raise Unavailable(self._failure or f"the log {self._folder} is closed; open the store again")
+        return self._descriptor
+
+    def _cut(self, descriptor: int, size: int) -> None:
+        """Cut the file to ``size`` bytes after a failed write."""
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError as error:
+            self._fail(f"a record that could not be written cannot be removed ({error.strerror})")
+
+    def _fsync(self, descriptor: int) -> None:
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:  # the system may have dropped the pages, so a second flush proves nothing
+            self._fail(f"it cannot be flushed ({error.strerror}), and the last changes may be lost")
+            raise Unavailable(str(self._failure)) from error
+
+    def _fail(self, reason: str) -> None:
+        path = log_path(self._folder, self._number)
+        self._failure = f"{path}: {reason}; check the disk, and open the store again"
+
+    def _flush_regularly(self) -> None:
+        while not self._stopped.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            self._stopped.wait(self._interval)
+            try:
+                self.flush()
+            except SuffolkError:
+                return  # the next change raises the failure
+
+
+def _create(path: Path, content: bytes) -> int:
+    """A new file with ``content``, flushed with its name; returns its descriptor."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _refused(path, error) from error
+    try:
+        _write_all(descriptor, content)
+        os.fsync(descriptor)
+        fsync_directory(path.parent)
+    except (OSError, SuffolkError) as error:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)
+        raise (_refused(path, error) if isinstance(error, OSError) else error) from error
+    return descriptor
+
+
+def _write_file(path: Path, parts: Iterable[bytes]) -> int:
+    """Write and flush a file; returns its size. A failed file is removed."""
+    size = 0
+    try:
+        with open(path, "wb") as file:
+            for part in parts:
+                size += file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise _refused(path, error) from error
+    return size
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _refused(path: Path, error: OSError) -> SuffolkError:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return PermissionDenied(f"{path} cannot be written ({error.strerror}); check the permissions of its folder")
+    return ResourceExhausted(
+        f"{path} cannot be written ({error.strerror}): the change is refused, and reads go on; free disk space"
+    )

@@ -1,0 +1,120 @@
+"""Records of the write-ahead log. A record holds one change of the live documents, and a checksum.
+
+Layout (docs/reference/file-format.md): u64 bytes of the body, u32 CRC-32 of the length and the body, the body. The body is a
+head, then columns with an entry for each document or token.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+PREFIX = struct.Struct("<QI")
+"""Bytes of the body, and the checksum."""
+_HEAD = struct.Struct("<QIIII")
+"""``drop_before``; the number of documents and of removed documents; bytes a token and bytes of all origins."""
+MAX_BODY_BYTES = 1 << 32
+"""The largest body that a reader accepts."""
+_WIDTHS = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
+
+
+def _none(dtype: str) -> Any:
+    return field(default_factory=lambda: np.empty(0, dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: documents are removed and appended together.
+
+    Attributes:
+        tokens: uint16 or uint32 [all tokens], the documents one after the other.
+        lengths: uint32[documents], tokens of each document.
+        sequences: uint64[documents], rising; no two documents of a store have the same.
+        groups: uint64[documents], keys of groups; 0: no group.
+        times: int64[documents], seconds.
+        origins: bytes of each document's origin (``suffolk.serving.live_store.origin``).
+        removed: uint64[n], sequences of documents to remove. Unknown ones are ignored.
+        drop_before: all earlier documents with a lower sequence are removed.
+    """
+
+    tokens: npt.NDArray[Any] = _none("<u2")
+    lengths: npt.NDArray[np.uint32] = _none("<u4")
+    sequences: npt.NDArray[np.uint64] = _none("<u8")
+    groups: npt.NDArray[np.uint64] = _none("<u8")
+    times: npt.NDArray[np.int64] = _none("<i8")
+    origins: Sequence[bytes] = ()
+    removed: npt.NDArray[np.uint64] = _none("<u8")
+    drop_before: int = 0
+
+
+def encode(change: Change) -> bytes:
+    """The record of ``change``."""
+    width = change.tokens.dtype.itemsize
+    origins = b"".join(change.origins)
+    columns = (
+        (change.removed, "<u8"),
+        (change.sequences, "<u8"),
+        (change.groups, "<u8"),
+        (change.times, "<i8"),
+        (change.lengths, "<u4"),
+        (np.fromiter(map(len, change.origins), np.uint32, len(change.origins)), "<u4"),
+        (change.tokens, _WIDTHS[width]),
+    )
+    head = _HEAD.pack(change.drop_before, len(change.lengths), len(change.removed), width, len(origins))
+    body = b"".join([head, *(np.ascontiguousarray(column, kind).tobytes() for column, kind in columns), origins])
+    return PREFIX.pack(len(body), _checksum(len(body), body)) + body
+
+
+def decode(data: memoryview) -> tuple[Change, int] | None:
+    """The change at the beginning of ``data``, and the bytes of its record; None if no whole record is there.
+
+    The arrays are views of ``data``.
+    """
+    if len(data) < PREFIX.size:
+        return None
+    size, checksum = PREFIX.unpack_from(data)
+    end = PREFIX.size + size
+    if not _HEAD.size <= size <= MAX_BODY_BYTES or end > len(data):
+        return None
+    body = data[PREFIX.size : end]
+    if _checksum(size, body) != checksum:
+        return None
+    change = _parse(body)
+    return None if change is None else (change, end)
+
+
+def _checksum(size: int, body: bytes | memoryview) -> int:
+    return zlib.crc32(body, zlib.crc32(size.to_bytes(8, "little")))
+
+
+def _parse(body: memoryview) -> Change | None:
+    """The change of a body, None if its sizes do not add up."""
+    drop_before, documents, removals, width, origin_bytes = _HEAD.unpack_from(body)
+    columns_end = _HEAD.size + 8 * removals + (3 * 8 + 2 * 4) * documents
+    token_bytes = len(body) - columns_end - origin_bytes
+    if width not in _WIDTHS or token_bytes < 0 or token_bytes % width:
+        return None
+    place = _HEAD.size
+
+    def column(kind: Any, count: int) -> npt.NDArray[Any]:
+        nonlocal place
+        values = np.frombuffer(body, kind, count, place)
+        place += values.nbytes
+        return values
+
+    removed = column("<u8", removals)
+    sequences, groups, times = (column(kind, documents) for kind in ("<u8", "<u8", "<i8"))
+    lengths, origin_lengths = column("<u4", documents), column("<u4", documents)
+    tokens = column(_WIDTHS[width], token_bytes // width)
+    if int(lengths.sum(dtype=np.uint64)) != len(tokens) or int(origin_lengths.sum(dtype=np.uint64)) != origin_bytes:
+        return None
+    ends = (place + np.cumsum(origin_lengths, dtype=np.int64)).tolist()
+    starts = [place, *ends[:-1]]
+    origins = [bytes(body[start:end]) for start, end in zip(starts, ends, strict=False)]
+    return Change(tokens, lengths, sequences, groups, times, origins, removed, drop_before)

@@ -1,0 +1,66 @@
+"""The settings of a live store: durability, bounds, and when documents go to files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suffolk.datastore.datastore import MAX_THREADS, RESIDENCIES
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
+
+EVICTIONS = ("age", "use")
+DEFAULT_GROUP_TOKENS = 1 << 20
+DEFAULT_FLUSH_TOKENS = 32 << 20
+MAX_BATCH_TOKENS = 1 << 27
+"""The largest number of tokens of one append; its log record has at most 1 GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """Settings of a live store.
+
+    Attributes:
+        durability: when an append is acknowledged. ``always``: its record is on disk. ``interval``: the record is written, and
+            is flushed within ``interval`` seconds. ``none``: the record is written, and the system decides when it is
+            flushed. Every one survives the end of the process; only ``always`` survives a power loss at any time.
+        interval: seconds between flushes.
+        max_tokens, max_bytes: bounds of what was appended; 0: none. Tokens in published live segments count; bytes are those
+            of memory. The oldest documents go first.
+        max_group_tokens: bound of each group. Its oldest documents go first.
+        ttl_seconds: documents that are older go; 0: none do.
+        evict: the order of eviction. ``age``: the oldest documents first. ``use``: first the groups whose last append or
+            query is the longest ago, then the oldest documents.
+        flush_tokens: documents without a group are published as segment files when they have this many tokens; 0: only
+            ``seal`` publishes.
+        residency, threads: as ``suffolk.datastore.open_datastore``.
+
+    Raises:
+        InvalidArgument: a value is out of its bounds.
+    """
+
+    durability: str = INTERVAL
+    interval: float = 0.1
+    max_tokens: int = 0
+    max_bytes: int = 0
+    max_group_tokens: int = DEFAULT_GROUP_TOKENS
+    ttl_seconds: int = 0
+    evict: str = "age"
+    flush_tokens: int = DEFAULT_FLUSH_TOKENS
+    residency: str = "mmap"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        for good, name, value, allowed in (
+            (self.durability in DURABILITIES, "durability", self.durability, f"one of {', '.join(DURABILITIES)}"),
+            (0 < self.interval <= 3600, "interval", self.interval, "more than 0 to 3600 seconds"),
+            (self.max_tokens >= 0, "max_tokens", self.max_tokens, "0 (no bound) or more"),
+            (self.max_bytes >= 0, "max_bytes", self.max_bytes, "0 (no bound) or more"),
+            (self.max_group_tokens > 0, "max_group_tokens", self.max_group_tokens, "1 or more"),
+            (self.ttl_seconds >= 0, "ttl_seconds", self.ttl_seconds, "0 (no limit) or more"),
+            (self.evict in EVICTIONS, "evict", self.evict, f"one of {', '.join(EVICTIONS)}"),
+            (self.flush_tokens >= 0, "flush_tokens", self.flush_tokens, "0 (only seal publishes) or more"),
+            (self.residency in RESIDENCIES, "residency", self.residency, f"one of {', '.join(RESIDENCIES)}"),
+            (0 <= self.threads <= MAX_THREADS, "threads", self.threads, f"0 (every core) to {MAX_THREADS}"),
+        ):
+            if not good:
+                raise InvalidArgument(f"{name}: {value} is not allowed; give {allowed}")

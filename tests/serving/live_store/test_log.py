@@ -1,0 +1,270 @@
+"""The log gives back what was written, cuts a torn tail, finds damage, and goes on after a full disk."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable, Unsupported
+from suffolk.serving.live_store.log import ALWAYS, NONE, Log
+from suffolk.serving.live_store.log_file import HEADER_BYTES, log_path, read_log
+from suffolk.serving.live_store.record import Change, decode, encode
+
+
+def make_change(sequence: int, *documents: list[int], removed: tuple[int, ...] = (), drop_before: int = 0) -> Change:
+    count = len(documents)
+    return Change(
+        np.array([token for document in documents for token in document], np.uint16),
+        np.array([len(document) for document in documents], np.uint32),
+        np.arange(sequence, sequence + count, dtype=np.uint64),
+        np.arange(count, dtype=np.uint64),
+        np.full(count, 1_700_000_000, np.int64),
+        [f"origin {number}".encode() for number in range(count)],
+        np.array(removed, np.uint64),
+        drop_before,
+    )
+
+
+def open_log(folder: Path, durability: str = NONE, **options: int) -> Log:
+    folder.mkdir(exist_ok=True)
+    return Log(folder, read_log(folder), durability, **options)
+
+
+def write(log: Log, sequence: int, *documents: list[int]) -> int:
+    return log.write(encode(make_change(sequence, *documents)), sequence + len(documents) - 1)
+
+
+def sequences(folder: Path) -> list[int]:
+    return [int(each) for change in read_log(folder).changes for each in change.sequences]
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let the system refuse to grow files beyond ``size`` bytes, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_record_holds_its_change() -> None:
+    change = make_change(5, [1, 2, 3], [], [65535], removed=(2, 4), drop_before=3)
+    found = decode(memoryview(encode(change) + b"more"))
+    assert found is not None
+    assert found[1] == len(encode(change))
+    assert found[0].drop_before == 3
+    assert list(found[0].origins) == list(change.origins)
+    for name in ("tokens", "lengths", "sequences", "groups", "times", "removed"):
+        assert getattr(found[0], name).tolist() == getattr(change, name).tolist()
+
+
+def test_a_changed_or_shortened_record_is_none() -> None:
+    record = bytearray(encode(make_change(1, [1, 2, 3])))
+    for place in range(len(record)):
+        assert decode(memoryview(bytes(record[:place]))) is None
+        record[place] ^= 0x40
+        assert decode(memoryview(bytes(record))) is None
+        record[place] ^= 0x40
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", file_bytes=300)
+    for sequence in range(1, 20):
+        write(log, sequence, [sequence, 7])
+    assert log.files > 3
+    assert sequences(tmp_path / "log") == list(range(1, 20))
+    log.close()
+    again = open_log(tmp_path / "log")
+    write(again, 20, [20])
+    again.close()
+    recovered = read_log(tmp_path / "log")
+    assert recovered.torn is None
+    assert [change.tokens.tolist()[0] for change in recovered.changes] == list(range(1, 21))
+    assert [file.number for file in recovered.files] == list(range(1, len(recovered.files) + 1))
+
+
+def test_a_torn_tail_is_cut_off_and_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    write(log, 1, [1, 2, 3])
+    whole = log_path(folder, 1).stat().st_size
+    write(log, 2, [4, 5, 6])
+    log.close()
+    end = log_path(folder, 1).stat().st_size
+    for cut in range(whole + 1, end):
+        os.truncate(log_path(folder, 1), cut)
+        recovered = read_log(folder)
+        assert [change.tokens.tolist() for change in recovered.changes] == [[1, 2, 3]]
+        assert recovered.torn is not None
+        assert (recovered.torn.offset, recovered.torn.bytes) == (whole, cut - whole)
+        log_path(folder, 1).write_bytes(
+            log_path(folder, 1).read_bytes() + bytes(end - cut)
+        )  # zeros, as a power loss leaves
+    again = open_log(folder)
+    write(again, 2, [9])
+    again.close()
+    recovered = read_log(folder)
+    assert recovered.torn is None
+    assert [change.tokens.tolist() for change in recovered.changes] == [[1, 2, 3], [9]]
+
+
+def test_a_crash_while_a_file_is_made_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    write(log, 1, [1])
+    log.close()
+    log_path(folder, 2).write_bytes(log_path(folder, 1).read_bytes()[:10])
+    assert sequences(folder) == [1]
+    log = open_log(folder)
+    assert not log_path(folder, 2).exists()
+    write(log, 2, [2])
+    log.close()
+    assert sequences(folder) == [1, 2]
+
+
+def test_damage_inside_the_log_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder, file_bytes=100)
+    for sequence in range(1, 5):
+        write(log, sequence, [sequence] * 40)
+    log.close()
+    first = log_path(folder, 1)
+    content = first.read_bytes()
+    first.write_bytes(content[:-3])
+    with pytest.raises(Corruption, match=r"000000000001\.log holds no whole record"):
+        read_log(folder)
+    first.write_bytes(b"x" + content[1:])
+    with pytest.raises(Corruption, match="no file of a write-ahead log"):
+        read_log(folder)
+    first.write_bytes(content[:9] + b"x" + content[10:])
+    with pytest.raises((Corruption, Unsupported)):
+        read_log(folder)
+    first.write_bytes(content)
+    log_path(folder, 2).unlink()
+    with pytest.raises(Corruption, match=r"000000000002\.log is missing"):
+        read_log(folder)
+
+
+def test_a_full_disk_refuses_a_record_and_the_next_one_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder, ALWAYS)
+    write(log, 1, [1])
+    size = log_path(folder, 1).stat().st_size
+    with file_size_limit(size + 10), pytest.raises(ResourceExhausted, match="reads go on; free disk space"):
+        write(log, 2, [2, 2, 2])
+    assert log_path(folder, 1).stat().st_size == size
+    log.acknowledge(write(log, 2, [3]))
+    with file_size_limit(5), pytest.raises(ResourceExhausted):
+        log.rotate()
+    assert not log_path(folder, 2).exists()
+    log.acknowledge(write(log, 3, [4]))
+    log.close()
+    assert [change.tokens.tolist() for change in read_log(folder).changes] == [[1], [3], [4]]
+
+
+def test_a_failed_flush_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path / "log", ALWAYS)
+    position = write(log, 1, [1])
+
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail)
+        with pytest.raises(Unavailable, match="cannot be flushed"):
+            log.acknowledge(position)
+    with pytest.raises(Unavailable, match="open the store again"):
+        write(log, 2, [2])
+    with pytest.raises(Unavailable):
+        log.close()
+
+
+def test_concurrent_callers_share_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, lock, flushes = open_log(tmp_path / "log", ALWAYS), threading.Lock(), []
+    write(log, 1, [1])
+    entered, release = threading.Event(), threading.Event()
+
+    def fdatasync(descriptor: int) -> None:
+        flushes.append(descriptor)
+        entered.set()
+        assert release.wait(30)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+
+    def append(sequence: int) -> None:
+        with lock:
+            position = write(log, sequence, [sequence])
+        assert log.acknowledge(position)
+
+    first = threading.Thread(target=append, args=(2,))
+    first.start()
+    assert entered.wait(30)
+    others = [threading.Thread(target=append, args=(sequence,)) for sequence in range(3, 11)]
+    for thread in others:
+        thread.start()
+    while log._written < 9 * len(encode(make_change(1, [1]))):  # all nine are written, and one flush is running
+        threading.Event().wait(0.01)
+    release.set()
+    for thread in (first, *others):
+        thread.join()
+    assert len(flushes) <= 3
+    monkeypatch.undo()
+    log.close()
+
+
+def test_a_withdrawn_record_leaves_no_trace(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    write(log, 1, [1])
+    record = encode(make_change(2, [2]))
+    log.write(record, 2)
+    log.withdraw(record)
+    write(log, 2, [3])
+    log.close()
+    assert [change.tokens.tolist() for change in read_log(tmp_path / "log").changes] == [[1], [3]]
+
+
+def test_a_checkpoint_replaces_files(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder, file_bytes=200)
+    for sequence in range(1, 9):
+        write(log, sequence, [sequence] * 30)
+    through = log.rotate()
+    write(log, 9, [9])
+    log.checkpoint(through, [encode(make_change(4, [4]))], 4)
+    assert sequences(folder) == [4, 9]
+    assert len(list(folder.iterdir())) == log.files == 2
+    log.checkpoint(log.rotate(), [encode(make_change(9, [9]))], 9)
+    log.close()
+    assert sequences(folder) == [9]
+
+
+def test_trimming_removes_whole_files_of_old_documents(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder, file_bytes=HEADER_BYTES + 1)  # a file for each record
+    for sequence in range(1, 7):
+        write(log, sequence, [sequence])
+    log.trim(4)
+    assert sequences(folder) == [4, 5, 6]
+    log.trim(100)
+    assert sequences(folder) == [5, 6]
+    log.close()
+    assert sequences(folder) == [5, 6]
+
+
+def test_a_thread_flushes_every_interval(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    log = Log(tmp_path / "log", read_log(tmp_path / "log"), "interval", interval=0.01)
+    position = write(log, 1, [1])
+    while log.unflushed_bytes:
+        threading.Event().wait(0.01)
+    assert log.acknowledge(position)
+    log.close()
