@@ -162,6 +162,7 @@ def _publish(workspace: Workspace, target: Target, options: BuildOptions, state:
         created=created,
         settings={"builds": [*(base.settings.get("builds", []) if base else []), facts]},
         deletions=base.deletions if base else (),
+        live_sequence=target.previous.live_sequence if target.previous else 0,
     )
     workspace.publish(manifest, target.tokenizer.to_str() if target.tokenizer is not None and base is None else None)
 

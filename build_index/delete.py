@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,12 @@ class DeletionReport:
 
 
 def delete(
-    store: str | Path, ids: Sequence[str] = (), where: Sequence[str] = (), dry_run: bool = False, threads: int = 0
+    store: str | Path,
+    ids: Sequence[str] = (),
+    where: Sequence[str] = (),
+    dry_run: bool = False,
+    threads: int = 0,
+    fields: Collection[str] = (),
 ) -> DeletionReport:
     """Delete the documents whose source is in ``ids`` and that meet all conditions of ``where``.
 
@@ -59,6 +64,7 @@ def delete(
         where: conditions such as ``license=gpl-3.0`` (``suffolk.datastore.query.parse_query``).
         dry_run: count the documents, but delete none.
         threads: number of threads that sort; 0: one per core.
+        fields: fields that a condition may name although no document here has them.
 
     Memory: as much as building a segment of the deleted tokens, at most 64 million, and an entry for each document.
 
@@ -73,13 +79,13 @@ def delete(
     read_manifest(path)  # raises before a folder is made
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
         chosen: Sources = {}
-        fields, sources = {"source"}, set()
+        known, sources = {"source", *fields}, set()
         for segment, index, found in datastore.origins():
-            fields.update(found.metadata)
+            known.update(found.metadata)
             sources.add(found.source)
             if query.matches(found):
                 chosen[segment, index] = found.source
-        query.require_fields(fields)
+        query.require_fields(known)
         tokens = sum(len(datastore.read_document(*place)) for place in chosen)
         generation = datastore.manifest.generation
         if chosen and not dry_run:
@@ -100,13 +106,21 @@ def delete(
 
 def _publish(workspace: Workspace, datastore: Datastore, chosen: Sources, threads: int) -> int:
     """Publish a generation that deletes ``chosen`` and all earlier deletions, in as few deletion segments as possible."""
-    every = {deleted_place(found): found.source for found in datastore.deletion_origins()} | chosen
+    every = deleted_sources(datastore) | chosen
     return workspace.publish_change(
-        lambda: datastore.manifest.next(deletions=_write(workspace, datastore, every, threads))
+        lambda: datastore.manifest.next(deletions=write_deletions(workspace, datastore, every, threads))
     ).generation
 
 
-def _write(workspace: Workspace, datastore: Datastore, sources: Sources, threads: int) -> tuple[SegmentEntry, ...]:
+def deleted_sources(datastore: Datastore, without: Collection[str] = ()) -> Sources:
+    """The documents that are deleted already, except those of the segments ``without``."""
+    places = ((deleted_place(found), found.source) for found in datastore.deletion_origins())
+    return {place: source for place, source in places if place[0] not in without}
+
+
+def write_deletions(
+    workspace: Workspace, datastore: Datastore, sources: Sources, threads: int
+) -> tuple[SegmentEntry, ...]:
     """Deletion segments of the documents in ``sources``: one, or several of about 64 million tokens."""
     dtype = token_dtype(datastore.manifest.vocab_size)
     entries: list[SegmentEntry] = []

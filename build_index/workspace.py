@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -169,10 +169,10 @@ class Workspace:
 
 
 @contextmanager
-def open_workspace(store: Path) -> Iterator[Workspace]:
+def open_workspace(store: Path, allowed: Sequence[str] = ()) -> Iterator[Workspace]:
     """The workspace of ``store``, under the writer lock.
 
-    If the build fails before a segment is finished, all its files are removed, including the lock if it is new.
+    A folder without a manifest may hold the names ``allowed``, beside those of an unfinished build. If the build fails before a segment is finished, all its files are removed, including the lock if it is new.
 
     Raises:
         Unavailable: another process writes to the datastore.
@@ -181,7 +181,7 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
     created = _make(store)
     fresh = not (store / LOCK_NAME).exists()
     failpoint("workspace.made")
-    _refuse_foreign(store)
+    _refuse_foreign(store, allowed)
     with writer_lock(store):
         workspace = Workspace(store)
         try:
@@ -218,12 +218,12 @@ def _make(store: Path) -> Path | None:
     return missing[-1] if missing else None
 
 
-def _refuse_foreign(store: Path) -> None:
+def _refuse_foreign(store: Path, allowed: Sequence[str]) -> None:
     """Refuse a folder with files that belong to no datastore."""
     if not store.is_dir() or (store / MANIFEST_NAME).exists():
         return
     paths = list(store.iterdir())
-    known = BUILD_NAMES if store / LOCK_NAME in paths else ()  # a build makes its lock first
+    known = (*allowed, *BUILD_NAMES) if store / LOCK_NAME in paths else allowed  # a build makes its lock first
     foreign = sorted(path.name for path in paths if not any(path.match(name) for name in known))
     if foreign:
         raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")

@@ -85,7 +85,7 @@ class LiveIndex:
         flushed_through: int,
         groups: Sequence[_Counts] = ...,
     ) -> None:
-        """Search other files, and drop documents in memory up to number ``flushed_through``, in one snapshot. ``groups``: for
+        """Search other files, and drop documents without a group up to number ``flushed_through``, in one snapshot. ``groups``: for
         each segment, the key of each of its documents, or an empty array."""
 
     def drop_before(self, sequence: int) -> int:
@@ -116,11 +116,14 @@ class LiveIndex:
         """In a file: (segment, 0, position, empty, empty). In memory: (None, number, offset, origin, up to ``length`` tokens from
         the offset on)."""
 
-    def documents(self, begin: int, limit: int) -> tuple[_Counts, _Unsigned, _Counts, _Counts, list[bytes], _Longs]:
-        """Up to ``limit`` documents in memory from number ``begin`` on: sequences, tokens, lengths, groups, origins, times."""
+    def documents(
+        self, begin: int, limit: int, tokens: bool = ...
+    ) -> tuple[_Counts, _Unsigned, _Counts, _Counts, list[bytes], _Longs]:
+        """Up to ``limit`` documents in memory from number ``begin`` on: sequences, tokens, lengths, groups, origins, times. At
+        least one, and fewer if their tokens, which are left out unless ``tokens``, are many."""
 
-    def group_documents(self, key: int) -> _Counts:
-        """The numbers of a group's documents in memory."""
+    def group_documents(self, key: int) -> tuple[_Counts, _Counts]:
+        """The numbers and the lengths of a group's documents in memory."""
 
     def group_stats(self, key: int) -> dict[str, int]:
         """Of a group in memory: documents, tokens, oldest_sequence, newest_sequence (0: none)."""

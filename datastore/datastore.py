@@ -212,6 +212,12 @@ class Datastore(Retriever):
         """
         return read_deleted(self.manifest.segments, self.deletion_origins())
 
+    def native_files(self) -> tuple[list[_native.Segment], list[_native.Segment]]:
+        """The mapped live segments and deletion segments. They stay mapped while they are used."""
+        self._searcher()
+        live, deletions = ([each.native for each in files] for files in (self._segments, self._deletions))
+        return live, deletions
+
     def deletion_origins(self) -> Iterator[Origin]:
         """Yield the origins of the documents in deletion segments (``suffolk.datastore.deletions.deleted_place``).
 

@@ -52,6 +52,8 @@ class Manifest:
         created: time of publication, in ISO 8601, UTC.
         settings: the settings of the build, for information only; no code reads them.
         deletions: segments that hold the deleted documents of the live segments (datastore/deletions.py).
+        live_sequence: the last sequence that a live store wrote to segments (serving/live_store); 0: none did. Documents up
+            to it that have no group are in the segments, or were deleted.
     """
 
     generation: int
@@ -62,6 +64,7 @@ class Manifest:
     created: str
     settings: dict[str, Any] = field(default_factory=dict)
     deletions: tuple[SegmentEntry, ...] = ()
+    live_sequence: int = 0
 
     def files(self) -> tuple[SegmentEntry, ...]:
         """All segment files that this generation needs."""
@@ -223,6 +226,9 @@ def _parse(path: Path, data: Any) -> Manifest:
     numbers = {name: data[name] for name in ("generation", "vocab_size", "order_depth")}
     if bad := [name for name, value in numbers.items() if type(value) is not int or value < 1]:
         raise ValueError(f"{bad[0]} is {data[bad[0]]!r}")
+    live_sequence = data.get("live_sequence", 0)
+    if type(live_sequence) is not int or live_sequence < 0:
+        raise ValueError(f"live_sequence is {live_sequence!r}")
     tokenizer, created, settings = data["tokenizer"], data["created"], data["settings"]
     if tokenizer is not None and not re.fullmatch("[0-9a-f]{64}", tokenizer):
         raise ValueError(f"tokenizer is {tokenizer!r}, no fingerprint of 64 hex digits")
@@ -241,6 +247,7 @@ def _parse(path: Path, data: Any) -> Manifest:
         created=created,
         settings=settings,
         deletions=deletions,
+        live_sequence=live_sequence,
         **numbers,
     )
 

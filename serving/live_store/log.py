@@ -67,12 +67,12 @@ class Log:
             self._thread.start()
 
     @property
-    def bytes(self) -> int:
+    def total_bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self._closed) + self._size
 
     @property
-    def files(self) -> int:
+    def file_count(self) -> int:
         """Number of files."""
         return len(self._closed) + (self._descriptor is not None)
 

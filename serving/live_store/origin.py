@@ -21,7 +21,7 @@ class LiveOrigin(NamedTuple):
         group: the name of its group; None if it has none.
     """
 
-    source: str | None
+    source: str | None = None
     metadata: Metadata = NO_METADATA
     group: str | None = None
 
@@ -52,7 +52,7 @@ def pack_origin(origin: LiveOrigin) -> bytes:
 
 def unpack_origin(packed: bytes) -> LiveOrigin:
     """The origin that ``pack_origin`` packed."""
-    return LiveOrigin(**json.loads(packed)) if packed else LiveOrigin(None)
+    return LiveOrigin(**json.loads(packed)) if packed else LiveOrigin()
 
 
 def check_group(group: str) -> None:

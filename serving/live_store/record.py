@@ -57,7 +57,7 @@ def encode(change: Change) -> bytes:
     """The record of ``change``."""
     width = change.tokens.dtype.itemsize
     origins = b"".join(change.origins)
-    columns = (
+    columns: Sequence[tuple[npt.NDArray[Any], Any]] = (
         (change.removed, "<u8"),
         (change.sequences, "<u8"),
         (change.groups, "<u8"),

@@ -80,7 +80,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", file_bytes=300)
     for sequence in range(1, 20):
         write(log, sequence, [sequence, 7])
-    assert log.files > 3
+    assert log.file_count > 3
     assert sequences(tmp_path / "log") == list(range(1, 20))
     log.close()
     again = open_log(tmp_path / "log")
@@ -241,7 +241,7 @@ def test_a_checkpoint_replaces_files(tmp_path: Path) -> None:
     write(log, 9, [9])
     log.checkpoint(through, [encode(make_change(4, [4]))], 4)
     assert sequences(folder) == [4, 9]
-    assert len(list(folder.iterdir())) == log.files == 2
+    assert len(list(folder.iterdir())) == log.file_count == 2
     log.checkpoint(log.rotate(), [encode(make_change(9, [9]))], 9)
     log.close()
     assert sequences(folder) == [9]

@@ -1,0 +1,140 @@
+"""The folder of a live store beside its published generation: ``STORE/live/`` with the log, a lock, and what never changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported, damaged
+from suffolk.datastore.manifest import (
+    LOCK_NAME,
+    MANIFEST_NAME,
+    Manifest,
+    read_manifest,
+    tokenizer_name,
+    write_atomically,
+)
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
+
+LIVE_NAME = "live"
+IDENTITY_NAME = "identity.json"
+LOG_NAME = "log"
+FORMAT = 1
+_KEY_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """What never changes in a live store.
+
+    Attributes:
+        vocab_size, order_depth, tokenizer: as in ``suffolk.datastore.manifest.Manifest``.
+        group_secret: the key, in hex, that hashes names of groups.
+    """
+
+    vocab_size: int
+    order_depth: int
+    tokenizer: str | None
+    group_secret: str
+
+    def group_key(self, group: str) -> int:
+        """The 64-bit key of a group, never 0. Without the secret, no two names with one key can be found."""
+        secret = bytes.fromhex(self.group_secret)
+        digest = blake2b(group.encode("utf-8", "replace"), digest_size=8, key=secret).digest()
+        return int.from_bytes(digest, "little") or 1
+
+    def require(self, manifest: Manifest, store: Path) -> None:
+        """Refuse a generation that holds other tokens.
+
+        Raises:
+            Unsupported: vocabulary, tokenizer or order depth differ.
+        """
+        for name in ("vocab_size", "tokenizer", "order_depth"):
+            ours, theirs = getattr(self, name), getattr(manifest, name)
+            if ours != theirs:
+                raise Unsupported(
+                    f"{store}: generation {manifest.generation} has {name} {theirs}, and its live documents have {ours}; "
+                    f"publish one that agrees, or remove {store / LIVE_NAME} to give the live documents up"
+                )
+
+
+def log_folder(store: Path) -> Path:
+    """The folder of the log files."""
+    return store / LIVE_NAME / LOG_NAME
+
+
+def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:
+    """Make the folder of a store without documents, and its identity.
+
+    Raises:
+        InvalidArgument: the folder holds something, or neither a tokenizer nor a vocabulary size is given, or both disagree.
+        NotFound, Corruption: there is no tokenizer of that name, or it cannot be read.
+    """
+    if store.exists() and (not store.is_dir() or any(store.iterdir())):
+        raise InvalidArgument(f"{store} exists; open it, or name a new folder")
+    loaded = None if tokenizer is None else load_tokenizer(tokenizer)
+    size = size if loaded is None else max(size or 0, vocab_size(loaded))
+    if size is None:
+        raise InvalidArgument("neither a tokenizer nor vocab_size is given; give the tokenizer of the model")
+    for name, value, most in (("vocab_size", size, (1 << 31) - 1), ("order_depth", order_depth, 1024)):
+        if not 1 <= value <= most:
+            raise InvalidArgument(f"{name} is {value}; it must be 1 to {most}")
+    mark = None if loaded is None else fingerprint(loaded)
+    (store / LIVE_NAME).mkdir(parents=True, exist_ok=True)
+    (store / LOCK_NAME).touch()
+    if loaded is not None and mark is not None:
+        _write_tokenizer(store, loaded, mark)
+    _write(store, StoreIdentity(size, order_depth, mark, secrets.token_hex(_KEY_BYTES)))
+
+
+def open_identity(store: Path) -> StoreIdentity:
+    """The identity of the store; it is made if the datastore has no live documents yet.
+
+    Raises:
+        NotFound: the folder holds neither a datastore nor a live store.
+        Corruption, Unsupported: a file is damaged, or a newer version wrote it.
+    """
+    path = store / LIVE_NAME / IDENTITY_NAME
+    if not path.exists():
+        manifest = read_manifest(store)
+        path.parent.mkdir(exist_ok=True)
+        secret = secrets.token_hex(_KEY_BYTES)
+        _write(store, StoreIdentity(manifest.vocab_size, manifest.order_depth, manifest.tokenizer, secret))
+    try:
+        data = json.loads(path.read_bytes())
+        if data.pop("format") != FORMAT:
+            raise Unsupported(f"{path}: this program reads format {FORMAT}: use a newer Suffolk")
+        return StoreIdentity(**data)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise damaged(path, f"is damaged: {error}") from error
+
+
+def published(store: Path) -> Manifest | None:
+    """The manifest of the published generation; None if a live store has published none.
+
+    Raises:
+        Corruption, Unsupported: as ``read_manifest``.
+    """
+    try:
+        return read_manifest(store)
+    except NotFound:
+        if (store / MANIFEST_NAME).exists():
+            raise
+        return None
+
+
+def _write(store: Path, identity: StoreIdentity) -> None:
+    log_folder(store).mkdir(exist_ok=True)
+    content = json.dumps({"format": FORMAT, **asdict(identity)}, indent=1).encode()
+    write_atomically(store / LIVE_NAME / IDENTITY_NAME, content)
+    os.chmod(store / LIVE_NAME / IDENTITY_NAME, 0o600)
+
+
+def _write_tokenizer(store: Path, tokenizer: Tokenizer, mark: str) -> None:
+    write_atomically(store / tokenizer_name(mark), tokenizer.to_str().encode())

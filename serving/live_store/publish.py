@@ -1,0 +1,118 @@
+"""Writes live documents as segment files, and publishes generations with and without them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from suffolk.build_index.delete import deleted_sources, write_deletions
+from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
+from suffolk.build_index.token_file import TokenFile
+from suffolk.build_index.workspace import Workspace, open_workspace
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.documents import DocumentTableWriter
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import Manifest, now
+from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
+from suffolk.serving.live_store.identity import LIVE_NAME, StoreIdentity, published
+from suffolk.serving.live_store.origin import unpack_origin
+from suffolk.serving.live_store.record import Change
+
+_NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
+"""A segment of live documents; the number is the time of the newest, in seconds."""
+
+
+def publish_live(store: Path, identity: StoreIdentity, pages: Iterable[Change], through: int, threads: int) -> Manifest:
+    """Publish a generation that adds the documents of ``pages``. A crash leaves the old generation or the new one.
+
+    Args:
+        pages: at least one document.
+        through: the manifest's ``live_sequence``.
+
+    Raises:
+        Unavailable: another process writes to the datastore, or it holds an interrupted build.
+        ResourceExhausted: the disk is full.
+    """
+    with open_workspace(store, (LIVE_NAME,)) as workspace:
+        workspace.refuse_unfinished("seal")
+        base = published(store)
+        if base is not None:
+            identity.require(base, store)
+
+        def make() -> Manifest:
+            generation = 1 if base is None else base.generation + 1
+            entries = tuple(_write(workspace, identity, pages, generation, threads))
+            failpoint("seal.written")
+            if base is None:
+                return Manifest(
+                    generation,
+                    entries,
+                    identity.vocab_size,
+                    identity.order_depth,
+                    identity.tokenizer,
+                    now(),
+                    live_sequence=through,
+                )
+            return base.next(segments=(*base.segments, *entries), live_sequence=through)
+
+        return workspace.publish_change(make)
+
+
+def drop_published(store: Path, names: Collection[str], threads: int) -> Manifest:
+    """Publish a generation without the segments ``names``. A crash leaves the old generation or the new one.
+
+    Raises:
+        Unavailable, ResourceExhausted: as ``publish_live``.
+    """
+    with open_workspace(store) as workspace, open_datastore(store) as datastore:
+        workspace.refuse_unfinished("evict")
+        kept = tuple(entry for entry in datastore.manifest.segments if entry.name not in names)
+        deleted = deleted_sources(datastore, names)
+        return workspace.publish_change(
+            lambda: datastore.manifest.next(
+                segments=kept, deletions=write_deletions(workspace, datastore, deleted, threads)
+            )
+        )
+
+
+def live_segments(manifest: Manifest) -> list[tuple[SegmentEntry, int]]:
+    """The segments that ``publish_live`` wrote, the oldest first, each with the time of its newest document in seconds."""
+    found = ((entry, _NAME.fullmatch(entry.name)) for entry in manifest.segments)
+    return [(entry, int(match[1])) for entry, match in found if match is not None]
+
+
+def _write(
+    workspace: Workspace, identity: StoreIdentity, pages: Iterable[Change], generation: int, threads: int
+) -> Iterator[SegmentEntry]:
+    """Segments of at most about 64 million tokens."""
+    dtype = token_dtype(identity.vocab_size)
+    end = np.array([separator(dtype)], dtype)
+    remaining = iter(pages)
+    for number in range(1 << 16):
+        table, newest = DocumentTableWriter(), 0
+        with TokenFile(workspace.tokens, dtype) as file:
+            for page in remaining:
+                begin = 0
+                for length, time, origin in zip(page.lengths.tolist(), page.times.tolist(), page.origins, strict=True):
+                    file.append(page.tokens[begin : begin + length].astype(dtype))
+                    file.append(end)
+                    source, metadata, _ = unpack_origin(origin)
+                    table.add(source or "", metadata)
+                    newest, begin = max(newest, time), begin + length
+                if file.tokens >= DEFAULT_SEGMENT_TOKENS:
+                    break
+            if file.tokens == 0:
+                return
+            name = workspace.segment_name(generation, number).replace(".segment", f"-live{newest}.segment")
+            yield write_segment(
+                workspace.new_segment(name),
+                file.mapped(),
+                vocab_size=identity.vocab_size,
+                order_depth=identity.order_depth,
+                fingerprint=identity.tokenizer,
+                documents=table.finish(),
+                threads=threads,
+            )

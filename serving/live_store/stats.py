@@ -1,0 +1,73 @@
+"""What a live store counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStats:
+    """The state of a live store.
+
+    Attributes:
+        generation: number of the published generation; 0 if there is none.
+        tokens, documents, bytes: of the documents in memory.
+        published_tokens, published_documents: of the published generation, without deleted documents.
+        segments, deletions: segments that a query searches, and how many of them are deletions.
+        merge_debt_tokens, merged_tokens: tokens in running and due merges, and tokens that merges wrote.
+        next_sequence, flushed_sequence: the number of the next document, and the last one in published files.
+        oldest_time: time of the oldest document in memory, in seconds; 0 if there is none.
+        log_bytes, log_files, unflushed_bytes: size of the log, and how much of it a power loss may lose.
+        torn_bytes: bytes that were cut off the log when the store was opened.
+        evicted_documents, evicted_tokens: what bounds and time to live removed since the store was opened.
+        clock_behind_seconds: how far the system's clock was behind the newest document when the store was opened.
+        log_failure: why appends are refused until the store is opened again; None if they are not.
+        background_error: why the last background eviction, publication or log rewrite failed; None if it did not.
+    """
+
+    generation: int
+    tokens: int
+    documents: int
+    bytes: int
+    published_tokens: int
+    published_documents: int
+    segments: int
+    deletions: int
+    merge_debt_tokens: int
+    merged_tokens: int
+    next_sequence: int
+    flushed_sequence: int
+    oldest_time: int
+    log_bytes: int
+    log_files: int
+    unflushed_bytes: int
+    torn_bytes: int
+    evicted_documents: int
+    evicted_tokens: int
+    clock_behind_seconds: float
+    log_failure: str | None
+    background_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """Documents and tokens of one group."""
+
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDeletion:
+    """The outcome of a deletion.
+
+    Attributes:
+        documents, tokens: what was deleted, in memory and in published files.
+        generation: number of the published generation; a new one if published documents were deleted.
+        unknown_ids: the given ids that no document has.
+    """
+
+    documents: int
+    tokens: int
+    generation: int
+    unknown_ids: tuple[str, ...]

@@ -1,0 +1,480 @@
+"""A datastore that is appended to while it is searched."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from suffolk.build_index.delete import delete as delete_published
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.documents import NO_METADATA, Document, Metadata
+from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import tokenizer_name, writer_lock
+from suffolk.datastore.query import parse_query
+from suffolk.datastore.retriever import (
+    DEFAULT_MAX_DEPTH,
+    DEFAULT_MAX_MATCH,
+    DEFAULT_MAX_NODES,
+    DEFAULT_MIN_MATCH,
+    Match,
+    Retriever,
+    Tokens,
+)
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.live_store.batch import Groups, make_batch
+from suffolk.serving.live_store.bounds import Bounds
+from suffolk.serving.live_store.contents import live_pages, select
+from suffolk.serving.live_store.identity import LIVE_NAME, create_identity, open_identity, published
+from suffolk.serving.live_store.keeper import Keeper
+from suffolk.serving.live_store.origin import check_group, unpack_origin
+from suffolk.serving.live_store.publish import drop_published, live_segments, publish_live
+from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
+from suffolk.serving.live_store.writer import Appended, LiveWriter
+
+SCOPES = ("store", "group", "group_first")
+DEFAULT_SETTINGS = LiveSettings()
+
+
+def open_live_store(path: str | Path, settings: LiveSettings = DEFAULT_SETTINGS) -> LiveStore:
+    """Open the datastore at ``path`` for appending. What was appended and not yet published is read from its log.
+
+    Raises:
+        NotFound: there is neither a datastore nor a live store.
+        Corruption: a file is damaged or missing.
+        Unsupported: a newer version wrote a file, or the published generation has another vocabulary or tokenizer.
+        Unavailable: another process has it open for appending.
+    """
+    return LiveStore(Path(path), settings)
+
+
+def create_live_store(
+    path: str | Path,
+    tokenizer: str | Path | None = None,
+    vocab_size: int | None = None,
+    order_depth: int = 64,
+    settings: LiveSettings = DEFAULT_SETTINGS,
+) -> LiveStore:
+    """Make an empty store in the new folder ``path``, and open it for appending.
+
+    Args:
+        tokenizer: a Hugging Face folder, a tokenizer.json or a hub name; None: only token ids can be appended.
+        vocab_size: number of ids; needed without a tokenizer.
+        order_depth: tokens by which suffixes are sorted; ``max_match + max_depth`` of a query may not exceed it.
+
+    Raises:
+        InvalidArgument: the folder exists, or a value is out of its bounds.
+        NotFound, Corruption: the tokenizer cannot be read.
+    """
+    create_identity(Path(path), tokenizer, vocab_size, order_depth)
+    return LiveStore(Path(path), settings)
+
+
+class LiveStore(Retriever):
+    """A published generation and the documents appended since, searched together. Thread-safe.
+
+    A query sees all of an append or nothing of it. Counts are exact: they include no removed document. One process at a time has
+    a store open for appending. Other processes can open its published generation.
+
+    A group is a name for documents that belong together: a prompt, a user, a repository. Its documents stay in memory and in the
+    log. Documents without a group are published as segment files by ``seal``.
+    """
+
+    def __init__(self, path: Path, settings: LiveSettings = DEFAULT_SETTINGS) -> None:
+        self.path = path
+        self.settings = settings
+        self.identity = open_identity(path)
+        self._publishing = (
+            threading.Lock()
+        )  # held by what changes published files, and by what removes ungrouped documents
+        self._files: Datastore | None = None
+        self._tokenizer: Tokenizer | None = None
+        with ExitStack() as stack:
+            stack.enter_context(writer_lock(path / LIVE_NAME))
+            manifest = published(path)
+            self._writer = LiveWriter(path, self.identity, settings, manifest.live_sequence if manifest else 0)
+            stack.callback(self._writer.close)
+            self.refresh()
+            self._bounds = Bounds(self._writer, settings)
+            self._keeper = Keeper(self._keep)
+            self._resources = stack.pop_all()
+
+    @property
+    def name(self) -> str:
+        """See ``Retriever.name``."""
+        return self.path.name
+
+    @property
+    def vocab_size(self) -> int:
+        """See ``Retriever.vocab_size``."""
+        return self.identity.vocab_size
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether queries may name a group."""
+        return True
+
+    def append(
+        self,
+        document: str | Tokens,
+        *,
+        id: str | None = None,
+        metadata: Metadata = NO_METADATA,
+        group: str | None = None,
+        replace: bool = False,
+    ) -> Appended:
+        """Append one document, a text or token ids. The next query of any thread finds it.
+
+        Args:
+            id: its source, by which ``delete`` finds it.
+            metadata: field -> text, number or boolean.
+            group: the group that it joins.
+            replace: remove the earlier documents of the group in the same moment.
+
+        Raises:
+            InvalidArgument: the document is empty, larger than a bound, or has a token id out of range; nothing is changed.
+            NotFound: a text is given, and the store has no tokenizer.
+            ResourceExhausted: the disk is full; nothing is changed, queries go on, and appends work again when there is space.
+            Unavailable: the store is closed, or its log cannot be flushed.
+        """
+        ids = np.asarray(self._ids(document))
+        return self.append_batch([Document(id, metadata, ids)], group, replace)
+
+    def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
+        """Append several documents: all or nothing, and all visible at once. Arguments and errors as for ``append``.
+
+        Args:
+            group: the group of all documents, or a sequence with the group, or None, of each.
+        """
+        batch = make_batch(documents, group, self.identity, self.settings)
+        keys = set(batch.keys.tolist())
+        if replace and 0 in keys:
+            raise InvalidArgument(
+                "replace is given for a document without a group; name the group whose content it replaces"
+            )
+        appended = self._writer.append(batch, replace)
+        self._bounds.use(keys)
+        if self._work_due():
+            self._keeper.wake()
+        return appended
+
+    def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
+        """Delete the documents whose source is in ``ids`` and that meet all conditions of ``where``, or a whole group.
+
+        No query that begins afterwards finds them. Documents in published files are deleted by publishing a generation. A deletion
+        waits while a seal runs.
+
+        Args:
+            ids, where: see ``suffolk.build_index.delete``.
+            group: the group to delete; excludes ``ids`` and ``where``.
+
+        Raises:
+            InvalidArgument: nothing is given, a condition cannot be parsed, or no document has its field.
+            NotFound: the group has no documents.
+            ResourceExhausted, Unavailable: as ``append``; another process may be writing to the datastore.
+        """
+        if group is not None:
+            if ids or where:
+                raise InvalidArgument("group is given with ids or where; give one of them")
+            return self._delete_group(group)
+        query = parse_query(ids, where)
+        with self._publishing:
+            found = select(self._writer.index, self._writer.next_sequence, query)
+            documents = tokens = 0
+            sources = set(found.sources)
+            if self._files is not None:
+                report = delete_published(self.path, ids, where, threads=self.settings.threads, fields=found.fields)
+                documents, tokens = report.documents, report.tokens
+                sources |= set(ids) - set(report.unknown_ids)
+                self._take_up()
+            else:
+                query.require_fields(found.fields)
+            if found.sequences:
+                self._writer.remove(found.sequences)
+            return LiveDeletion(
+                documents + len(found.sequences),
+                tokens + found.tokens,
+                self.generation,
+                tuple(sorted(each for each in set(ids) if each not in sources)),
+            )
+
+    def seal(self) -> int | None:
+        """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.
+
+        Queries and appends go on. The log of what was published is removed.
+
+        Raises:
+            Unavailable: another process writes to the datastore, or it holds an interrupted build.
+            ResourceExhausted: the disk is full; nothing is changed.
+        """
+        with self._publishing:
+            return self._seal()
+
+    def refresh(self) -> bool:
+        """Take up the published generation if it is a new one, and return whether it is. Queries that run keep the old one.
+
+        Raises:
+            Corruption, Unsupported: the new generation cannot be used; the old one stays.
+        """
+        with self._publishing:
+            return self._take_up()
+
+    @property
+    def generation(self) -> int:
+        """Number of the published generation; 0 if there is none."""
+        return self._files.manifest.generation if self._files is not None else 0
+
+    def lookup(
+        self,
+        context: str | Tokens,
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        group: str | None = None,
+        scope: str | None = None,
+    ) -> Match:
+        """See ``Retriever.lookup`` and ``lookup_batch``."""
+        return self.lookup_batch([self._ids(context)], max_match, min_match, group, scope)[0]
+
+    def lookup_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        group: Groups = None,
+        scope: str | None = None,
+    ) -> list[Match]:
+        """See ``Retriever.lookup_batch``.
+
+        Args:
+            group: the group of all contexts, or a sequence with the group, or None, of each. An unknown group is empty.
+            scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
+                group, and everything if nothing is found there.
+        """
+        answers = self._index().lookup(contexts, max_match, min_match, *self._groups(len(contexts), group, scope))
+        return [Match(*answer) for answer in answers]
+
+    def draft(
+        self,
+        context: str | Tokens,
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int = DEFAULT_MAX_NODES,
+        group: str | None = None,
+        scope: str | None = None,
+    ) -> DraftTree:
+        """See ``Retriever.draft`` and ``draft_batch``."""
+        return self.draft_batch([self._ids(context)], max_match, min_match, max_depth, max_nodes, group, scope)[0]
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+        group: Groups = None,
+        scope: str | None = None,
+    ) -> list[DraftTree]:
+        """See ``Retriever.draft_batch``.
+
+        Args:
+            group, scope: as for ``lookup_batch``. With ``group_first``, everything is drafted from for what is left of
+                ``max_nodes``.
+        """
+        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
+        keys, scope = self._groups(len(contexts), group, scope)
+        trees = self._index().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, keys, scope)
+        return [DraftTree(*tree) for tree in trees]
+
+    def documents(self) -> Iterator[Document]:
+        """Yield every document: the published ones in order, then those in memory, the oldest first."""
+        if self._files is not None:
+            yield from self._files.documents()
+        for page in live_pages(self._index(), self._writer.next_sequence):
+            parts = np.split(page.tokens, np.cumsum(page.lengths[:-1], dtype=np.int64))
+            for origin, tokens in zip(map(unpack_origin, page.origins), parts, strict=True):
+                yield Document(origin.source, origin.metadata, tokens.astype(np.uint32))
+
+    def tokenizer(self) -> Tokenizer | None:
+        """See ``Retriever.tokenizer``.
+
+        Raises:
+            Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
+        """
+        if self._tokenizer is None and self.identity.tokenizer is not None:
+            path = self.path / tokenizer_name(self.identity.tokenizer)
+            if not path.is_file() or fingerprint(tokenizer := load_tokenizer(path)) != self.identity.tokenizer:
+                raise Corruption(f"{path} is missing or another tokenizer; copy the store's tokenizer.json there")
+            self._tokenizer = tokenizer
+        return self._tokenizer
+
+    def info(self) -> dict[str, Any]:
+        """Facts of the published generation (``Datastore.info``) and, as ``live``, ``stats``."""
+        stats = self.stats()
+        files = self._files.info() if self._files is not None else {"segments": [], "bytes": 0, "generation": 0}
+        return files | {
+            "path": str(self.path),
+            "tokens": stats.tokens + stats.published_tokens,
+            "documents": stats.documents + stats.published_documents,
+            "vocab_size": self.identity.vocab_size,
+            "order_depth": self.identity.order_depth,
+            "tokenizer": self.identity.tokenizer,
+            "live": stats,
+        }
+
+    def stats(self) -> LiveStats:
+        """The state of the store, in constant time."""
+        index, log = self._index().stats(), self._writer.log
+        facts = _published_size(self._files)
+        return LiveStats(
+            generation=self.generation,
+            tokens=index["tokens"],
+            documents=index["documents"],
+            bytes=index["bytes"],
+            published_tokens=facts[0],
+            published_documents=facts[1],
+            segments=index["segments"],
+            deletions=index["deletions"],
+            merge_debt_tokens=index["merge_debt"],
+            merged_tokens=index["merged_tokens"],
+            next_sequence=self._writer.next_sequence,
+            flushed_sequence=self._files.manifest.live_sequence if self._files is not None else 0,
+            oldest_time=index["oldest_time"],
+            log_bytes=log.total_bytes,
+            log_files=log.file_count,
+            unflushed_bytes=log.unflushed_bytes,
+            torn_bytes=self._writer.torn.bytes if self._writer.torn is not None else 0,
+            evicted_documents=self._bounds.evicted_documents,
+            evicted_tokens=self._bounds.evicted_tokens,
+            clock_behind_seconds=self._writer.clock_behind,
+            log_failure=log.failure,
+            background_error=self._keeper.error,
+        )
+
+    def group_stats(self, group: str) -> GroupStats:
+        """Documents and tokens of ``group``.
+
+        Raises:
+            NotFound: it has no documents.
+        """
+        stats = self._index().group_stats(self._key(group))
+        if not stats["documents"]:
+            raise NotFound(f"{self.path}: group {group!r} has no documents; append some, or check the name")
+        return GroupStats(stats["documents"], stats["tokens"])
+
+    def close(self) -> None:
+        """Flush the log, and release the index, the files and the lock. Later calls raise Unavailable."""
+        self._keeper.close()
+        self._resources.close()
+        self._files = None
+
+    def _index(self) -> Any:
+        return self._writer.index
+
+    def _key(self, group: str) -> int:
+        check_group(group)
+        return self.identity.group_key(group)
+
+    def _groups(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64], str]:
+        """The group key of each context, and the scope."""
+        if scope is not None and scope not in SCOPES:
+            raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
+        names = [group] * count if group is None or isinstance(group, str) else list(group)
+        if len(names) != count:
+            raise InvalidArgument(f"{len(names)} groups for {count} contexts; give one for each, or one for all")
+        keys = [0 if name is None else self._key(name) for name in names]
+        if scope in ("group", "group_first") and 0 in keys:
+            raise InvalidArgument(f"scope is {scope!r}, and a context has no group; name it, or use scope 'store'")
+        self._bounds.use(set(keys))
+        return np.array(keys, np.uint64), scope or ("group_first" if any(keys) else "store")
+
+    def _delete_group(self, group: str) -> LiveDeletion:
+        self.group_stats(group)
+        sequences, lengths = self._index().group_documents(self._key(group))
+        self._writer.remove(sequences.tolist())
+        return LiveDeletion(len(sequences), int(lengths.sum()), self.generation, ())
+
+    def _seal(self) -> int | None:
+        if self._ungrouped_tokens() == 0:
+            return None
+        through = self._writer.begin_seal()
+        failpoint("seal.rotated")
+        pages = live_pages(self._index(), through + 1, grouped=False)
+        manifest = publish_live(self.path, self.identity, pages, through, self.settings.threads)
+        failpoint("seal.published")
+        self._take_up()
+        failpoint("seal.searched")
+        self._writer.trim()
+        return manifest.generation
+
+    def _take_up(self) -> bool:
+        manifest = published(self.path)
+        if manifest is None or manifest.generation == self.generation:
+            return False
+        files = open_datastore(self.path, self.settings.residency, self.settings.threads)
+        self.identity.require(files.manifest, self.path)
+        deleted = list(files.deleted().values()) if files.manifest.deletions else []
+        self._writer.index.rebase(*files.native_files(), deleted, files.manifest.live_sequence)
+        self._files = files
+        return True
+
+    def _work_due(self) -> bool:
+        flush = self.settings.flush_tokens
+        return (
+            bool(flush and self._index().stats()["tokens"] >= flush) or self._bounds.excess(self._live_published()) > 0
+        )
+
+    def _keep(self) -> None:
+        """The background work: bounds, publication, and the size of the log."""
+        with self._publishing:
+            self._evict()
+            flush = self.settings.flush_tokens
+            if flush and self._index().stats()["tokens"] >= flush and self._ungrouped_tokens() >= flush:
+                self._seal()
+            self._writer.checkpoint()
+
+    def _evict(self) -> None:
+        """Remove published live segments, the oldest first, then documents in memory."""
+        excess = self._bounds.excess(self._live_published())
+        limit = self._writer.now() - self.settings.ttl_seconds if self.settings.ttl_seconds else None
+        names = []
+        for entry, newest in live_segments(self._files.manifest) if self._files is not None else ():
+            if excess > 0 or (limit is not None and newest < limit):
+                names.append(entry.name)
+                excess -= entry.tokens
+        if self._files is not None and len(names) == len(self._files.manifest.segments):
+            names.pop()  # a generation holds at least one segment
+        if names:
+            drop_published(self.path, names, self.settings.threads)
+            self._take_up()
+        self._bounds.evict(excess)
+
+    def _live_published(self) -> int:
+        """Tokens in published live segments."""
+        manifest = self._files.manifest if self._files is not None else None
+        return sum(entry.tokens for entry, _ in live_segments(manifest)) if manifest is not None else 0
+
+    def _ungrouped_tokens(self) -> int:
+        pages = live_pages(self._index(), self._writer.next_sequence, grouped=False, tokens=False)
+        return sum(int(page.lengths.sum(dtype=np.int64)) for page in pages)
+
+
+def _published_size(files: Datastore | None) -> tuple[int, int]:
+    """Tokens and documents of a generation, without deleted ones."""
+    if files is None:
+        return 0, 0
+    live, deleted = files.manifest.segments, files.manifest.deletions
+    return (
+        sum(entry.tokens for entry in live) - sum(entry.tokens for entry in deleted),
+        sum(entry.documents for entry in live) - sum(entry.documents for entry in deleted),
+    )

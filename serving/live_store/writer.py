@@ -1,0 +1,228 @@
+"""Changes the documents in memory: each change is in the log before it is in the index."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore import _native
+from suffolk.datastore.errors import NotFound
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.segment import token_dtype
+from suffolk.serving.live_store.batch import Batch
+from suffolk.serving.live_store.clock import StoreClock
+from suffolk.serving.live_store.contents import live_pages
+from suffolk.serving.live_store.identity import StoreIdentity, log_folder
+from suffolk.serving.live_store.log import Log
+from suffolk.serving.live_store.log_file import TornTail, read_log
+from suffolk.serving.live_store.record import Change, encode
+from suffolk.serving.live_store.replay import replay
+from suffolk.serving.live_store.settings import LiveSettings
+
+log = logging.getLogger(__name__)
+
+GROUP_SLACK = 8
+"""A full group is cut to 7/8 of its bound, so that not every append has to remove documents."""
+CHECKPOINT_BYTES = 64 << 20
+"""A log below this size is not rewritten."""
+DOCUMENT_BYTES = 128
+"""About the bytes of a document in the log, without its tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The outcome of an append.
+
+    Attributes:
+        sequence: number of the first document; the others follow. Numbers rise over the life of a store.
+        documents, tokens: what was appended.
+        replaced: documents that the append removed: the group's old content, or its oldest documents.
+        durable: whether the change is on disk, and survives a power loss. It survives the end of the process in any case.
+    """
+
+    sequence: int
+    documents: int
+    tokens: int
+    replaced: int
+    durable: bool
+
+
+class LiveWriter:
+    """The index and the log of one store, recovered from disk. Thread-safe.
+
+    Args:
+        flushed_through: ``live_sequence`` of the published generation.
+    """
+
+    def __init__(self, store: Path, identity: StoreIdentity, settings: LiveSettings, flushed_through: int) -> None:
+        self._settings = settings
+        self._token_bytes = token_dtype(identity.vocab_size).itemsize
+        self._lock = threading.Lock()
+        recovered = read_log(log_folder(store))
+        self.torn: TornTail | None = recovered.torn
+        if self.torn is not None:
+            log.warning(
+                "%s: cut off %s bytes at %s, which hold no whole change",
+                self.torn.path,
+                self.torn.bytes,
+                self.torn.offset,
+            )
+        self.index = _native.LiveIndex(identity.vocab_size, identity.order_depth, settings.threads)
+        state = replay(recovered.changes, flushed_through)
+        for batch in state.batches:
+            if len(batch.lengths):
+                self._index(batch)
+        self._next = state.next_sequence
+        self._clock = StoreClock(state.newest_time)
+        if self._clock.behind:
+            log.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
+        self.log = Log(log_folder(store), recovered, settings.durability, settings.interval)
+        self._rewritten = 0  # size of the log after the last checkpoint
+
+    @property
+    def clock_behind(self) -> float:
+        """See ``StoreClock.behind``."""
+        return self._clock.behind
+
+    @property
+    def next_sequence(self) -> int:
+        """The number of the next document."""
+        return self._next
+
+    def now(self) -> int:
+        """The time that a document would get, in seconds."""
+        return self._clock.now()
+
+    def append(self, batch: Batch, replace: bool) -> Appended:
+        """Append ``batch``; with ``replace``, remove all earlier documents of its groups in the same snapshot.
+
+        Raises:
+            ResourceExhausted: the disk is full, or memory is used up; nothing is changed.
+            Unavailable: the store is closed, or its log failed.
+        """
+        count = len(batch.lengths)
+        with self._lock:
+            removed = self._replaced(batch, replace)
+            first = self._next
+            sequences = np.arange(first, first + count, dtype=np.uint64)
+            times = np.full(count, self._clock.now(), np.int64)
+            change = Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed)
+            position = self._apply(change)
+            self._next = first + count
+        failpoint("append.visible")
+        durable = self.log.acknowledge(position)
+        return Appended(first, count, len(batch.tokens), len(removed), durable)
+
+    def remove(self, sequences: Sequence[int]) -> bool:
+        """Remove documents in memory; unknown ones are ignored. Returns whether the change is on disk.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``append``.
+        """
+        wanted = np.array(sorted(sequences), np.uint64)
+        with self._lock:
+            position = self.log.write(encode(Change(removed=wanted)), 0)
+            try:
+                self.index.remove(wanted)
+            except NotFound:  # some were removed since the caller found them
+                self.index.remove(self._present(wanted))
+        failpoint("remove.visible")
+        return self.log.acknowledge(position)
+
+    def drop_before(self, sequence: int) -> None:
+        """Remove the documents in memory below ``sequence``. Whole segments are dropped; of the rest, documents are removed.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``append``.
+        """
+        with self._lock:
+            record = encode(Change(drop_before=sequence))
+            self.log.write(record, 0)
+            self.index.drop_before(sequence)
+            rest = [page.sequences for page in live_pages(self.index, sequence, tokens=False)]
+            if rest:
+                self.index.remove(np.concatenate(rest))
+        failpoint("evict.dropped")
+        self.trim()
+
+    def begin_seal(self) -> int:
+        """Close the current log file. Returns the sequence up to which all documents are in closed files."""
+        with self._lock:
+            self.log.rotate()
+            return self._next - 1
+
+    def trim(self) -> None:
+        """Remove log files whose documents are all gone."""
+        self.log.trim(self.index.stats()["oldest_sequence"] or self._next)
+
+    def checkpoint(self, force: bool = False) -> bool:
+        """Rewrite the log if most of it is about removed documents. Returns whether it was rewritten.
+
+        Raises:
+            ResourceExhausted: the disk is full; the log stays.
+        """
+        size, stats = self.log.total_bytes, self.index.stats()
+        live = stats["tokens"] * self._token_bytes + stats["documents"] * DOCUMENT_BYTES
+        if not force and size < max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live):
+            return False
+        with self._lock:
+            through, end = self.log.rotate(), self._next
+        self.log.checkpoint(through, map(encode, live_pages(self.index, end)), end - 1)
+        self._rewritten = self.log.total_bytes
+        return True
+
+    def close(self) -> None:
+        """Flush the log and release the index."""
+        try:
+            self.log.close()
+        finally:
+            self.index.close()
+
+    def _apply(self, change: Change) -> int:
+        """Log a change, then make it visible."""
+        record = encode(change)
+        position = self.log.write(record, int(change.sequences[-1]) if len(change.sequences) else 0)
+        try:
+            self._index(change)
+        except BaseException:
+            self.log.withdraw(record)
+            raise
+        return position
+
+    def _present(self, sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Those of ``sequences`` that are in memory."""
+        pages = live_pages(self.index, int(sequences[-1]) + 1, tokens=False)
+        return np.concatenate([np.empty(0, np.uint64), *(np.intersect1d(sequences, page.sequences) for page in pages)])
+
+    def _index(self, change: Change) -> None:
+        self.index.append(
+            change.tokens.astype(np.uint32),
+            change.lengths.astype(np.uint64),
+            change.groups,
+            list(change.origins),
+            change.times,
+            change.removed,
+            change.sequences,
+        )
+
+    def _replaced(self, batch: Batch, replace: bool) -> npt.NDArray[np.uint64]:
+        """The documents that an append removes: all of its groups, or the oldest ones that do not fit."""
+        bound, removed = self._settings.max_group_tokens, [np.empty(0, np.uint64)]
+        for key, added in batch.group_tokens().items():
+            if replace:
+                removed.append(self.index.group_documents(key)[0])
+                continue
+            held = self.index.group_stats(key)["tokens"]
+            if held + added <= bound:
+                continue
+            sequences, lengths = self.index.group_documents(key)
+            excess = held + added - max(added, bound - bound // GROUP_SLACK)
+            count = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), excess)) + 1
+            removed.append(sequences[:count])
+        return np.sort(np.concatenate(removed))

@@ -1,0 +1,187 @@
+"""Bounds of a live store: what goes when it is full, old or on a full disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffolk.datastore.documents import Document
+from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
+from suffolk.serving.live_store import writer
+from suffolk.serving.live_store.clock import StoreClock
+from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.live_store.store import LiveStore
+from tests.serving.live_store.conftest import OpenStore
+from tests.serving.live_store.test_log import file_size_limit
+from tests.support.stores import make_store
+
+
+def first_tokens(store: LiveStore) -> list[int]:
+    return [int(each.tokens[0]) for each in store.documents()]
+
+
+def without_keeper(store: LiveStore) -> LiveStore:
+    """The store without its thread; tests call ``_keep``."""
+    store._keeper.close()
+    return store
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_the_oldest_documents_go_first(open_store: OpenStore, reopen: bool) -> None:
+    store = without_keeper(open_store(max_tokens=160))
+    for number in range(30):
+        store.append([number] * 10)
+        store._keep()
+        assert store.stats().tokens <= 160
+    if reopen:
+        expected = first_tokens(store)
+        store = open_store()
+        assert first_tokens(store) == expected
+    assert first_tokens(store)[-1] == 29
+    assert first_tokens(store) == list(range(30 - len(first_tokens(store)), 30))
+    assert len(first_tokens(store)) >= 14
+
+
+def test_a_bound_in_bytes_holds(open_store: OpenStore) -> None:
+    store = without_keeper(open_store(max_bytes=50_000))
+    for number in range(40):
+        store.append_batch([Document(None, {}, np.full(1000, number, np.uint32))])
+        store._keep()
+    store._writer.index.settle()
+    assert store.stats().bytes <= 50_000
+    assert store.stats().tokens >= 1000
+    assert store.stats().evicted_tokens >= 30_000
+
+
+def test_groups_that_are_not_used_go_first(open_store: OpenStore) -> None:
+    store = without_keeper(open_store(max_tokens=100, evict="use"))
+    for number in range(10):
+        store.append([number] * 10, group=f"group {number}")
+    store.lookup([0], group="group 0")
+    store.draft([1], group="group 1")
+    store.append([2], group="group 2")
+    store._keep()
+    assert first_tokens(store) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 2]
+
+
+def test_a_full_group_loses_its_oldest_documents(open_store: OpenStore) -> None:
+    store = open_store(max_group_tokens=80)
+    store.append([9] * 20)
+    for number in range(9):
+        appended = store.append([number] * 10, group="g")
+    assert appended.replaced == 2
+    assert first_tokens(store) == [9, 2, 3, 4, 5, 6, 7, 8]
+    assert store.group_stats("g").tokens == 70
+    assert first_tokens(open_store()) == [9, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_old_documents_go(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = without_keeper(open_store(ttl_seconds=60))
+    now = store._writer.now()
+    for token, passed in ((1, 0), (2, 30), (3, 80)):
+        monkeypatch.setattr(store._writer._clock, "now", lambda passed=passed: now + passed)
+        store.append([token], group="g" if token == 2 else None)
+    store._keep()
+    assert first_tokens(store) == [2, 3]
+
+
+def test_published_documents_go_in_whole_segments(open_store: OpenStore) -> None:
+    store = without_keeper(open_store(max_tokens=100))
+    for number in range(6):
+        store.append_batch(
+            [Document(f"{number}", {}, np.full(20, number, np.uint32)), Document("x", {}, np.array([40]))]
+        )
+        store.seal()
+        if number == 2:
+            store.delete(["x"])
+        store._keep()
+    assert store.stats().tokens + store.stats().published_tokens <= 100
+    assert first_tokens(store) == [2, 3, 40, 4, 40, 5, 40]
+    assert store.lookup([40]) == (1, 3)
+    assert first_tokens(open_store()) == [2, 3, 40, 4, 40, 5, 40]
+
+
+def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
+    make_store(tmp_path / "base", [[[1] * 50]], vocab_size=50).close()
+    with LiveStore(tmp_path / "base", LiveSettings(max_tokens=20)) as store:
+        without_keeper(store)
+        for number in range(5):
+            store.append([number] * 9)
+            store.seal()
+            store._keep()
+        assert first_tokens(store) == [1, 3, 4]
+
+
+def test_large_stores_publish_by_themselves(open_store: OpenStore) -> None:
+    store = without_keeper(open_store(flush_tokens=100))
+    store.append([1] * 99)
+    store.append([2] * 99, group="g")
+    store._keep()
+    assert store.generation == 0
+    store.append([3])
+    store._keep()
+    assert store.generation == 1
+    assert (store.stats().published_tokens, store.stats().tokens) == (100, 99)
+
+
+def test_the_thread_works_when_a_bound_is_passed(open_store: OpenStore) -> None:
+    store = open_store(max_tokens=50, flush_tokens=0)
+    for number in range(20):
+        store.append([number] * 10)
+    while store.stats().tokens > 50:
+        store._keeper._stopped.wait(0.01)
+    assert first_tokens(store)[-1] == 19
+
+
+def test_a_full_disk_refuses_appends_and_answers_queries(open_store: OpenStore, tmp_path: Path) -> None:
+    store = open_store(durability="always")
+    store.append([1, 2, 3])
+    size = store.stats().log_bytes
+    with file_size_limit(size + 20):
+        for change in (lambda: store.append([4] * 100), lambda: store.append([5] * 100, group="g"), store.seal):
+            with pytest.raises(ResourceExhausted):
+                change()
+        assert store.lookup([1, 2]) == (2, 1)
+        assert store.lookup([4]) == (0, 0)
+    assert store.append([4, 5]).durable
+    assert store.seal() == 1
+    assert first_tokens(store) == first_tokens(open_store()) == [1, 4]
+
+
+def test_no_jump_of_the_clock_changes_the_time(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, steady = [1000.0], [5.0]
+    clock = StoreClock(0, lambda: wall[0], lambda: steady[0])
+    wall[0], steady[0] = 0.0, 7.0
+    assert clock.now() == 1002
+    behind = StoreClock(1002, lambda: wall[0], lambda: steady[0])
+    assert (behind.behind, behind.now()) == (1002, 1002)
+
+    store = open_store(ttl_seconds=3600)
+    store.append([1])
+    # the clock jumps back by decades, and the store is opened again
+    monkeypatch.setattr(writer, "StoreClock", lambda last: StoreClock(last, lambda: 1000.0))
+    store = without_keeper(open_store(ttl_seconds=3600))
+    assert store.stats().clock_behind_seconds > 1e6
+    store.append([2])
+    store._keep()
+    assert first_tokens(store) == [1, 2]
+    times = [int(time) for page in writer.live_pages(store._writer.index, 10) for time in page.times]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("durability", "maybe"),
+        ("interval", 0),
+        ("max_tokens", -1),
+        ("evict", "random"),
+        ("residency", "x"),
+        ("threads", -1),
+    ],
+)
+def test_settings_out_of_bounds_are_refused(name: str, value: object) -> None:
+    with pytest.raises(InvalidArgument, match=name):
+        LiveSettings(**{name: value})  # type: ignore[arg-type]

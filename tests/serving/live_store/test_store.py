@@ -1,0 +1,239 @@
+"""A live store answers with all that was appended, over seals, restarts, deletions and other processes' generations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffolk.build_index.compact import compact
+from suffolk.build_index.delete import delete
+from suffolk.datastore import open_datastore
+from suffolk.datastore.documents import Document
+from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
+from tests.serving.live_store.conftest import VOCABULARY, OpenStore
+from tests.support.stores import make_store, make_word_store
+
+
+def document(*tokens: int, source: str | None = None, **metadata: str) -> Document:
+    return Document(source, metadata, np.array(tokens, np.uint32))
+
+
+def held(store: LiveStore) -> list[list[int]]:
+    """All documents; the counts of their first tokens must agree."""
+    documents = [each.tokens.tolist() for each in store.documents()]
+    for token in {each[0] for each in documents}:
+        expected = sum(each.count(token) for each in documents)
+        assert store.lookup([token], scope="store") == (1, expected)
+    return documents
+
+
+def test_an_append_is_found_by_the_next_query(open_store: OpenStore) -> None:
+    store = open_store()
+    assert store.lookup([1, 2]) == (0, 0)
+    appended = store.append([1, 2, 3], id="a", metadata={"license": "mit"})
+    assert (appended.sequence, appended.documents, appended.tokens, appended.replaced) == (1, 1, 3, 0)
+    assert store.lookup([1, 2]) == (2, 1)
+    assert store.draft([1, 2]).tokens.tolist() == [3]
+    assert store.append_batch([document(1, 2, 4), document(9)]).sequence == 2
+    assert store.lookup([1, 2]) == (2, 2)
+    assert [(each.source, dict(each.metadata)) for each in store.documents()][0] == ("a", {"license": "mit"})
+    assert store.info()["documents"] == 3
+
+
+def test_it_is_found_after_the_store_is_opened_again(open_store: OpenStore) -> None:
+    for durability in ("always", "interval", "none"):
+        store = open_store(durability=durability)
+        before = held(store)
+        appended = store.append([7, 8, len(before)], group="g")
+        assert appended.durable or durability != "always"
+        store = open_store()
+        assert held(store) == [*before, [7, 8, len(before)]]
+        assert store.group_stats("g").documents == len(before) + 1
+        assert store.append([1]).sequence == appended.sequence + 1
+        store._writer.remove([appended.sequence + 1])
+        assert held(open_store()) == [*before, [7, 8, len(before)]]
+
+
+def test_groups_are_searched_alone_or_first(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append([1, 2, 3], group="a")
+    store.append([1, 2, 4], group="b")
+    store.append([5, 2, 6])
+    assert store.lookup([1, 2], group="a") == (2, 1)
+    assert store.lookup([1, 2], scope="store") == (2, 2)
+    assert store.draft([1, 2], group="b", scope="group").tokens.tolist() == [4]
+    assert sorted(store.draft([1, 2], group="b", scope="group_first").tokens.tolist()) == [3, 4]
+    assert store.lookup([1, 2], group="unknown", scope="group") == (0, 0)
+    assert store.lookup([1, 2], group="unknown") == (2, 2)
+    assert store.lookup_batch([[1, 2], [1, 2]], group=["a", None]) == [(2, 1), (2, 2)]
+    with pytest.raises(InvalidArgument, match="a context has no group"):
+        store.lookup([1], scope="group")
+    with pytest.raises(InvalidArgument, match="scope is 'all'"):
+        store.lookup([1], group="a", scope="all")
+    with pytest.raises(NotFound, match="group 'c' has no documents"):
+        store.group_stats("c")
+
+
+def test_replace_swaps_the_content_of_a_group(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_batch([document(1, 2, 3), document(1, 2, 4)], ["a", "b"])
+    assert store.append_batch([document(1, 2, 5)], "a", replace=True).replaced == 1
+    for _ in range(2):
+        assert held(store) == [[1, 2, 4], [1, 2, 5]]
+        assert store.lookup([1, 2], group="a", scope="group") == (2, 1)
+        store = open_store()
+    with pytest.raises(InvalidArgument, match="name the group whose content it replaces"):
+        store.append([1], replace=True)
+
+
+def test_delete_takes_ids_conditions_and_groups(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_batch([document(1, 2, source="x", license="mit"), document(1, 3, source="y", license="gpl")])
+    store.append([1, 4], id="z", group="a")
+    store.seal()
+    store.append([1, 5], id="x")
+    store.append([1, 6], id="w", metadata={"kind": "log"})
+    report = store.delete(ids=["x", "unknown"])
+    assert (report.documents, report.tokens, report.unknown_ids) == (2, 4, ("unknown",))
+    assert held(store) == [[1, 3], [1, 4], [1, 6]]
+    assert store.delete(where=["kind=log"]).documents == 1
+    assert store.delete(where=["license=gpl"]).documents == 1
+    with pytest.raises(InvalidArgument, match="no document has the field 'lisence'"):
+        store.delete(where=["lisence=gpl"])
+    assert store.delete(group="a").documents == 1
+    with pytest.raises(NotFound, match="has no documents"):
+        store.delete(group="a")
+    with pytest.raises(InvalidArgument, match="give one of them"):
+        store.delete(ids=["x"], group="a")
+    assert held(store) == held(open_store()) == []
+
+
+def test_seal_publishes_what_has_no_group(open_store: OpenStore, tmp_path: Path) -> None:
+    store = open_store()
+    assert store.seal() is None
+    with pytest.raises(NotFound):
+        open_datastore(tmp_path / "store")
+    store.append_batch([document(1, 2, 3, source="a", license="mit"), document(1, 2, 4)], [None, "g"])
+    assert store.seal() == 1
+    stats = store.stats()
+    assert (stats.generation, stats.published_documents, stats.documents, stats.flushed_sequence) == (1, 1, 1, 2)
+    with open_datastore(tmp_path / "store") as published:
+        published.verify("full")
+        assert [(each.source, dict(each.metadata)) for each in published.documents()] == [("a", {"license": "mit"})]
+    store.append([1, 2, 5])
+    assert store.lookup([1, 2], scope="store") == (2, 3)
+    assert store.seal() == 2
+    assert store.seal() is None
+    assert held(store) == held(open_store()) == [[1, 2, 3], [1, 2, 5], [1, 2, 4]]
+    assert open_store().append([1]).sequence == 4
+
+
+def test_sealing_shortens_the_log(open_store: OpenStore, tmp_path: Path) -> None:
+    store = open_store()
+    for number in range(20):
+        store.append([number])
+        store.seal()
+    assert len(list((tmp_path / "store" / "live" / "log").iterdir())) <= 3
+    assert store.stats().log_bytes < 1000
+
+
+def test_a_checkpoint_keeps_what_is_left(open_store: OpenStore) -> None:
+    store = open_store()
+    for number in range(30):
+        store.append([1, number], group="a", replace=True)
+        store.append([2, number], group=f"b{number % 3}")
+    before, size = held(store), store.stats().log_bytes
+    assert store._writer.checkpoint(force=True)
+    assert store.stats().log_bytes < size
+    store.append([3], group="c")
+    store.append([4], group="a", replace=True)
+    expected = sorted(held(store))
+    assert len(expected) == len(before) + 1
+    assert sorted(held(open_store())) == expected
+
+
+def test_it_adds_to_a_published_datastore(tmp_path: Path) -> None:
+    make_store(tmp_path / "base", [[[1, 2, 3], [1, 2, 4]]], vocab_size=VOCABULARY).close()
+    with open_live_store(tmp_path / "base") as store:
+        store.append([1, 2, 5])
+        assert store.lookup([1, 2]) == (2, 3)
+        delete(tmp_path / "base", ["segment 0 document 0"], threads=1)  # as another process does
+        assert store.refresh()
+        assert not store.refresh()
+        assert store.lookup([1, 2]) == (2, 2)
+        store.seal()
+        compact(tmp_path / "base", threads=1)
+        assert store.refresh()
+        assert held(store) == [[1, 2, 4], [1, 2, 5]]
+    with open_live_store(tmp_path / "base") as store:
+        assert held(store) == [[1, 2, 4], [1, 2, 5]]
+
+
+def test_texts_are_encoded_with_its_tokenizer(tmp_path: Path) -> None:
+    words = make_word_store(tmp_path / "words")
+    with create_live_store(tmp_path / "live", tokenizer=next(Path(words).glob("tokenizer*.json"))) as store:
+        store.append("the dog sat", id="dogs")
+        assert store.decode(store.draft("the dog").tokens) == "sat"
+        store.seal()
+        assert store.lookup("the dog") == (2, 1)
+    with open_datastore(tmp_path / "live") as published:
+        assert published.lookup("the dog") == (2, 1)
+
+
+def test_one_process_appends(open_store: OpenStore, tmp_path: Path) -> None:
+    open_store()
+    with pytest.raises(Unavailable, match="another process is writing"):
+        open_live_store(tmp_path / "store")
+    with pytest.raises(InvalidArgument, match="exists"):
+        create_live_store(tmp_path / "store", vocab_size=5)
+    with pytest.raises(NotFound):
+        open_live_store(tmp_path / "none")
+    with pytest.raises(InvalidArgument, match="give the tokenizer of the model"):
+        create_live_store(tmp_path / "other")
+
+
+def test_a_generation_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    make_store(tmp_path / "base", [[[1, 2, 3]]], vocab_size=VOCABULARY).close()
+    open_live_store(tmp_path / "base").close()
+    other = make_store(tmp_path / "other", [[[1, 2, 3]]], vocab_size=9)
+    other.close()
+    (tmp_path / "base" / "live").rename(tmp_path / "other" / "live")
+    with pytest.raises(Unsupported, match="has vocab_size 9, and its live documents have 50"):
+        open_live_store(tmp_path / "other")
+
+
+def test_bad_documents_change_nothing(open_store: OpenStore) -> None:
+    store = open_store(max_tokens=100, max_group_tokens=20)
+    store.append([1, 2])
+    size = store.stats().log_bytes
+    for documents, group, message in (
+        ([document(1), document(50)], None, "document 1 has token id 50; ids must be 0 to 49"),
+        ([document()], None, "document 0 has 0 tokens"),
+        ([], None, "no documents are given"),
+        ([document(*[1] * 101)], None, r"document 0 has 101 tokens; the store \(max_tokens\) may have 100"),
+        ([document(*[1] * 60)] * 2, None, "an append of 120 tokens"),
+        ([document(*[1] * 21)], "g", r"document 0 has 21 tokens; a group \(max_group_tokens\) may have 20"),
+        ([document(*[1] * 12)] * 2, "g", "group 'g': 24 tokens in one append"),
+        ([document(1)], "", "group is ''"),
+        ([document(1)], ["a", "b"], "2 groups for 1 documents"),
+        ([document(1, source="s" * 5000)], None, "id is a text of 5000 characters"),
+        ([Document("a", {"x": [1]}, np.array([1]))], None, "metadata field 'x' holds list"),  # type: ignore[dict-item]
+        ([Document("a", {}, np.array([-1]))], None, "token id -1"),
+        ([Document("a", {}, np.array([0.5]))], None, "no list of whole numbers"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            store.append_batch(documents, group)  # type: ignore[arg-type]
+    assert store.stats().log_bytes == size
+    assert held(store) == [[1, 2]]
+
+
+def test_a_closed_store_refuses_calls(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append([1])
+    store.close()
+    for call in (lambda: store.append([1]), lambda: store.lookup([1]), store.stats):
+        with pytest.raises(Unavailable):
+            call()
