@@ -172,7 +172,8 @@ class Workspace:
 def open_workspace(store: Path, allowed: Sequence[str] = ()) -> Iterator[Workspace]:
     """The workspace of ``store``, under the writer lock.
 
-    A folder without a manifest may hold the names ``allowed``, beside those of an unfinished build. If the build fails before a segment is finished, all its files are removed, including the lock if it is new.
+    A folder without a manifest may hold the names ``allowed``, beside those of an unfinished build. If the build fails before a
+    segment is finished, all its files are removed, including the lock if it is new.
 
     Raises:
         Unavailable: another process writes to the datastore.
