@@ -114,8 +114,10 @@ class Live {
     return found;
   }
 
-  // The columns of `append` and the numbers, of up to `limit` documents in memory that are not removed, from number `begin` on.
-  py::tuple documents(std::uint64_t begin, std::uint64_t limit) const {
+  // The columns of `append` and the numbers, of up to `limit` documents in memory that are not removed, from number `begin` on. Fewer
+  // if their tokens, which are left out unless `with_tokens`, are many.
+  py::tuple documents(std::uint64_t begin, std::uint64_t limit, bool with_tokens) const {
+    constexpr std::size_t kMaxTokens = 1 << 22;
     std::vector<std::uint64_t> sequences, lengths, groups;
     std::vector<std::uint32_t> tokens;
     std::vector<std::int64_t> times;
@@ -125,12 +127,14 @@ class Live {
       const py::gil_scoped_release release;
       for (const LiveSegment& live : snapshot->memory()) {
         const LiveDocuments& all = live.segment->documents();
-        for (std::size_t i = all.lower_bound(begin); i < all.size() && sequences.size() < limit; ++i) {
+        for (std::size_t i = all.lower_bound(begin); i < all.size() && sequences.size() < limit && tokens.size() < kMaxTokens; ++i) {
           if (live.is_removed(static_cast<std::uint32_t>(i))) continue;
-          const std::vector<std::uint32_t> ids = live.segment->read(i, 0, ~std::uint64_t{0});
           sequences.push_back(all.sequence(i));
-          tokens.insert(tokens.end(), ids.begin(), ids.end());
-          lengths.push_back(ids.size());
+          lengths.push_back(live.segment->document_tokens(i));
+          if (with_tokens) {
+            const std::vector<std::uint32_t> ids = live.segment->read(i, 0, ~std::uint64_t{0});
+            tokens.insert(tokens.end(), ids.begin(), ids.end());
+          }
           groups.push_back(all.group(i));
           origins.push_back(all.origin(i));
           times.push_back(all.time(i));
@@ -142,13 +146,14 @@ class Live {
     return py::make_tuple(to_column(sequences), to_column(tokens), to_column(lengths), to_column(groups), bytes, to_column(times));
   }
 
-  // The numbers of a group's documents in memory.
-  Column<std::uint64_t> group_documents(std::uint64_t key) const {
-    std::vector<std::uint64_t> sequences;
+  // The numbers and the lengths of a group's documents in memory.
+  py::tuple group_documents(std::uint64_t key) const {
+    std::vector<std::uint64_t> sequences, lengths;
     index_.snapshot()->for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
       sequences.push_back(segment.documents().sequence(document));
+      lengths.push_back(segment.document_tokens(document));
     });
-    return to_column(sequences);
+    return py::make_tuple(to_column(sequences), to_column(lengths));
   }
 
   py::dict group_stats(std::uint64_t key) const {
@@ -203,7 +208,7 @@ void bind_live(py::module_& module) {
            "groups"_a = py::none(), "scope"_a = "store")
       .def("clock", &Live::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
       .def("occurrences", &Live::occurrences, "pattern"_a, "limit"_a, "length"_a)
-      .def("documents", &Live::documents, "begin"_a, "limit"_a)
+      .def("documents", &Live::documents, "begin"_a, "limit"_a, "tokens"_a = true)
       .def("group_documents", &Live::group_documents, "key"_a)
       .def("group_stats", &Live::group_stats, "key"_a)
       .def("stats", &Live::stats)

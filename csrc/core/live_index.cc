@@ -40,11 +40,12 @@ void check(const FileSet& files, const MemoryShape& shape) {
   }
 }
 
-// The documents of a segment up to number `through`. Those of deletions are in the order of their removal.
-DocumentIndices documents_through(const MemorySegment& segment, std::uint64_t through) {
+// The documents of a segment up to number `through`; if `grouped_stay`, only those without a group. Those of deletions are in the
+// order of their removal.
+DocumentIndices documents_through(const LiveDocuments& documents, std::uint64_t through, bool grouped_stay) {
   DocumentIndices indices;
-  for (std::uint32_t i = 0; i < segment.documents().size(); ++i) {
-    if (segment.documents().sequence(i) <= through) indices.push_back(i);
+  for (std::uint32_t i = 0; i < documents.size(); ++i) {
+    if (documents.sequence(i) <= through && (!grouped_stay || documents.group(i) == kNoGroup)) indices.push_back(i);
   }
   return indices;
 }
@@ -102,7 +103,7 @@ void LiveIndex::rebase(std::shared_ptr<const FileSet> files, std::uint64_t flush
   const std::lock_guard alone(retiring_);
   Lock lock(mutex_);
   require_open();
-  retire(lock, std::move(files), flushed_through);
+  retire(lock, std::move(files), flushed_through, true);
 }
 
 std::uint64_t LiveIndex::drop_before(std::uint64_t sequence) {
@@ -115,7 +116,7 @@ std::uint64_t LiveIndex::drop_before(std::uint64_t sequence) {
     through = entry.live.segment->last_sequence();
     documents += entry.live.live_documents();
   }
-  if (through > 0) retire(lock, files_, through);
+  if (through > 0) retire(lock, files_, through, false);
   return documents;
 }
 
@@ -172,11 +173,16 @@ std::shared_ptr<MemorySegment> LiveIndex::sort_removed(std::span<const std::uint
   const auto now = snapshot();
   const std::vector<DocumentIndices> found = now->find(sequences);
   std::vector<std::vector<std::uint32_t>> tokens;
+  std::vector<std::uint64_t> groups;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    for (const std::uint32_t index : found[i]) tokens.push_back(now->memory()[i].segment->read(index, 0, ~std::uint64_t{0}));
+    const MemorySegment& segment = *now->memory()[i].segment;
+    for (const std::uint32_t index : found[i]) {
+      tokens.push_back(segment.read(index, 0, ~std::uint64_t{0}));
+      groups.push_back(segment.documents().group(index));
+    }
   }
   std::vector<Document> documents;
-  for (std::size_t i = 0; i < tokens.size(); ++i) documents.push_back({.tokens = tokens[i], .sequence = sequences[i]});
+  for (std::size_t i = 0; i < tokens.size(); ++i) documents.push_back({.tokens = tokens[i], .sequence = sequences[i], .group = groups[i]});
   return std::make_shared<MemorySegment>(documents, shape_, threads_);
 }
 
@@ -205,45 +211,49 @@ bool LiveIndex::reserve(std::uint64_t through) {
   return all;
 }
 
-// Replaces the files, and drops the documents in memory up to number `through`. A segment with later documents is rewritten.
-void LiveIndex::retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through) {
-  const auto keep = [&](const Entry& entry) {
-    const MemorySegment& segment = *entry.live.segment;
-    const DocumentIndices dropped = documents_through(segment, through);
-    const MemorySegment::Input input = {&segment, dropped};
-    return MemorySegment::merge({&input, 1}, shape_);
+// Replaces the files, and drops the documents in memory up to number `through`; if `grouped_stay`, only those without a group. A
+// segment of which documents remain is rewritten.
+void LiveIndex::retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay) {
+  using Segments = std::vector<std::shared_ptr<const MemorySegment>>;
+  const auto keep = [&](const std::shared_ptr<const MemorySegment>& segment) {
+    const DocumentIndices dropped = documents_through(segment->documents(), through, grouped_stay);
+    const MemorySegment::Input input = {segment.get(), dropped};
+    return dropped.empty() ? segment : MemorySegment::merge({&input, 1}, shape_);
   };
   changed_.wait(lock, [&] { return closed_ || reserve(through); });
   require_open();
-  std::size_t dropped = 0;
-  while (dropped < memory_.size() && memory_[dropped].live.segment->last_sequence() <= through) ++dropped;
-  const bool split = dropped < memory_.size() && memory_[dropped].live.segment->first_sequence() <= through;
-  const Entries old_deletions = deletions_;
-  std::shared_ptr<const MemorySegment> rest;
-  std::vector<std::shared_ptr<const MemorySegment>> deletions;
-  const std::shared_ptr<const MemorySegment> whole = split ? memory_[dropped].live.segment : nullptr;
+  Segments old, old_deletions, kept, deletions;
+  for (const Entry& entry : memory_) {
+    if (entry.live.segment->first_sequence() <= through) old.push_back(entry.live.segment);
+  }
+  for (const Entry& entry : deletions_) old_deletions.push_back(entry.live.segment);
   lock.unlock();
-  if (split) rest = keep({LiveSegment(whole)});
-  for (const Entry& entry : old_deletions) deletions.push_back(keep(entry));
+  std::transform(old.begin(), old.end(), std::back_inserter(kept), keep);
+  std::transform(old_deletions.begin(), old_deletions.end(), std::back_inserter(deletions), keep);
   lock.lock();
   changed_.wait(lock, [&] {
     return closed_ || std::all_of(deletions_.begin(), deletions_.end(), [](const Entry& entry) { return entry.busy == entry.retiring; });
   });
   require_open();
-  for (std::size_t i = deletions.size(); i < deletions_.size(); ++i) deletions.push_back(keep(deletions_[i]));  // added meanwhile
-  if (split) {
-    LiveSegment live(rest);
+  for (std::size_t i = deletions.size(); i < deletions_.size(); ++i) deletions.push_back(keep(deletions_[i].live.segment));  // added meanwhile
+  Entries entries;
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    if (kept[i] != old[i]) retired_.push_back(old[i]);
+    if (kept[i] == nullptr) continue;
+    LiveSegment live(kept[i]);
     DocumentIndices removed;
-    for (const std::uint32_t index : memory_[dropped].live.removed_documents()) {
-      const std::uint64_t sequence = whole->documents().sequence(index);
-      if (sequence > through) removed.push_back(static_cast<std::uint32_t>(rest->documents().lower_bound(sequence)));
+    for (const std::uint32_t index : memory_[i].live.removed_documents()) {
+      const std::uint64_t sequence = old[i]->documents().sequence(index);
+      const std::size_t place = kept[i]->documents().lower_bound(sequence);
+      if (place < kept[i]->documents().size() && kept[i]->documents().sequence(place) == sequence) {
+        removed.push_back(static_cast<std::uint32_t>(place));
+      }
     }
     if (!removed.empty()) live.remove(removed);
-    retired_.push_back(whole);
-    memory_[dropped] = {std::move(live)};
+    entries.push_back({std::move(live)});
   }
-  for (std::size_t i = 0; i < dropped; ++i) retired_.push_back(memory_[i].live.segment);
-  memory_.erase(memory_.begin(), memory_.begin() + static_cast<std::ptrdiff_t>(dropped));
+  for (std::size_t i = old.size(); i < memory_.size(); ++i) entries.push_back(std::move(memory_[i]));
+  memory_ = std::move(entries);
   deletions_.clear();
   for (auto& deletion : deletions) {
     if (deletion != nullptr) deletions_.push_back({LiveSegment(std::move(deletion))});

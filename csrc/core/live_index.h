@@ -55,8 +55,8 @@ class LiveIndex {
   // number that is not in memory.
   std::uint64_t remove(std::span<const std::uint64_t> sequences);
 
-  // In one snapshot, searches other files and drops all documents in memory up to number `flushed_through`. Later documents get
-  // higher numbers. Throws kInvalidArgument for files of another vocabulary or a smaller order depth.
+  // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through` that have no group. Later
+  // documents get higher numbers. Throws kInvalidArgument for files of another vocabulary or a smaller order depth.
   void rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through);
 
   // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
@@ -83,7 +83,7 @@ class LiveIndex {
 
   std::shared_ptr<MemorySegment> sort_removed(std::span<const std::uint64_t> sequences) const;
   void hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion);
-  void retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through);
+  void retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay);
   bool reserve(std::uint64_t through);
   void publish();
   void require_open() const;
