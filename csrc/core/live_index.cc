@@ -98,12 +98,12 @@ std::uint64_t LiveIndex::remove(std::span<const std::uint64_t> sequences) {
   return gone.size();
 }
 
-void LiveIndex::rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through) {
+void LiveIndex::rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through, bool grouped_stay) {
   check(*files, shape_);
   const std::lock_guard alone(retiring_);
   Lock lock(mutex_);
   require_open();
-  retire(lock, std::move(files), flushed_through, true);
+  retire(lock, std::move(files), flushed_through, grouped_stay);
 }
 
 std::uint64_t LiveIndex::drop_before(std::uint64_t sequence) {

@@ -55,9 +55,10 @@ class LiveIndex {
   // number that is not in memory.
   std::uint64_t remove(std::span<const std::uint64_t> sequences);
 
-  // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through` that have no group. Later
-  // documents get higher numbers. Throws kInvalidArgument for files of another vocabulary or a smaller order depth.
-  void rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through);
+  // In one snapshot, searches other files and drops the documents in memory up to number `flushed_through`; if `grouped_stay`, only
+  // those without a group. Later documents get higher numbers. Throws kInvalidArgument for files of another vocabulary or a smaller
+  // order depth.
+  void rebase(std::shared_ptr<const FileSet> files, std::uint64_t flushed_through, bool grouped_stay = false);
 
   // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
   std::uint64_t drop_before(std::uint64_t sequence);

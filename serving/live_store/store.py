@@ -424,7 +424,8 @@ class LiveStore(Retriever):
         files = open_datastore(self.path, self.settings.residency, self.settings.threads)
         self.identity.require(files.manifest, self.path)
         deleted = list(files.deleted().values()) if files.manifest.deletions else []
-        self._writer.index.rebase(*files.native_files(), deleted, files.manifest.live_sequence)
+        through = files.manifest.live_sequence
+        self._writer.index.rebase(*files.native_files(), deleted, through, grouped_stay=True)
         self._files = files
         return True
 

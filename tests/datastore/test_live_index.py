@@ -136,7 +136,7 @@ def test_groups_are_counted_and_listed(tmp_path: Path) -> None:
     model = LiveModel(tmp_path, VOCAB_SIZE)
     model.append([Text((1, 2), 5), Text((3,), 6), Text((4, 5, 6), 5)])
     model.append([Text((7,), 5)], removed=[1])
-    assert model.index.group_documents(5).tolist() == [3, 4]
+    assert [column.tolist() for column in model.index.group_documents(5)] == [[3, 4], [3, 1]]
     assert model.index.group_stats(5) == {"documents": 2, "tokens": 4, "oldest_sequence": 3, "newest_sequence": 4}
     assert model.index.group_stats(9) == {"documents": 0, "tokens": 0, "oldest_sequence": 0, "newest_sequence": 0}
 
@@ -163,6 +163,19 @@ def test_occurrences_are_in_files_and_in_memory(tmp_path: Path) -> None:
     assert (filed[0].read_tokens(filed[2], 3).tolist(), filed[1]) == ([1, 2, 3], 0)
     assert live[:4] == (None, 2, 1, b"b")
     assert live[4].tolist() == [1, 2, 4]
+
+
+def test_documents_of_groups_may_stay_when_others_are_flushed(tmp_path: Path) -> None:
+    model = LiveModel(tmp_path, VOCAB_SIZE)
+    for batch in range(12):  # segments of documents with and without groups, removed and not, merged and not
+        model.append([Text((1, 2, batch, place), place % 3) for place in range(9)])
+        model.remove([number for number in model.memory if number % 7 == 5])
+        if batch % 4 == 3:
+            model.flush(max(model.memory) - 12, grouped_stay=True)
+            model.remove([number for number in model.memory if number % 11 == 3])
+        model.check_documents()
+        for group in range(1, 3):
+            model.check([1, 2], BOUNDS, group)
 
 
 def test_numbers_continue_after_given_ones_and_after_a_rebase() -> None:

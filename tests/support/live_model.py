@@ -62,12 +62,13 @@ class LiveModel:
         for number in numbers:
             del self.memory[number]
 
-    def flush(self, through: int) -> None:
-        """Write the documents up to number ``through`` to a file."""
-        flushed = [self.memory.pop(number) for number in sorted(self.memory) if number <= through]
+    def flush(self, through: int, grouped_stay: bool = False) -> None:
+        """Write the documents up to number ``through`` to a file; with ``grouped_stay``, only those without a group."""
+        numbers = [each for each in self.memory if each <= through and not (grouped_stay and self.memory[each].group)]
+        flushed = [self.memory.pop(number) for number in sorted(numbers)]
         if flushed:
             self.files.append((flushed, []))
-        self._rebase(through)
+        self._rebase(through, grouped_stay)
 
     def delete_in_file(self, file: int, places: Sequence[int]) -> None:
         self.files[file][1][:] = sorted({*self.files[file][1], *places})
@@ -133,7 +134,7 @@ class LiveModel:
         assert np.all((scores > 0) & (scores <= 1))
         return tree
 
-    def _rebase(self, through: int) -> None:
+    def _rebase(self, through: int, grouped_stay: bool = False) -> None:
         segments, deletions = [], []
         for texts, deleted in self.files:
             segments.append(self._write(texts))
@@ -141,7 +142,7 @@ class LiveModel:
                 deletions.append(self._write([texts[place] for place in deleted]))
         groups = [np.array([text.group for text in texts], np.uint64) for texts, _ in self.files]
         places = [np.array(deleted, np.uint32) for _, deleted in self.files]
-        self.index.rebase(segments, deletions, places, through, groups)
+        self.index.rebase(segments, deletions, places, through, groups, grouped_stay)
 
     def _write(self, texts: Sequence[Text]) -> _native.Segment:
         self._written += 1

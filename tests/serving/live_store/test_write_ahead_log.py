@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +13,7 @@ from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable,
 from suffolk.serving.live_store.log import ALWAYS, NONE, Log
 from suffolk.serving.live_store.log_file import HEADER_BYTES, log_path, read_log
 from suffolk.serving.live_store.record import Change, decode, encode
+from tests.support.full_disk import file_size_limit
 
 
 def make_change(sequence: int, *documents: list[int], removed: tuple[int, ...] = (), drop_before: int = 0) -> Change:
@@ -43,17 +41,6 @@ def write(log: Log, sequence: int, *documents: list[int]) -> int:
 
 def sequences(folder: Path) -> list[int]:
     return [int(each) for change in read_log(folder).changes for each in change.sequences]
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Let the system refuse to grow files beyond ``size`` bytes, as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_record_holds_its_change() -> None:

@@ -14,7 +14,7 @@ from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore
 from tests.serving.live_store.conftest import OpenStore
-from tests.serving.live_store.test_log import file_size_limit
+from tests.support.full_disk import file_size_limit
 from tests.support.stores import make_store
 
 
