@@ -91,7 +91,7 @@ def _verify_seconds(drafters: Sequence[Level], verifier: Level, depth: int) -> F
 
 
 def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """V with one more level than ``below``, and the best (k, l) of each (i, t), encoded as k * T + l - 1."""
+    """V for one more level than in ``below``, and the best (k, l) of each (i, t), encoded as k * T + l - 1."""
     seconds, choice = np.full(below.shape, np.inf), np.zeros(below.shape, np.int64)
     for verifier in range(1, len(below)):
         ways = rounds[:, verifier, :verifier] * (verify[verifier, :verifier] + below[:verifier])

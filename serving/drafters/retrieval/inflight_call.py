@@ -64,7 +64,7 @@ class InflightCall:
 
     @property
     def busy(self) -> bool:
-        """Whether a call is in flight. A dropped call counts."""
+        """Whether a call is in flight. A dropped call counts as in flight until it ends."""
         return self._call is not None and not self._call.done()
 
     def send(self, queries: Sequence[Query], max_nodes: int) -> None:

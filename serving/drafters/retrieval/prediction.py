@@ -89,7 +89,7 @@ class PredictionDrafter:
 def _chain(alignment: PredictionAlignment, max_nodes: int) -> DraftTree:
     """The continuation of the prediction.
 
-    The match counts one more token than the text shares with it, so that no match differs from a match of one token.
+    The match length is the number of shared tokens plus one. So it also tells a match of one token from none.
     """
     tokens = alignment.prediction[alignment.position : alignment.position + max_nodes]
     size = len(tokens)

@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of the corpus. ``sha256``: of its content, in hexadecimal."""
+    """A file of the corpus. ``sha256``: the digest of its content, in hexadecimal."""
 
     path: str
     bytes: int

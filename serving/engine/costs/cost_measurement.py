@@ -102,7 +102,7 @@ def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
 
 
 def _fill(cache: KVCache) -> None:
-    """Set random keys and values: uninitialised memory may hold denormal numbers, which are slow."""
+    """Set random keys and values, because uninitialised memory may hold denormal numbers, which are slow."""
     for layer in cache.layers.layers:
         if isinstance(layer, SlabLayer):
             layer.keys.normal_()

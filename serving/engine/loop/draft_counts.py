@@ -42,7 +42,7 @@ class DraftCounts:
         self.earned.update(drafted[: len(sources) - 1])
 
     def by_source(self) -> dict[str, dict[str, int]]:
-        """``STAGE_by_source`` -> source bits -> tokens of all depths, ready for JSON."""
+        """The counts of each stage by source, over all depths: ``STAGE_by_source`` -> source bits -> tokens. Ready for JSON."""
         return {f"{stage}_by_source": _by_source(getattr(self, stage)) for stage in STAGES}
 
     def rows(self) -> list[dict[str, int]]:

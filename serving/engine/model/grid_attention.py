@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from suffolk.serving.engine.model.tree_attention import Terms, capped_attention
 
 WORD = 64
-"""Bits of an element of ``ancestors``."""
+"""Number of bits in an element of ``ancestors``."""
 
 
 @dataclass(frozen=True, slots=True)

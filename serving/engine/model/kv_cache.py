@@ -95,7 +95,7 @@ class KVCache:
     def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
         """Keep the ``accepted`` rows that passes appended to each slot, and drop the others.
 
-        ``accepted``: for each of ``slots`` int64[k], ascending, counted from the slot's length.
+        ``accepted``: an int64[k] for each of ``slots``, the accepted rows in ascending order, counted from the slot's length.
         """
         sources: list[npt.NDArray[np.int64]] = []
         places: list[npt.NDArray[np.int64]] = []

@@ -50,7 +50,7 @@ class PrefillPolicy:
         return pays
 
     def release(self, request_id: int, tokens: int) -> None:
-        """Learn the length of a text that has ended, in ``tokens``, and forget the request."""
+        """Learn that a text has ended after ``tokens`` tokens, and forget the request."""
         self._reads.pop(request_id, None)
         self._steps.pop(request_id, None)
         self._length.add(tokens)

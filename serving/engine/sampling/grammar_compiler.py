@@ -26,7 +26,7 @@ class GrammarCompiler:
     """Compiles grammars for a target. Imports llguidance and reads the vocabulary at the first use. Thread-safe."""
 
     def __init__(self, tokenizer: Any, vocab_size: int, eos_ids: frozenset[int]) -> None:
-        """``tokenizer``: of transformers, or None; then no grammar can be compiled."""
+        """``tokenizer``: a tokenizer of transformers. If it is None, no grammar can be compiled."""
         self._tokenizer, self._vocab_size, self._eos_ids = tokenizer, vocab_size, eos_ids
         self._lock = threading.Lock()
         self._vocabulary: LLTokenizer | None = None

@@ -21,7 +21,7 @@ class LogitsProcessing:
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int, matcher: GrammarMatcher | None = None) -> None:
-        """``matcher``: of ``settings.grammar``. Raises InvalidArgument if a token is not of this vocabulary."""
+        """``matcher``: the matcher of ``settings.grammar``. Raises InvalidArgument if a token is not of this vocabulary."""
         penalised = settings.repetition_penalty != 1.0 or settings.presence_penalty or settings.frequency_penalty
         functions = bool(settings.processors) or settings.token_mask is not None
         self.may_forbid = bool(settings.bad_words) or functions or matcher is not None

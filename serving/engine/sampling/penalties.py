@@ -17,7 +17,8 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 class Penalties:
     """The penalties of one request. Not thread-safe.
 
-    Committed tokens are counted once; drafted tokens count on their own rows only. Only columns of tokens that occur change.
+    Committed tokens are counted once; drafted tokens count on their own rows only. Only the columns of tokens that occur are
+    changed.
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int) -> None:
@@ -29,7 +30,7 @@ class Penalties:
         self._distinct = np.empty(0, np.int64)  # the tokens of prompt and text
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """``logits`` float[rows, vocab], changed in place. The committed text must extend that of the call before."""
+        """``logits`` float[rows, vocab], changed in place. The committed text of a call must extend that of the call before."""
         self._count(contexts)
         tokens = to_device(self._distinct, logits.device)
         counts = to_device(self._generated[self._distinct], logits.device)

@@ -31,7 +31,7 @@ class Sampler:
         device: torch.device,
         matcher: GrammarMatcher | None = None,
     ) -> None:
-        """``matcher``: of ``settings.grammar``. Raises InvalidArgument if a bad word is not of this vocabulary."""
+        """``matcher``: the matcher of ``settings.grammar``. Raises InvalidArgument if a bad word is not of this vocabulary."""
         self._settings = settings
         self._vocab_size = vocab_size
         self._processing = LogitsProcessing(settings, vocab_size, matcher)
@@ -63,7 +63,8 @@ class Sampler:
         return sampled if dead is None else sampled.masked_fill(dead, NO_TOKEN)
 
     def scores(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """The scores [rows, vocab] whose argmax ``sample`` takes: processed logits; unless greedy, in float64 plus noise."""
+        """The scores [rows, vocab] whose argmax ``sample`` takes: the processed logits; above temperature 0, in float64 plus
+        noise."""
         logits, _ = self._processed(logits, contexts)
         if self._noise is None:
             return logits

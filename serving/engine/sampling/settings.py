@@ -42,7 +42,8 @@ class SamplingSettings:
     """How tokens are sampled and where a text ends. Checked when made; immutable.
 
     The settings act in the order of transformers' ``generate``: logit bias, repetition penalty, presence and frequency penalty,
-    bad words, processors, token mask, grammar, temperature, top-k, top-p, min-p. At temperature 0 all but the last four act.
+    bad words, processors, token mask, grammar, temperature, top-k, top-p, min-p. At temperature 0, all of these except the last
+    four act.
 
     Attributes:
         max_new_tokens: at most this many tokens are generated; 1 or more.

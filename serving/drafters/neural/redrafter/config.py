@@ -44,7 +44,7 @@ class BeamConfig:
 
     Attributes:
         width: beams per request.
-        length: the most tokens of a beam, and the most steps of the head. Best is the length that the head was trained for.
+        length: the most tokens of a beam, and the most steps of the head. The best length is that for which the head was trained.
     """
 
     width: Annotated[int, Within(1, 64)] = 8

@@ -44,7 +44,7 @@ class RedrafterHead(torch.nn.Module):
         target: Target,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Make a head with random weights on the target's device. ``dtype``: of its weights; None for the target's.
+        """Make a head with random weights on the target's device. ``dtype``: data type of its weights; None for the target's.
 
         Raises Unsupported if hidden size or vocabulary are not the target's.
         """
