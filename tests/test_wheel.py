@@ -1,4 +1,4 @@
-"""The wheel, built from the source distribution: it holds the package ``suffolk`` and nothing else, and it works by itself."""
+"""Tests the wheel that is built from the source distribution. It holds only the package ``suffolk``, and works by itself."""
 
 from __future__ import annotations
 

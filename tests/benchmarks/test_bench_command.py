@@ -1,4 +1,4 @@
-"""``suffolk bench`` as a command: its documentation, its seed, and its helper processes."""
+"""Tests ``suffolk bench`` as a command: its documentation, its seed, and its helper processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory measurement of this process and of watched processes."""
+"""Tests the memory measurement of this process and of watched processes."""
 
 from __future__ import annotations
 

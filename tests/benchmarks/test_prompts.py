@@ -1,4 +1,4 @@
-"""Prompts from files: their names, groups, styles and limits."""
+"""Tests prompts from files: their names, groups, styles and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of measurements: reports, plots and tables."""
+"""Tests the files of measurements: reports, plots and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole builds through the library and the command line, read back from the published datastore."""
+"""Tests whole builds, by the library and the command line. The published datastore is read back."""
 
 from __future__ import annotations
 

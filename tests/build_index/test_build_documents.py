@@ -1,4 +1,4 @@
-"""Documents of lines, texts and rows, with their names and fields."""
+"""Tests documents of lines, texts and rows, with their names and fields."""
 
 from __future__ import annotations
 

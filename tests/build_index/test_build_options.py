@@ -1,4 +1,4 @@
-"""Options of a build."""
+"""Tests the options of a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in blocks of bounded size."""
+"""Tests that files are read in blocks of bounded size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corpora of token ids."""
+"""Tests corpora of token ids."""
 
 from __future__ import annotations
 

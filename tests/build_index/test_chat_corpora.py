@@ -1,4 +1,4 @@
-"""Corpora of conversations, logs of OpenAI's API, and recordings."""
+"""Tests corpora of conversations, logs of OpenAI's API, and recordings."""
 
 from __future__ import annotations
 

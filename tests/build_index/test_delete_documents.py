@@ -1,4 +1,4 @@
-"""Metadata and deletion, end to end: from a corpus to the answers of lookups, by command line and library."""
+"""Tests metadata and deletion end to end, from a corpus to the answers of lookups, by command line and library."""
 
 from __future__ import annotations
 

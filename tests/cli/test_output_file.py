@@ -1,4 +1,4 @@
-"""Files that commands write when they end."""
+"""Tests the files that commands write when they end."""
 
 from __future__ import annotations
 

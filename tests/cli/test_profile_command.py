@@ -1,4 +1,4 @@
-"""``suffolk profile`` on a tiny model, and the files that it writes."""
+"""Tests ``suffolk profile`` on a tiny model, and the files that it writes."""
 
 from __future__ import annotations
 

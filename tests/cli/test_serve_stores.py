@@ -1,4 +1,4 @@
-"""Names of the datastores that a draft server serves."""
+"""Tests the names of the datastores that a draft server serves."""
 
 from __future__ import annotations
 

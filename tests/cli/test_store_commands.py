@@ -1,4 +1,4 @@
-"""The commands that build and inspect datastores."""
+"""Tests the commands that build and inspect datastores."""
 
 from __future__ import annotations
 

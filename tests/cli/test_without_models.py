@@ -1,4 +1,4 @@
-"""Everything but models runs without torch and transformers."""
+"""Everything except models runs without torch and transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C++ core's own tests, and the saved inputs of its fuzz targets, built and run without Python."""
+"""Builds and runs the C++ core's own tests, and the saved inputs of its fuzz targets, without Python."""
 
 from __future__ import annotations
 

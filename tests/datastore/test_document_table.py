@@ -1,4 +1,4 @@
-"""The segment's table of document origins."""
+"""Tests the segment's table of document origins."""
 
 from __future__ import annotations
 

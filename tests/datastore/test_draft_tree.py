@@ -1,4 +1,4 @@
-"""Draft trees: their columns and their heads."""
+"""Tests the columns of draft trees, and trees of the first nodes."""
 
 from __future__ import annotations
 

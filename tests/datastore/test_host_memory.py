@@ -1,4 +1,4 @@
-"""The memory that a process can still allocate."""
+"""Tests the amount of memory that a process can still allocate."""
 
 from __future__ import annotations
 

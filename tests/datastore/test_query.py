@@ -1,4 +1,4 @@
-"""Conditions on documents."""
+"""Tests conditions on documents."""
 
 from __future__ import annotations
 

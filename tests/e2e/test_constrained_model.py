@@ -1,4 +1,7 @@
-"""A real model under a schema and with tools. Set SUFFOLK_TEST_MODEL to the folder of an instruction-tuned model to run it."""
+"""Tests a real model under a schema and with tools.
+
+Set SUFFOLK_TEST_MODEL to the folder of an instruction-tuned model to run it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``suffolk generate`` with drafters of other packages, as a process."""
+"""Tests ``suffolk generate`` with drafters of other packages, as a process."""
 
 from __future__ import annotations
 

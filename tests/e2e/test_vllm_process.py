@@ -1,4 +1,4 @@
-"""vLLM with Suffolk's proposer, end to end; skipped where 'make vllm' has not installed vLLM and the model."""
+"""Tests vLLM with Suffolk's proposer, end to end. It is skipped unless 'make vllm' has installed vLLM and the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties of builds for any text and any split of a corpus."""
+"""Tests properties of builds for any text and any split of a corpus."""
 
 from __future__ import annotations
 

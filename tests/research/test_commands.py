@@ -1,4 +1,4 @@
-"""Studies as commands: their help, and errors as one line with exit code 2."""
+"""Tests studies as commands: their help, and errors on one line with exit code 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corpora that are enlarged by copies with changed words, and synthetic corpora."""
+"""Tests corpora that are enlarged by copies with changed words, and synthetic corpora."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits to a model's recorded answers, and the overlap of their prompts with a datastore, as commands."""
+"""Tests fits to a model's recorded answers, and the overlap of their prompts with a datastore, as commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overlap of prompts and answers with a datastore."""
+"""Tests the overlap of prompts and answers with a datastore."""
 
 from __future__ import annotations
 

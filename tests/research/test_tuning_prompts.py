@@ -1,4 +1,4 @@
-"""The prompts for fits of constants."""
+"""Tests the prompts to which constants are fitted."""
 
 from __future__ import annotations
 

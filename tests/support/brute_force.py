@@ -18,8 +18,8 @@ from tests.support import oracle
 class BruteForceRetriever(Retriever):
     """A ``Retriever`` over documents that are lists.
 
-    ``gate``: calls wait until it is set; it is initially set. ``entered``: set when a call waits. ``fault``: raised by
-    every call if not None.
+    ``gate``: an event that calls wait for; it is set at first. ``entered``: set when a call waits. ``fault``: an error
+    that every call raises; None for none.
     """
 
     name = "brute-force"

@@ -33,7 +33,7 @@ class Ending:
 
 
 class ForkServer:
-    """Context manager; one command at a time. ``modules`` are imported before any fork."""
+    """A context manager that runs one command at a time. ``modules`` are imported before any fork."""
 
     def __init__(self, *modules: str) -> None:
         self._modules = modules

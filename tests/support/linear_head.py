@@ -20,9 +20,9 @@ DEPTH = 2
 
 
 class LinearHead(torch.nn.Module):
-    """Predicts a token from the target's last feature and the previous token's embedding, with a linear map per depth.
+    """Predicts a token from the target's last feature and the previous token's embedding, with a linear map for each depth.
 
-    Options: ``dropout`` (in training), and ``breaks_at``, the first training batch whose loss is NaN.
+    Options: ``dropout``, which acts in training, and ``breaks_at``, the first training batch whose loss is NaN.
     """
 
     ahead = 2

@@ -63,8 +63,7 @@ class Sampler:
         return sampled if dead is None else sampled.masked_fill(dead, NO_TOKEN)
 
     def scores(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """The scores [rows, vocab] whose argmax ``sample`` takes: the processed logits; above temperature 0, in float64 plus
-        noise."""
+        """The scores [rows, vocab] whose argmax ``sample`` takes: processed logits, above temperature 0 with noise in float64."""
         logits, _ = self._processed(logits, contexts)
         if self._noise is None:
             return logits

@@ -1,4 +1,4 @@
-"""The summary of many decoded answers."""
+"""Tests the summary of many decoded answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compared drafters by name, and the upper bound of hindsight."""
+"""Tests the names of the compared drafters, and the drafter that gives the upper bound of hindsight."""
 
 from __future__ import annotations
 

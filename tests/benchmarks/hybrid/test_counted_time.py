@@ -1,4 +1,4 @@
-"""A clock that only the passes of draft models advance."""
+"""Tests the clock that only the passes of draft models advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the hybrid measurement, and the order of its prompts."""
+"""Tests the settings of the hybrid measurement, and the order of its prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts of the hybrid report."""
+"""Tests the charts of the hybrid report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results file of a long measurement, and the estimate of its remaining time."""
+"""Tests the results file of a long measurement, and the estimate of its remaining time."""
 
 from __future__ import annotations
 

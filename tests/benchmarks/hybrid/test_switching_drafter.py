@@ -1,4 +1,4 @@
-"""Published rules that choose one source a step, and the drafter that applies them."""
+"""Tests published rules that choose one source in each step, and the drafter that applies them."""
 
 from __future__ import annotations
 

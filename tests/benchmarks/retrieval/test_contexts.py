@@ -1,4 +1,4 @@
-"""The contexts of retrieval measurements."""
+"""Tests the contexts of retrieval measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafts and lookups, compared to a scan of the corpus."""
+"""Tests the comparison of drafts and lookups with a scan of the corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing of calls, and the summary of their times."""
+"""Tests the timing of calls, and the summary of their times."""
 
 from __future__ import annotations
 

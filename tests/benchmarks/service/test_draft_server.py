@@ -1,4 +1,4 @@
-"""The draft service that runs during a measurement."""
+"""Tests the draft service that runs during a measurement."""
 
 from __future__ import annotations
 

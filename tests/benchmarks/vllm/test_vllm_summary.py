@@ -1,4 +1,4 @@
-"""Sums and requirements of the run with vLLM."""
+"""Tests the sums and the requirements of the run with vLLM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``suffolk bench worker`` on a tiny model: every transport gives the engine's texts, and the report counts them."""
+"""Tests ``suffolk bench worker`` on a tiny model. Every transport gives the engine's texts, and the report counts them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_it_plans_runs_and_saves_what_it_measured(folders: dict[str, str], capsy
 def test_a_plan_is_printed_where_its_run_is_stopped(
     folders: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C during the runs used to discard the plans, and minutes of measurements."""
+    """Regression: Ctrl-C during the runs used to discard the plans, and minutes of measurements with them."""
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The circuit breaker."""
+"""Tests the circuit breaker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of the draft service."""
+"""Tests the metrics of the draft service."""
 
 from __future__ import annotations
 

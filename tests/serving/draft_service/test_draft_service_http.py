@@ -1,4 +1,4 @@
-"""HTTP/JSON gives the answers of gRPC and has its limits. Also status codes, metrics and health."""
+"""HTTP/JSON gives the answers of gRPC, with the same limits. Also tests status codes, metrics and health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of the draft service and its client, with their messages."""
+"""Tests the limits of the draft service and its client, with their messages."""
 
 from __future__ import annotations
 

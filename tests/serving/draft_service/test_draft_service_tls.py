@@ -1,4 +1,4 @@
-"""TLS and mTLS between a draft server and its client, with certificates made by the test."""
+"""Tests TLS and mTLS between a draft server and its client, with certificates made by the test."""
 
 from __future__ import annotations
 

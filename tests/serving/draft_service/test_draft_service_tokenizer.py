@@ -1,4 +1,4 @@
-"""Texts in place of token ids: a remote datastore answers as the local one."""
+"""A remote datastore takes texts in place of token ids, and answers as the local one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of drafters become the drafters to load."""
+"""Tests which drafters are loaded for given options."""
 
 from __future__ import annotations
 

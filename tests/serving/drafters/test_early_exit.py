@@ -1,4 +1,4 @@
-"""The target's first layers as its drafter share weights and cache, and leave the target unchanged."""
+"""The target's first layers as a drafter share weights and cache with the target, and leave it unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the scores of retrieved trees are learned."""
+"""Tests how the scores of retrieved trees are learned."""
 
 from __future__ import annotations
 

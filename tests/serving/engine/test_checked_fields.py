@@ -1,4 +1,4 @@
-"""Dataclasses that are checked by their annotations, and read from JSON."""
+"""Tests dataclasses that are checked by their annotations, and read from JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory check of a model, from its file headers only."""
+"""Tests the memory check of a model, which reads only file headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampled chains, typical acceptance and log-probabilities, in a whole engine or loop."""
+"""Tests sampled chains, typical acceptance and log-probabilities in a whole engine or loop."""
 
 from __future__ import annotations
 

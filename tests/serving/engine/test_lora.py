@@ -1,4 +1,4 @@
-"""LoRA adapters, merged into their model at load."""
+"""Tests LoRA adapters that are merged into their model at load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The linear kernel as Python calls it, and the layers of a model that use it."""
+"""Tests the linear kernel as Python calls it, and the layers of a model that use it."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""Chains and masked trees from draft trees."""
+"""Tests the conversion of draft trees to chains and masked trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line of a host's costs."""
+"""Tests the line that is fitted to a host's costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicted outputs and schemas, through OpenAI's client."""
+"""Tests predicted outputs and schemas through OpenAI's client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Response formats, and the grammars that they become."""
+"""Tests response formats, and the grammars that they become."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of tools in texts, however the texts are split."""
+"""Tests that tool calls are found in texts, however the texts are split."""
 
 from __future__ import annotations
 

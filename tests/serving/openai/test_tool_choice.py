@@ -1,4 +1,4 @@
-"""Tools and their choice, and the grammars that they become."""
+"""Tests tools and tool choices, and the grammars that they become."""
 
 from __future__ import annotations
 

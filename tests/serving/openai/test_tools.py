@@ -1,4 +1,4 @@
-"""Tools and response formats through OpenAI's client."""
+"""Tests tools and response formats through OpenAI's client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission control."""
+"""Tests admission control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network settings of a server."""
+"""Tests the network settings of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as gRPC status codes and HTTP statuses."""
+"""Tests errors as gRPC status codes and HTTP statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS files."""
+"""Tests TLS files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token ids as bytes."""
+"""Tests token ids as bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs of services: forms, options, and messages for malformed ones."""
+"""Tests URLs of services: forms, options, and messages for malformed URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least-squares initialization of heads."""
+"""Tests the least-squares initialization of heads."""
 
 from __future__ import annotations
 

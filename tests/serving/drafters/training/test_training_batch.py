@@ -1,4 +1,4 @@
-"""Batches with a share of the drafts, and their counts."""
+"""Tests batches with a share of the drafts, and their counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The counted tokens of conversations and texts."""
+"""Tests which tokens of conversations and texts count."""
 
 from __future__ import annotations
 

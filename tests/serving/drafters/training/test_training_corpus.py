@@ -1,4 +1,4 @@
-"""Windows of documents, for training and held out."""
+"""Tests the windows of documents, for training and for evaluation."""
 
 from __future__ import annotations
 

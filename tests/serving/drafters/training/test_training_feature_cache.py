@@ -1,4 +1,4 @@
-"""The cache of the target's hidden states."""
+"""Tests the cache of the target's hidden states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a training run."""
+"""Tests the options of a training run."""
 
 from __future__ import annotations
 

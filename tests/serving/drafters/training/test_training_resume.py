@@ -1,4 +1,4 @@
-"""Interrupted runs that resume, their checkpoints, and their cached features."""
+"""Tests interrupted runs that resume, their checkpoints, and their cached features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a corpus that heads are trained on."""
+"""Tests the rows of a corpus that heads are trained on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of windows and the learning rate."""
+"""Tests the order of windows and the learning rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The depth of neural drafts, and the decision to prefill their prompts."""
+"""Tests the depth of neural drafts, and the decision to prefill their prompts."""
 
 from __future__ import annotations
 
