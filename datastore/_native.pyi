@@ -68,7 +68,7 @@ class LiveIndex:
         groups: _Counts,
         origins: Sequence[bytes],
         times: _Longs,
-        removed: _Counts = ...,
+        removed: _Counts | None = ...,
         sequences: _Counts | None = ...,
     ) -> int:
         """Append documents and remove others, in one snapshot; return the number of the first. ``tokens``: of all documents, one

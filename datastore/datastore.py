@@ -160,11 +160,7 @@ class Datastore(Retriever):
             NotFound: a text is given, and the datastore has no tokenizer.
         """
         ids = self._ids(pattern)
-        if not 1 <= len(ids) <= self._searcher().order_depth:
-            raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {self._searcher().order_depth}")
-        for name, value in (("limit", limit), ("context", context)):
-            if not 0 <= value <= MAX_OCCURRENCES:
-                raise InvalidArgument(f"{name} is {value}; it must be 0 to {MAX_OCCURRENCES}")
+        check_occurrences(ids, self._searcher().order_depth, limit, context)
         found = self._live_locator().occurrences(ids, limit)
         return [self._segments[number].occurrence(position, len(ids) + context) for number, position in found]
 
@@ -211,6 +207,11 @@ class Datastore(Retriever):
             Corruption: the table of a deletion segment is damaged, or names a document that does not exist.
         """
         return read_deleted(self.manifest.segments, self.deletion_origins())
+
+    def open_segments(self) -> Sequence[OpenSegment]:
+        """The mapped live segments."""
+        self._searcher()
+        return self._segments
 
     def native_files(self) -> tuple[list[_native.Segment], list[_native.Segment]]:
         """The mapped live segments and deletion segments. They stay mapped while they are used."""
@@ -363,3 +364,16 @@ class Datastore(Retriever):
                         segment.entry.name,
                         f"deletes document {document} of {name}, and its document {index} has other tokens",
                     )
+
+
+def check_occurrences(ids: Tokens, order_depth: int, limit: int, context: int) -> None:
+    """Refuse arguments of ``occurrences`` that are out of bounds.
+
+    Raises:
+        InvalidArgument: the pattern has no tokens or more than the order depth, or a number is out of range.
+    """
+    if not 1 <= len(ids) <= order_depth:
+        raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {order_depth}")
+    for name, value in (("limit", limit), ("context", context)):
+        if not 0 <= value <= MAX_OCCURRENCES:
+            raise InvalidArgument(f"{name} is {value}; it must be 0 to {MAX_OCCURRENCES}")

@@ -11,6 +11,14 @@ Open a datastore, on disk or behind a draft service, and search it:
 
 ``lookup`` and ``draft`` take a text or token ids. ``encode`` and ``decode`` use the tokenizer that the store was built with.
 
+Append to a datastore while it is searched:
+
+    with suffolk.create("notes/", tokenizer="model/") as notes:   # later: suffolk.open("notes/", append=True)
+        notes.append("def add(a, b):\n    return a + b", id="add.py", group="repository")
+        notes.draft("def add(a,", group="repository")   # the group first, then everything
+
+What was appended survives the end of the process. ``seal`` publishes it as segment files for other processes.
+
 Decode with a model, for many requests at once, from threads or from an event loop:
 
     import asyncio
@@ -40,7 +48,7 @@ The names of this module are the public interface. Modules below it may change w
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +97,8 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.sampling.grammar import Grammar as Grammar
     from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
     from suffolk.serving.integrations.transformers.generate import generate as generate
+    from suffolk.serving.live_store.settings import LiveSettings as LiveSettings
+    from suffolk.serving.live_store.store import LiveStore as LiveStore
     from suffolk.serving.worker.client import connect_worker as connect_worker
 
 _MODULES = {
@@ -114,11 +124,13 @@ _MODULES = {
     "suffolk.serving.engine.sampling.grammar": "Grammar",
     "suffolk.serving.engine.sampling.settings": "SamplingSettings",
     "suffolk.serving.integrations.transformers.generate": "generate",
+    "suffolk.serving.live_store.settings": "LiveSettings",
+    "suffolk.serving.live_store.store": "LiveStore",
     "suffolk.serving.worker.client": "connect_worker",
 }
 """Module -> the public names that it holds. A module is imported when one of its names is first used."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
-__all__ = sorted(["open", *_MODULE_OF])
+__all__ = sorted(["create", "open", *_MODULE_OF])
 
 
 def __getattr__(name: str) -> Any:
@@ -136,9 +148,28 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@overload
 def open(
-    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None, watch: bool = False
-) -> Datastore | RemoteDatastore | WatchedDatastore:
+    path_or_url: str | Path, residency: str | None = ..., deadline: float | None = ..., watch: bool = ...
+) -> Datastore | RemoteDatastore | WatchedDatastore: ...
+@overload
+def open(
+    path_or_url: str | Path,
+    residency: str | None = ...,
+    deadline: float | None = ...,
+    watch: bool = ...,
+    *,
+    append: Literal[True] | LiveSettings,
+) -> LiveStore | RemoteDatastore: ...
+
+
+def open(
+    path_or_url: str | Path,
+    residency: str | None = None,
+    deadline: float | None = None,
+    watch: bool = False,
+    append: bool | LiveSettings = False,
+) -> Datastore | RemoteDatastore | WatchedDatastore | LiveStore:
     """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
 
     Both have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
@@ -149,11 +180,44 @@ def open(
             a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
         watch: whether to follow newly published generations within a second. A service always does.
+        append: whether to open it for appending (``suffolk.LiveStore``), or the settings for that, residency included. One
+            process at a time has a folder open for appending. A service has the same methods for callers that may append.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
+        Unavailable: another process has the folder open for appending.
     """
     from suffolk.serving.draft_service.open_store import open_store
+    from suffolk.serving.transport.url import is_url
 
+    if append and not (isinstance(path_or_url, str) and is_url(path_or_url)):
+        from suffolk.serving.live_store.settings import LiveSettings
+        from suffolk.serving.live_store.store import open_live_store
+
+        return open_live_store(path_or_url, LiveSettings() if append is True else append)
     return open_store(path_or_url, residency, deadline, watch)
+
+
+def create(
+    path: str | Path,
+    tokenizer: str | Path | None = None,
+    vocab_size: int | None = None,
+    order_depth: int = 64,
+    settings: LiveSettings | None = None,
+) -> LiveStore:
+    """Make an empty datastore in the new folder ``path``, and open it for appending.
+
+    Args:
+        tokenizer: a Hugging Face folder, a tokenizer.json or a hub name; None: only token ids can be appended.
+        vocab_size: number of ids; needed without a tokenizer.
+        order_depth: tokens by which suffixes are sorted; ``max_match + max_depth`` of a query may not exceed it.
+        settings: durability and bounds; None: the defaults.
+
+    Raises:
+        InvalidArgument: the folder exists, or a value is out of its bounds.
+        NotFound, Corruption: the tokenizer cannot be read.
+    """
+    from suffolk.serving.live_store.store import DEFAULT_SETTINGS, create_live_store
+
+    return create_live_store(path, tokenizer, vocab_size, order_depth, settings or DEFAULT_SETTINGS)

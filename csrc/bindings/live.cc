@@ -35,7 +35,7 @@ class Live {
       : queries_(vocab_size, order_depth, threads), index_({vocab_size, order_depth}, threads) {}
 
   std::uint64_t append(const Column<std::uint32_t>& tokens, const Column<std::uint64_t>& lengths, const Column<std::uint64_t>& groups,
-                       const std::vector<py::bytes>& origins, const Column<std::int64_t>& times, const Column<std::uint64_t>& removed,
+                       const std::vector<py::bytes>& origins, const Column<std::int64_t>& times, const std::optional<Column<std::uint64_t>>& removed,
                        const std::optional<Column<std::uint64_t>>& sequences) {
     const auto size = static_cast<std::size_t>(lengths.size());
     const auto fits = [&](const char* name, std::size_t entries) {
@@ -57,7 +57,7 @@ class Live {
     }
     if (!left.empty()) refuse("lengths add up to ", tokens.size() - static_cast<py::ssize_t>(left.size()), " of ", tokens.size(), " tokens");
     const py::gil_scoped_release release;
-    return index_.append(documents, view(removed));
+    return index_.append(documents, removed ? view(*removed) : std::span<const std::uint64_t>());
   }
 
   std::uint64_t remove(const Column<std::uint64_t>& sequences) {
@@ -196,10 +196,9 @@ class Live {
 }  // namespace
 
 void bind_live(py::module_& module) {
-  const auto none = Column<std::uint64_t>(0);
   py::class_<Live>(module, "LiveIndex")
       .def(py::init<std::uint32_t, std::uint32_t, unsigned>(), "vocab_size"_a, "order_depth"_a, "threads"_a = 0)
-      .def("append", &Live::append, "tokens"_a, "lengths"_a, "groups"_a, "origins"_a, "times"_a, "removed"_a = none, "sequences"_a = py::none())
+      .def("append", &Live::append, "tokens"_a, "lengths"_a, "groups"_a, "origins"_a, "times"_a, "removed"_a = py::none(), "sequences"_a = py::none())
       .def("remove", &Live::remove, "sequences"_a)
       .def("rebase", &Live::rebase, "segments"_a, "deletions"_a, "deleted_documents"_a, "flushed_through"_a, "groups"_a = py::list(),
            "grouped_stay"_a = false)

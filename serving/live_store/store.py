@@ -9,39 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from tokenizers import Tokenizer
 
 from suffolk.build_index.delete import delete as delete_published
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
-from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
+from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import tokenizer_name, writer_lock
+from suffolk.datastore.manifest import writer_lock
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import (
-    DEFAULT_MAX_DEPTH,
-    DEFAULT_MAX_MATCH,
-    DEFAULT_MAX_NODES,
-    DEFAULT_MIN_MATCH,
-    Match,
-    Retriever,
     Tokens,
 )
-from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.live_store.batch import Groups, make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select
 from suffolk.serving.live_store.identity import LIVE_NAME, create_identity, open_identity, published
 from suffolk.serving.live_store.keeper import Keeper
-from suffolk.serving.live_store.origin import check_group, unpack_origin
+from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.publish import drop_published, live_segments, publish_live
+from suffolk.serving.live_store.queries import LiveQueries
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.live_store.writer import Appended, LiveWriter
 
-SCOPES = ("store", "group", "group_first")
 DEFAULT_SETTINGS = LiveSettings()
 
 
@@ -79,7 +69,7 @@ def create_live_store(
     return LiveStore(Path(path), settings)
 
 
-class LiveStore(Retriever):
+class LiveStore(LiveQueries):
     """A published generation and the documents appended since, searched together. Thread-safe.
 
     A query sees all of an append or nothing of it. Counts are exact: they include no removed document. One process at a time has
@@ -97,31 +87,16 @@ class LiveStore(Retriever):
             threading.Lock()
         )  # held by what changes published files, and by what removes ungrouped documents
         self._files: Datastore | None = None
-        self._tokenizer: Tokenizer | None = None
         with ExitStack() as stack:
             stack.enter_context(writer_lock(path / LIVE_NAME))
             manifest = published(path)
             self._writer = LiveWriter(path, self.identity, settings, manifest.live_sequence if manifest else 0)
             stack.callback(self._writer.close)
+            self._live = self._writer.index
             self.refresh()
             self._bounds = Bounds(self._writer, settings)
             self._keeper = Keeper(self._keep)
             self._resources = stack.pop_all()
-
-    @property
-    def name(self) -> str:
-        """See ``Retriever.name``."""
-        return self.path.name
-
-    @property
-    def vocab_size(self) -> int:
-        """See ``Retriever.vocab_size``."""
-        return self.identity.vocab_size
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether queries may name a group."""
-        return True
 
     def append(
         self,
@@ -188,7 +163,7 @@ class LiveStore(Retriever):
             return self._delete_group(group)
         query = parse_query(ids, where)
         with self._publishing:
-            found = select(self._writer.index, self._writer.next_sequence, query)
+            found = select(self._live, self._writer.next_sequence, query)
             documents = tokens = 0
             sources = set(found.sources)
             if self._files is not None:
@@ -233,90 +208,14 @@ class LiveStore(Retriever):
         """Number of the published generation; 0 if there is none."""
         return self._files.manifest.generation if self._files is not None else 0
 
-    def lookup(
-        self,
-        context: str | Tokens,
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        group: str | None = None,
-        scope: str | None = None,
-    ) -> Match:
-        """See ``Retriever.lookup`` and ``lookup_batch``."""
-        return self.lookup_batch([self._ids(context)], max_match, min_match, group, scope)[0]
-
-    def lookup_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[Match]:
-        """See ``Retriever.lookup_batch``.
-
-        Args:
-            group: the group of all contexts, or a sequence with the group, or None, of each. An unknown group is empty.
-            scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
-                group, and everything if nothing is found there.
-        """
-        answers = self._index().lookup(contexts, max_match, min_match, *self._groups(len(contexts), group, scope))
-        return [Match(*answer) for answer in answers]
-
-    def draft(
-        self,
-        context: str | Tokens,
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int = DEFAULT_MAX_NODES,
-        group: str | None = None,
-        scope: str | None = None,
-    ) -> DraftTree:
-        """See ``Retriever.draft`` and ``draft_batch``."""
-        return self.draft_batch([self._ids(context)], max_match, min_match, max_depth, max_nodes, group, scope)[0]
-
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``.
-
-        Args:
-            group, scope: as for ``lookup_batch``. With ``group_first``, everything is drafted from for what is left of
-                ``max_nodes``.
-        """
-        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        keys, scope = self._groups(len(contexts), group, scope)
-        trees = self._index().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, keys, scope)
-        return [DraftTree(*tree) for tree in trees]
-
     def documents(self) -> Iterator[Document]:
         """Yield every document: the published ones in order, then those in memory, the oldest first."""
         if self._files is not None:
             yield from self._files.documents()
-        for page in live_pages(self._index(), self._writer.next_sequence):
+        for page in live_pages(self._live, self._writer.next_sequence):
             parts = np.split(page.tokens, np.cumsum(page.lengths[:-1], dtype=np.int64))
             for origin, tokens in zip(map(unpack_origin, page.origins), parts, strict=True):
                 yield Document(origin.source, origin.metadata, tokens.astype(np.uint32))
-
-    def tokenizer(self) -> Tokenizer | None:
-        """See ``Retriever.tokenizer``.
-
-        Raises:
-            Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
-        """
-        if self._tokenizer is None and self.identity.tokenizer is not None:
-            path = self.path / tokenizer_name(self.identity.tokenizer)
-            if not path.is_file() or fingerprint(tokenizer := load_tokenizer(path)) != self.identity.tokenizer:
-                raise Corruption(f"{path} is missing or another tokenizer; copy the store's tokenizer.json there")
-            self._tokenizer = tokenizer
-        return self._tokenizer
 
     def info(self) -> dict[str, Any]:
         """Facts of the published generation (``Datastore.info``) and, as ``live``, ``stats``."""
@@ -334,7 +233,7 @@ class LiveStore(Retriever):
 
     def stats(self) -> LiveStats:
         """The state of the store, in constant time."""
-        index, log = self._index().stats(), self._writer.log
+        index, log = self._live.stats(), self._writer.log
         facts = _published_size(self._files)
         return LiveStats(
             generation=self.generation,
@@ -367,7 +266,7 @@ class LiveStore(Retriever):
         Raises:
             NotFound: it has no documents.
         """
-        stats = self._index().group_stats(self._key(group))
+        stats = self._live.group_stats(self._key(group))
         if not stats["documents"]:
             raise NotFound(f"{self.path}: group {group!r} has no documents; append some, or check the name")
         return GroupStats(stats["documents"], stats["tokens"])
@@ -378,29 +277,9 @@ class LiveStore(Retriever):
         self._resources.close()
         self._files = None
 
-    def _index(self) -> Any:
-        return self._writer.index
-
-    def _key(self, group: str) -> int:
-        check_group(group)
-        return self.identity.group_key(group)
-
-    def _groups(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64], str]:
-        """The group key of each context, and the scope."""
-        if scope is not None and scope not in SCOPES:
-            raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
-        names = [group] * count if group is None or isinstance(group, str) else list(group)
-        if len(names) != count:
-            raise InvalidArgument(f"{len(names)} groups for {count} contexts; give one for each, or one for all")
-        keys = [0 if name is None else self._key(name) for name in names]
-        if scope in ("group", "group_first") and 0 in keys:
-            raise InvalidArgument(f"scope is {scope!r}, and a context has no group; name it, or use scope 'store'")
-        self._bounds.use(set(keys))
-        return np.array(keys, np.uint64), scope or ("group_first" if any(keys) else "store")
-
     def _delete_group(self, group: str) -> LiveDeletion:
         self.group_stats(group)
-        sequences, lengths = self._index().group_documents(self._key(group))
+        sequences, lengths = self._live.group_documents(self._key(group))
         self._writer.remove(sequences.tolist())
         return LiveDeletion(len(sequences), int(lengths.sum()), self.generation, ())
 
@@ -409,7 +288,7 @@ class LiveStore(Retriever):
             return None
         through = self._writer.begin_seal()
         failpoint("seal.rotated")
-        pages = live_pages(self._index(), through + 1, grouped=False)
+        pages = live_pages(self._live, through + 1, grouped=False)
         manifest = publish_live(self.path, self.identity, pages, through, self.settings.threads)
         failpoint("seal.published")
         self._take_up()
@@ -425,22 +304,20 @@ class LiveStore(Retriever):
         self.identity.require(files.manifest, self.path)
         deleted = list(files.deleted().values()) if files.manifest.deletions else []
         through = files.manifest.live_sequence
-        self._writer.index.rebase(*files.native_files(), deleted, through, grouped_stay=True)
+        self._live.rebase(*files.native_files(), deleted, through, grouped_stay=True)
         self._files = files
         return True
 
     def _work_due(self) -> bool:
         flush = self.settings.flush_tokens
-        return (
-            bool(flush and self._index().stats()["tokens"] >= flush) or self._bounds.excess(self._live_published()) > 0
-        )
+        return bool(flush and self._live.stats()["tokens"] >= flush) or self._bounds.excess(self._live_published()) > 0
 
     def _keep(self) -> None:
         """The background work: bounds, publication, and the size of the log."""
         with self._publishing:
             self._evict()
             flush = self.settings.flush_tokens
-            if flush and self._index().stats()["tokens"] >= flush and self._ungrouped_tokens() >= flush:
+            if flush and self._live.stats()["tokens"] >= flush and self._ungrouped_tokens() >= flush:
                 self._seal()
             self._writer.checkpoint()
 
@@ -466,7 +343,7 @@ class LiveStore(Retriever):
         return sum(entry.tokens for entry, _ in live_segments(manifest)) if manifest is not None else 0
 
     def _ungrouped_tokens(self) -> int:
-        pages = live_pages(self._index(), self._writer.next_sequence, grouped=False, tokens=False)
+        pages = live_pages(self._live, self._writer.next_sequence, grouped=False, tokens=False)
         return sum(int(page.lengths.sum(dtype=np.int64)) for page in pages)
 
 

@@ -183,6 +183,21 @@ def test_texts_are_encoded_with_its_tokenizer(tmp_path: Path) -> None:
         assert published.lookup("the dog") == (2, 1)
 
 
+def test_occurrences_name_their_documents(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append([7, 1, 2, 3], id="file", metadata={"license": "mit"})
+    store.seal()
+    store.append([1, 2, 4, 5], id="memory", group="g")
+    found = sorted(store.occurrences([1, 2], context=1), key=lambda each: str(each.source))
+    assert [(each.source, each.document, each.offset, each.tokens.tolist()) for each in found] == [
+        ("file", 0, 1, [1, 2, 3]),
+        ("memory", 2, 0, [1, 2, 4]),
+    ]
+    assert found[1].segment == ""
+    with pytest.raises(InvalidArgument, match="a pattern of 0 tokens"):
+        store.occurrences([])
+
+
 def test_one_process_appends(open_store: OpenStore, tmp_path: Path) -> None:
     open_store()
     with pytest.raises(Unavailable, match="another process is writing"):
