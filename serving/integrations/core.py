@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +26,7 @@ from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.engine.loop.drafter import GREEDY, DraftRequest
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
@@ -38,6 +39,8 @@ from suffolk.serving.transport.url import is_url
 Result = TypeVar("Result")
 _NODES = 2
 """Nodes to look up per token of the longest chain. More nodes take longer and do not improve chains."""
+_OWN_TEXT = DraftOptions(datastores=())
+"""Options for requests for which no datastore is searched."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
 """Settings for requests with sampling, since the host's noise is unknown."""
 
@@ -158,17 +161,18 @@ class DraftCore:
         self._planner.learn(generated, length, not reads_prompts and len(generated) == len(requests))
         begin = self._clock()
         drafting = [each for each in requests if self._planner.may_draft(each.number) and each.drafts]
-        trees = self._propose(drafting, _NODES * most)
+        numbers = [each.number for each in drafting] if self._stores else []
+        searched = self._planner.choose_searched(numbers, len(requests), length)
+        trees = self._propose(drafting, _NODES * most, searched)
         chains = {each.number: best_chain(tree, most) for each, tree in zip(drafting, trees, strict=True)}
-        cut = self._planner.cut(chains, len(requests), length, self._clock() - begin)
+        cut = self._planner.cut(chains, searched, len(requests), length, self._clock() - begin)
         return [cut[each.number].tokens.tolist() if each.number in cut else [] for each in requests]
 
     def _trees(self, contexts: Sequence[Context], width: int) -> list[DraftTree]:
         requests = self._observe(contexts)
         drafting = [each for each in requests if each.drafts]
-        trees = dict(
-            zip([each.number for each in drafting], self._propose(drafting, max(DEFAULT_MAX_NODES, width)), strict=True)
-        )
+        numbers = [each.number for each in drafting]
+        trees = dict(zip(numbers, self._propose(drafting, max(DEFAULT_MAX_NODES, width), set(numbers)), strict=True))
         return [trees.get(each.number, DraftTree.empty()) for each in requests]
 
     def _observe(self, contexts: Sequence[Context]) -> list[RunningRequest]:
@@ -185,12 +189,19 @@ class DraftCore:
             each.drafts = each.drafts and bool(tokens.min() >= 0 and tokens.max() < self._vocab_size)
         return requests
 
-    def _propose(self, requests: Sequence[RunningRequest], nodes: int) -> list[DraftTree]:
+    def _propose(self, requests: Sequence[RunningRequest], nodes: int, searched: Set[int]) -> list[DraftTree]:
+        """Draft for ``requests``. Searches the datastores for the requests whose numbers are in ``searched``."""
         if not requests:
             return []
         return self._drafter.propose(
             [
-                DraftRequest(each.number, each.tokens, nodes, settings=SAMPLED if each.sampled else GREEDY)
+                DraftRequest(
+                    each.number,
+                    each.tokens,
+                    nodes,
+                    settings=SAMPLED if each.sampled else GREEDY,
+                    options=DEFAULT_OPTIONS if each.number in searched else _OWN_TEXT,
+                )
                 for each in requests
             ]
         )

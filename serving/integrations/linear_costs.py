@@ -6,12 +6,18 @@ import numpy as np
 
 from suffolk.serving.engine.costs.cost_model import CostModel, Floats
 
+_ROW_COST = 0.1
+"""Prior time of one more row, as a share of a pass with one row. It is twice that of 135M parameters on a CPU core."""
 _MEMORY = 0.99
 """Decay factor per pass: about the last hundred passes count."""
 _OUTLIER = 1.5
 """Times are clipped to this multiple of the expected time, and to its inverse, because other programs disturb passes."""
-_TRUST = 4.0
-"""Weight of the first slope, in squared rows."""
+_FEW = 8.0
+"""Weight of the passes below which long times are not clipped, because the prior slope can be far too low."""
+_RESTART = 2.0
+"""A pass that is this many times as fast as expected restarts the fit: the first passes of a host can be slow."""
+_TRUST = 1.0
+"""Weight of the prior slope, in squared rows."""
 _LEAST = 0.05
 """Least ``base``, as a share of the mean pass time."""
 
@@ -21,26 +27,36 @@ class LinearCosts(CostModel):
 
     ``CostModel`` learns a curve from measurements on an idle machine, which a host does not allow. A line
     with two parameters is less prone to noise that favours single draft sizes.
+
+    Attributes:
+        slope: seconds of one more row.
     """
 
-    def __init__(self, rows: Floats, seconds: Floats) -> None:
-        """Fit the line to the first passes. ``rows``, ``seconds``: float64[n], with at least two different ``rows``."""
-        self._slope = self._first = max(0.0, float(np.polyfit(rows, seconds, 1)[0]))
-        super().__init__([1], [float(seconds.min())])
-        self._weight = float(len(rows))
-        self._rows, self._seconds = float(rows.mean()), float(seconds.mean())
-        self._spread = float(((rows - self._rows) ** 2).mean())
-        self._joint = float(((rows - self._rows) * (seconds - self._seconds)).mean())
+    def __init__(self, row_cost: float | None = None, seconds: float = 1.0) -> None:
+        """Create costs that the first pass replaces.
+
+        Args:
+            row_cost: time of one more row, as a share of a pass with one row. None: measured.
+            seconds: time of a pass with one row until a pass is timed.
+        """
+        super().__init__([1], [seconds])
+        self._row_cost, self._measures_slope = _ROW_COST if row_cost is None else row_cost, row_cost is None
+        self._weight = self._spread = self._joint = 0.0
+        self._rows, self._seconds, self.slope = 1.0, seconds, self._row_cost * seconds
 
     def times(self, rows: Floats, requests: int, context: float) -> Floats:
         """See ``CostModel.times``. Requests and context are ignored."""
-        base = max(_LEAST * self._seconds, self._seconds - self._slope * self._rows)
-        return np.asarray(base + self._slope * rows, np.float64)
+        base = max(_LEAST * self._seconds, self._seconds - self.slope * self._rows)
+        return np.asarray(base + self.slope * rows, np.float64)
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
         """Learn from a pass."""
         expected = self.time(rows, requests, context)
-        seconds = min(max(seconds, expected / _OUTLIER), _OUTLIER * expected)
+        if not self._weight or seconds < expected / _RESTART:
+            self._restart(rows, seconds)
+            return
+        most = _OUTLIER * expected if self._weight >= _FEW else seconds
+        seconds = min(max(seconds, expected / _OUTLIER), most)
         self._weight = _MEMORY * self._weight + 1
         share = 1 / self._weight
         more_rows, more_seconds = rows - self._rows, seconds - self._seconds
@@ -48,5 +64,16 @@ class LinearCosts(CostModel):
         self._seconds += share * more_seconds
         self._spread = (1 - share) * (self._spread + share * more_rows**2)
         self._joint = (1 - share) * (self._joint + share * more_rows * more_seconds)
-        trust = _TRUST / self._weight
-        self._slope = max(0.0, (self._joint + trust * self._first) / (self._spread + trust))
+        self.slope = self._prior_slope()
+        if self._measures_slope:
+            trust = _TRUST / self._weight
+            self.slope = max(0.0, (self._joint + trust * self.slope) / (self._spread + trust))
+
+    def _restart(self, rows: int, seconds: float) -> None:
+        """Fit the line to one pass and to the prior slope."""
+        self._weight, self._rows, self._seconds = 1.0, float(rows), seconds
+        self._spread = self._joint = 0.0
+        self.slope = self._prior_slope()
+
+    def _prior_slope(self) -> float:
+        return self._row_cost * self._seconds / (1 + self._row_cost * (self._rows - 1))

@@ -9,6 +9,20 @@ import numpy as np
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.running_requests import Context
 
+PASS_SECONDS = 0.05
+
+
+class HostClock:
+    """The time of all simulated hosts: each pass takes ``PASS_SECONDS``, and drafting takes no time."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+CLOCK = HostClock()
+
 
 class SimulatedHost:
     """Generates all ``texts`` in one batch. The first ``prompt`` tokens of each are its prompt.
@@ -41,6 +55,7 @@ class SimulatedHost:
             if self.keyed and self.sizes[place] >= len(self.texts[place]):
                 core.finish(place)
         self.passes += 1
+        CLOCK.now += PASS_SECONDS
         return chains
 
     def run(self, core: DraftCore, most: int = 8) -> int:

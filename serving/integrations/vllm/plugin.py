@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -28,16 +29,16 @@ def allow_no_rows() -> None:
     """Let top-k sampling without top-p accept steps without drafts. Otherwise vLLM's engine crashes."""
     from vllm.v1.sample.ops import topk_topp_sampler
 
-    original = topk_topp_sampler.apply_top_k_only
-    if hasattr(original, "suffolk"):
-        return
+    wrap(topk_topp_sampler, "apply_top_k_only", lambda cut: lambda logits, k: cut(logits, k) if len(logits) else logits)
 
-    @functools.wraps(original)
-    def apply_top_k_only(logits: Any, k: Any) -> Any:
-        return original(logits, k) if logits.shape[0] else logits
 
-    apply_top_k_only.suffolk = True  # type: ignore[attr-defined]
-    topk_topp_sampler.apply_top_k_only = apply_top_k_only
+def wrap(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace the function ``owner.name`` by ``wrapper`` of it, once per process."""
+    original = getattr(owner, name)
+    if not hasattr(original, "suffolk"):
+        replacement: Any = functools.wraps(original)(wrapper(original))
+        replacement.suffolk = True
+        setattr(owner, name, replacement)
 
 
 def expand(

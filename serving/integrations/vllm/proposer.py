@@ -111,10 +111,7 @@ def require_version() -> None:
 
 
 def _is_output_rank() -> bool:
-    """Whether this is the first tensor-parallel rank, whose drafts vLLM uses.
-
-    Only the last pipeline stage has a proposer.
-    """
+    """Whether this is the first tensor-parallel rank, whose drafts vLLM uses. Only the last pipeline stage has a proposer."""
     from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
     return int(get_tensor_model_parallel_rank()) == 0

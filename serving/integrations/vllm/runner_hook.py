@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
+
+from suffolk.serving.integrations.vllm.plugin import wrap
 
 
 def install() -> None:
@@ -13,16 +14,11 @@ def install() -> None:
     """
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-    original = GPUModelRunner.execute_model
-    if hasattr(original, "suffolk"):
-        return
+    wrap(GPUModelRunner, "execute_model", lambda execute: lambda *given, **named: _execute(execute, *given, **named))
 
-    @functools.wraps(original)
-    def execute_model(self: Any, scheduler_output: Any, *arguments: Any, **named: Any) -> Any:
-        begin_step = getattr(getattr(self, "drafter", None), "begin_step", None)
-        if begin_step is not None:
-            begin_step(self.input_batch, scheduler_output)
-        return original(self, scheduler_output, *arguments, **named)
 
-    execute_model.suffolk = True  # type: ignore[attr-defined]
-    GPUModelRunner.execute_model = execute_model
+def _execute(execute: Any, runner: Any, scheduler_output: Any, *arguments: Any, **named: Any) -> Any:
+    begin_step = getattr(getattr(runner, "drafter", None), "begin_step", None)
+    if begin_step is not None:
+        begin_step(runner.input_batch, scheduler_output)
+    return execute(runner, scheduler_output, *arguments, **named)

@@ -17,7 +17,7 @@ from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import IntegrationOptions, read_options
 from suffolk.serving.integrations.running_requests import Context
 from tests.support.draft_server import serving
-from tests.support.simulated_host import SimulatedHost
+from tests.support.simulated_host import CLOCK, SimulatedHost
 from tests.support.stores import make_store
 
 VOCAB = 500
@@ -34,6 +34,7 @@ def store(tmp_path: Path) -> Datastore:
 def core_of(*datastores: object, **settings: Any) -> DraftCore:
     options = {"row_cost": 0.02, "datastores": tuple(str(each) for each in datastores)}
     given = {name: settings.pop(name) for name in list(settings) if name in IntegrationOptions.__slots__}
+    settings = {"clock": CLOCK, **settings}
     return DraftCore(IntegrationOptions(**{**options, **given}), VOCAB, "the model", **settings)
 
 

@@ -7,18 +7,18 @@ import pytest
 
 from suffolk.serving.integrations.linear_costs import LinearCosts
 
-FIRST = np.array([1.0, 3.0, 5.0, 9.0])
 
-
-def test_the_first_passes_give_the_line() -> None:
-    costs = LinearCosts(FIRST, 0.1 + 0.02 * FIRST)
-    assert costs.time(1, 1, 0.0) == pytest.approx(0.12)
-    assert costs.time(33, 8, 500.0) == pytest.approx(0.76)
+def test_the_first_pass_gives_the_time_of_a_row() -> None:
+    costs = LinearCosts(0.1)
+    assert costs.time(1, 1, 0.0) == pytest.approx(1.0)
+    costs.update(6, 1, 100.0, 0.3)
+    assert costs.time(1, 1, 0.0) == pytest.approx(0.2)
+    assert costs.slope == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize(("base", "slope"), [(0.1, 0.02), (0.3, 0.001), (0.05, 0.05)])
 def test_noisy_passes_correct_it(base: float, slope: float) -> None:
-    costs = LinearCosts(FIRST, 0.1 + 0.005 * FIRST)
+    costs = LinearCosts()
     rng = np.random.default_rng(3)
     for _ in range(1500):
         rows = int(rng.integers(1, 10))
@@ -28,14 +28,30 @@ def test_noisy_passes_correct_it(base: float, slope: float) -> None:
     assert costs.time(9, 1, 0.0) - costs.time(1, 1, 0.0) == pytest.approx(8 * slope, rel=0.25, abs=0.02)
 
 
-def test_passes_of_one_size_leave_the_slope() -> None:
-    costs = LinearCosts(FIRST, 0.1 + 0.02 * FIRST)
+def test_a_slow_first_pass_is_forgotten() -> None:
+    costs = LinearCosts()
+    for seconds in (5.0, 0.1, 0.1):
+        costs.update(1, 1, 100.0, seconds)
+    assert costs.time(1, 1, 0.0) == pytest.approx(0.1)
+
+
+def test_passes_of_one_size_leave_the_share_of_a_row() -> None:
+    costs = LinearCosts()
     for _ in range(2000):
         costs.update(3, 1, 100.0, 0.08)
     assert costs.time(3, 1, 0.0) == pytest.approx(0.08, rel=0.02)
-    assert costs.time(4, 1, 0.0) - costs.time(3, 1, 0.0) == pytest.approx(0.02, rel=0.1)
+    assert costs.slope == pytest.approx(0.1 * costs.time(1, 1, 0.0), rel=0.1)
+
+
+def test_a_given_share_stays() -> None:
+    costs = LinearCosts(0.02)
+    for rows in (1, 9) * 50:
+        costs.update(rows, 1, 100.0, 0.1 * rows)
+    assert costs.slope == pytest.approx(0.02 * costs.time(1, 1, 0.0), rel=0.01)
 
 
 def test_time_is_positive_and_rises() -> None:
-    costs = LinearCosts(FIRST, 1.0 / FIRST)
-    assert costs.time(9, 1, 0.0) == costs.time(1, 1, 0.0) > 0
+    costs = LinearCosts()
+    for rows in range(1, 9):
+        costs.update(rows, 1, 100.0, 1.0 / rows)
+    assert costs.time(9, 1, 0.0) >= costs.time(1, 1, 0.0) > 0
