@@ -16,6 +16,7 @@ COMMANDS = {
     "lookup": "look a text up in a datastore, on disk or in a draft service",
     "delete": "delete documents from a datastore",
     "compact": "merge a datastore's segments and remove deleted documents",
+    "snapshot": "copy a datastore while it is served",
     "serve": "serve datastores over gRPC",
     "generate": "generate text with drafts",
     "worker": "decode for many clients over gRPC",
