@@ -116,8 +116,8 @@ def _copy_all(source: Path, work: Path, link: bool, wait: float, files: ExitStac
             for path, file in _open_log(folder, files).items():
                 opened[path.relative_to(source)] = file
             (work / folder.relative_to(source)).mkdir(parents=True)
-    for name, file in opened.items():
-        _copy(file, work / name)
+    for path, file in opened.items():
+        _copy(file, work / path)
     if live:
         os.chmod(work / LIVE_NAME / IDENTITY_NAME, 0o600)
     (work / LOCK_NAME).touch()
