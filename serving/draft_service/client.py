@@ -27,6 +27,7 @@ from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import DatastoreChoice, pack_choices, parse_choices
 from suffolk.serving.draft_service.tokenizer_frame import unpack_tokenizer
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport import tracing
 from suffolk.serving.transport.call_errors import call_error
 from suffolk.serving.transport.channel import open_channel
 from suffolk.serving.transport.limits import check_deadline
@@ -126,11 +127,12 @@ class RemoteDatastore(Retriever):
             **wire.pack_contexts(contexts, max_match),
         )
         self._check_breaker()
-        return self._finish(
-            lambda: self._stub.Lookup(request, timeout=self.deadline),
-            lambda reply: wire.unpack_matches(reply, len(contexts), max_match),
-            self.deadline,
-        )
+        with tracing.client_span("Lookup", len(contexts)) as metadata:
+            return self._finish(
+                lambda: self._stub.Lookup(request, timeout=self.deadline, metadata=metadata),
+                lambda reply: wire.unpack_matches(reply, len(contexts), max_match),
+                self.deadline,
+            )
 
     def draft_batch(
         self,
@@ -142,7 +144,10 @@ class RemoteDatastore(Retriever):
     ) -> list[DraftTree]:
         request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes)
         self._check_breaker()
-        return self._finish(lambda: self._stub.Draft(request, timeout=self.deadline), parse, self.deadline)
+        with tracing.client_span("Draft", len(contexts)) as metadata:
+            return self._finish(
+                lambda: self._stub.Draft(request, timeout=self.deadline, metadata=metadata), parse, self.deadline
+            )
 
     def draft_batch_future(
         self,
@@ -161,12 +166,18 @@ class RemoteDatastore(Retriever):
         self._check_breaker()
         deadline = max(self.deadline, PREFETCH_DEADLINE)
         future: Future[list[DraftTree]] = Future()
-        call = self._invoke(lambda: self._stub.Draft.future(request, timeout=deadline), deadline)
+        span = tracing.start_client_span("Draft", len(contexts))
+        call = self._invoke(
+            lambda: self._stub.Draft.future(request, timeout=deadline, metadata=span.metadata), deadline
+        )
 
         def finish(call: grpc.Future[draft_pb2.DraftReply]) -> None:
             try:
-                future.set_result(self._finish(call.result, parse, deadline))
+                trees = self._finish(call.result, parse, deadline)
+                span.end()
+                future.set_result(trees)
             except Exception as error:  # noqa: BLE001 - the reader of the future gets it
+                span.end(error)
                 future.set_exception(error)
 
         call.add_done_callback(finish)

@@ -13,7 +13,6 @@ Limits and admission are the same as for gRPC.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,12 +29,13 @@ from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import parse_body, read_body
 from suffolk.serving.transport.http_errors import plain_error
+from suffolk.serving.transport.readiness import Readiness
 
 Work = Callable[[DraftService, Request, bytes], Any]
 """(service, request, body) -> the answer, as JSON bytes or as an object to encode. Runs in a thread."""
 
 
-def build_draft_app(service: DraftService, ready: threading.Event, authenticator: Authenticator) -> ASGIApp:
+def build_draft_app(service: DraftService, ready: Readiness, authenticator: Authenticator) -> ASGIApp:
     """The application of ``service``. ``ready``: set while calls are accepted. ``authenticator``: finds callers."""
     routes = [
         Route("/v1/draft", _endpoint(service, "Draft", _draft), methods=["POST"]),

@@ -7,7 +7,6 @@ POST /tokenize, /detokenize                   GET /health, /ready, /version
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -31,6 +30,7 @@ from suffolk.serving.openai.tokens import detokenize, tokenize
 from suffolk.serving.openai.tool_format import AUTO, find_format
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
+from suffolk.serving.transport.readiness import Readiness
 from suffolk.serving.worker.service import DecodeService
 
 Work = Callable[[DecodeService, bytes], dict[str, Any]]
@@ -38,7 +38,7 @@ Work = Callable[[DecodeService, bytes], dict[str, Any]]
 
 def build_openai_app(
     service: DecodeService,
-    ready: threading.Event,
+    ready: Readiness,
     authenticator: Authenticator,
     started: int,
     cors_origins: Sequence[str] = (),
@@ -70,7 +70,7 @@ def build_openai_app(
 
     async def health(request: Request) -> Response:
         if not ready.is_set():
-            raise Unavailable("the worker is stopping, or its engine has died")
+            raise Unavailable(f"no calls are accepted: {ready.reason}")
         return Response()
 
     async def version(request: Request) -> Response:

@@ -19,6 +19,7 @@ class ServerConfig:
         listen: gRPC endpoints, at least one.
         http: HTTP endpoint, or None.
         grace: seconds for calls in flight to finish when the server stops, 0..600.
+        drain: seconds for which a stopping server still answers new calls, while its health is NOT_SERVING, 0..600.
         tls: encrypts gRPC over TCP, and HTTP. Unix sockets are protected by their mode, 0600.
         access: access file with tokens and subjects of certificates; None: every caller may do everything.
         insecure: permits plaintext, and calls without a token or certificate, on addresses that other machines can reach.
@@ -27,6 +28,7 @@ class ServerConfig:
     listen: tuple[Endpoint, ...]
     http: Endpoint | None = None
     grace: float = 5.0
+    drain: float = 0.0
     tls: TlsFiles | None = None
     access: Path | None = None
     insecure: bool = False
@@ -36,6 +38,8 @@ class ServerConfig:
             raise InvalidArgument("--listen: no endpoint; give HOST:PORT or unix:PATH")
         if not 0 <= self.grace <= 600:
             raise InvalidArgument(f"grace is {self.grace}; it must be in 0..600 seconds")
+        if not 0 <= self.drain <= 600:
+            raise InvalidArgument(f"drain is {self.drain}; it must be in 0..600 seconds")
         if self.http is not None and self.http.path:
             raise InvalidArgument(f"--http: {self.http} is a unix socket; give HOST:PORT")
         taken: list[Endpoint] = []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import grpc
 
 from suffolk.datastore.errors import PermissionDenied
+from suffolk.serving.transport import tracing
 from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.request_id import HEADER, begin_request
 from suffolk.serving.transport.status import error_text
 from suffolk.serving.transport.usage import QuotaExceeded
 
@@ -23,7 +26,7 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 class AccessInterceptor(grpc.ServerInterceptor):
     """Ends calls without an identity with UNAUTHENTICATED, and calls beyond a quota with RESOURCE_EXHAUSTED.
 
-    Sets ``caller()`` for all others. Health checks pass.
+    Sets ``caller()`` and ``request_id()`` for all others. With tracing on, they also have a span. Health checks pass.
 
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """
@@ -40,23 +43,32 @@ class AccessInterceptor(grpc.ServerInterceptor):
             handler = continuation(details)
             if handler is None or method.startswith(OPEN_SERVICE):
                 return handler
-            self._handlers[method] = self._guarded(handler)
+            self._handlers[method] = self._guarded(method, handler)
         return self._handlers[method]
 
-    def _guarded(self, handler: Handler) -> Handler:
+    def _guarded(self, method: str, handler: Handler) -> Handler:
         kind = next(each for each in _KINDS if getattr(handler, each) is not None)
         answer = getattr(handler, kind)
 
         def call(request: Any, context: grpc.ServicerContext) -> Any:
-            self._enter(context)
-            return answer(request, context)
+            with self._entered(method, context):
+                return answer(request, context)
+
+        def stream(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            with self._entered(method, context):
+                yield from answer(request, context)
 
         make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
-        return make(call, handler.request_deserializer, handler.response_serializer)
+        return make(
+            stream if kind.endswith("stream") else call, handler.request_deserializer, handler.response_serializer
+        )
 
-    def _enter(self, context: grpc.ServicerContext) -> None:
+    @contextmanager
+    def _entered(self, method: str, context: grpc.ServicerContext) -> Iterator[None]:
+        headers = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+        begin_request(headers.get(HEADER))
         try:
-            usage = self._authenticator.admit(_authorization(context), _subjects(context))
+            usage = self._authenticator.admit(headers.get("authorization", ""), _subjects(context))
         except PermissionDenied as error:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, error_text(error))
         except QuotaExceeded as error:
@@ -64,13 +76,8 @@ class AccessInterceptor(grpc.ServerInterceptor):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error_text(error))
         if usage is not None and not context.add_callback(usage.end_call):
             usage.end_call()  # the call has ended already
-
-
-def _authorization(context: grpc.ServicerContext) -> str:
-    for key, value in context.invocation_metadata():
-        if key == "authorization":
-            return value if isinstance(value, str) else ""
-    return ""
+        with tracing.server_span(method.lstrip("/"), headers):
+            yield
 
 
 def _subjects(context: grpc.ServicerContext) -> list[str]:

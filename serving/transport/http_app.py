@@ -1,7 +1,7 @@
 """The web application of a server: its own routes, and the pages that all servers have. Errors are JSON.
 
 GET /livez    200 while the process runs            GET /metrics  Prometheus metrics
-GET /readyz   200 while calls are accepted, or 503  GET /healthz  same as /readyz
+GET /readyz   200 while calls are accepted, or 503  GET /healthz  same as /readyz; the body says why not
 
 Health needs no identity. Metrics need the role read in every tenant.
 """
@@ -9,7 +9,6 @@ Health needs no identity. Metrics need the role read in every tenant.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
@@ -24,13 +23,15 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_access import AccessMiddleware
 from suffolk.serving.transport.http_errors import ErrorBody, error_response
+from suffolk.serving.transport.http_request_id import RequestIds
 from suffolk.serving.transport.identity import EVERY_TENANT, Role, caller
+from suffolk.serving.transport.readiness import Readiness
 
 
 def build_app(
     routes: Sequence[Route],
     exposition: Callable[[], bytes],
-    ready: threading.Event,
+    ready: Readiness,
     error_body: ErrorBody,
     authenticator: Authenticator,
     middleware: Sequence[Middleware] = (),
@@ -50,17 +51,21 @@ def build_app(
 
     return Starlette(
         routes=[*routes, *_pages(exposition, ready)],
-        middleware=[*middleware, Middleware(AccessMiddleware, authenticator=authenticator, error_body=error_body)],
+        middleware=[
+            Middleware(RequestIds),
+            *middleware,
+            Middleware(AccessMiddleware, authenticator=authenticator, error_body=error_body),
+        ],
         exception_handlers={SuffolkError: answer, HTTPException: answer, ClientDisconnect: _nothing},
     )
 
 
-def _pages(exposition: Callable[[], bytes], ready: threading.Event) -> list[Route]:
+def _pages(exposition: Callable[[], bytes], ready: Readiness) -> list[Route]:
     async def livez(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def readyz(request: Request) -> Response:
-        return PlainTextResponse("ok\n") if ready.is_set() else PlainTextResponse("not serving\n", 503)
+        return PlainTextResponse("ok\n") if ready.is_set() else PlainTextResponse(f"{ready.reason}\n", 503)
 
     async def metrics(request: Request) -> Response:
         caller().require(EVERY_TENANT, Role.READ)  # they count the calls of all tenants

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 
 from suffolk.datastore.errors import Internal, SuffolkError
+from suffolk.datastore.version import __version__
 from suffolk.serving.transport.admission import AdmissionController
+from suffolk.serving.transport.identity import caller
+from suffolk.serving.transport.logs import log_call
 from suffolk.serving.transport.status import grpc_code
 
 LOG = logging.getLogger("suffolk.server")
@@ -34,7 +38,7 @@ class RequestMetrics:
 
     def __init__(self, admission: AdmissionController, buckets: Sequence[float]) -> None:
         """``buckets``: bounds of the duration histogram, in seconds."""
-        labels = ("transport", "method")
+        labels = ("tenant", "transport", "method")
         self.registry = registry = CollectorRegistry()
         self._requests = Counter("suffolk_requests", "Calls answered", (*labels, "code"), registry=registry)
         self._rejected = Counter(
@@ -43,21 +47,32 @@ class RequestMetrics:
         self._seconds = Histogram(
             "suffolk_request_duration_seconds", "Duration of a call", labels, buckets=buckets, registry=registry
         )
+        self._running = Gauge(
+            "suffolk_tenant_requests_in_flight", "Calls running, by tenant", ("tenant",), registry=registry
+        )
         Gauge("suffolk_requests_in_flight", "Calls running", registry=registry).set_function(admission.in_flight)
+        limit = Gauge("suffolk_requests_limit", "Calls that may run at a time", registry=registry)
+        limit.set_function(lambda: admission.max_in_flight)
+        build = Info("suffolk_build", "Version of the server", registry=registry)
+        build.info({"version": __version__, "python": platform.python_version()})
         ProcessCollector(registry=registry)
 
     def count_call(self, transport: str, method: str, code: str, seconds: float) -> None:
-        """Count a finished call. ``code``: name of its gRPC status code."""
-        self._requests.labels(transport, method, code).inc()
-        self._seconds.labels(transport, method).observe(seconds)
+        """Count and log a finished call of ``caller()``. ``code``: name of its gRPC status code."""
+        tenant = caller().tenant
+        self._requests.labels(tenant, transport, method, code).inc()
+        self._seconds.labels(tenant, transport, method).observe(seconds)
         if code == "RESOURCE_EXHAUSTED":
-            self._rejected.labels(transport, method).inc()
+            self._rejected.labels(tenant, transport, method).inc()
+        log_call(transport, method, code, seconds)
 
     @contextmanager
     def measure_call(self, transport: str, method: str) -> Iterator[CallOutcome]:
         """Time and count the ``with`` block. Raises SuffolkError only: other exceptions are logged and become Internal."""
         started = time.perf_counter()
         outcome = CallOutcome()
+        running = self._running.labels(caller().tenant)
+        running.inc()
         try:
             yield outcome
         except SuffolkError as error:
@@ -72,6 +87,7 @@ class RequestMetrics:
             outcome.code = "INTERNAL"
             raise Internal(f"{method}: fault in the server: {type(error).__name__}: {error}; see its log") from error
         finally:
+            running.dec()
             self.count_call(transport, method, outcome.code, time.perf_counter() - started)
 
     def exposition(self) -> bytes:

@@ -25,6 +25,7 @@ from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.endpoint import Endpoint, bind_error, check_free
 from suffolk.serving.transport.http_server import HttpLimits, HttpServer
+from suffolk.serving.transport.readiness import Readiness
 from suffolk.serving.transport.shutdown_event import ShutdownEvent
 from suffolk.serving.transport.tls import ServerTls
 
@@ -40,7 +41,7 @@ class Server(ABC):
     Attributes:
         listening: gRPC endpoints with the ports that were bound; set by ``start``.
         http: HTTP endpoint or None; set by ``start``.
-        ready: set while calls are accepted.
+        ready: whether calls are accepted, and why not.
         authenticator: finds the callers of both endpoints.
         stopping: set when the server stops; threads of ``start_thread`` watch it. Signal handlers do not set it.
         reloads: name -> function that reads something again, such as certificates. ``reload`` calls them all. A function
@@ -53,7 +54,7 @@ class Server(ABC):
         self.authenticator = Authenticator(config.access)
         self.listening: tuple[Endpoint, ...] = ()
         self.http: Endpoint | None = None
-        self.ready = threading.Event()
+        self.ready = Readiness()
         self.stopping = threading.Event()
         self.reloads: dict[str, Callable[[], None]] = {}
         self._tls = ServerTls(config.tls) if config.tls else None
@@ -67,6 +68,7 @@ class Server(ABC):
         self._health: health.HealthServicer | None = None
         self._http: HttpServer | None = None
         self._stop_lock = threading.Lock()
+        self._drained = threading.Event()
         self._shutdown = ShutdownEvent()
         self._threads: list[threading.Thread] = []
 
@@ -146,15 +148,20 @@ class Server(ABC):
             else:
                 LOG.info("reload: read %s again", name)
 
-    def mark_unready(self) -> None:
-        """Report NOT_SERVING to health checks. Calls are still answered."""
-        self.ready.clear()
+    def mark_unready(self, reason: str) -> None:
+        """Report NOT_SERVING to health checks, and over HTTP also the reason. Calls are still answered."""
+        self.ready.clear(reason)
         health_service = self._health  # ``stop`` in another thread may clear it
         if health_service is not None:
             health_service.enter_graceful_shutdown()
 
+    def end_drain(self) -> None:
+        """Let ``stop`` refuse new calls at once. Thread-safe."""
+        self._drained.set()
+
     def stop(self) -> None:
-        """Stop accepting calls, wait up to ``grace`` seconds for running calls, and cancel the rest.
+        """Report NOT_SERVING, and answer calls for ``drain`` more seconds. Then refuse new calls, wait up to ``grace`` seconds for
+        running ones, and cancel the rest.
 
         Returns when all servers and threads have stopped.
 
@@ -163,7 +170,9 @@ class Server(ABC):
         self.request_stop()
         self.stopping.set()
         with self._stop_lock:
-            self.mark_unready()
+            if self.ready.is_set():
+                self.mark_unready("stopping")
+                self._drained.wait(self.config.drain)  # load balancers stop sending calls
             end = time.monotonic() + self.config.grace
             self._admission.close()  # HTTP still answers health checks
             if self._grpc is not None:

@@ -69,6 +69,6 @@ class WorkerServer(Server):
     def _watch_engine(self) -> None:
         while not self.stopping.wait(_POLL_SECONDS):
             if not self.service.engine.alive:
-                self.mark_unready()
+                self.mark_unready("the engine has died")
                 self.request_stop()
                 return

@@ -9,7 +9,6 @@ ends the command at once. SIGHUP reads certificates and settings again.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,13 +55,13 @@ class Options(ServerOptions, Configurable):
 def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
     ignore_sighup()
+    options.start_logs("suffolk-serve")
     config = DraftServerConfig(**options.server_fields(), max_concurrent=options.max_concurrent)
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         for name, path in parse_stores(options.stores).items():
             stores[name] = WatchedDatastore(path, options.residency, options.search_threads)
             stack.callback(stores[name].close)
-        logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
         server = DraftServer(config, stores)
         server.reloads["the settings"] = SettingsReload(options, {"grace": server.set_grace})
         run_until_signal(server)

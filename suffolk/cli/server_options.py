@@ -10,7 +10,9 @@ from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.endpoint import parse_endpoint
+from suffolk.serving.transport.logs import FORMATS, configure_logs
 from suffolk.serving.transport.tls import TlsFiles
+from suffolk.serving.transport.tracing import start_tracing
 from suffolk.serving.transport.url import DRAFT_PORT
 
 
@@ -59,6 +61,23 @@ class ServerOptions(Options):
         5.0, "seconds that running requests may still take when the server stops", metavar="SECONDS"
     )
 
+    drain: Annotated[float, Within(0, 600)] = rare(
+        0.0,
+        "seconds for which a stopping server still answers new requests, so that load balancers can notice",
+        metavar="SECONDS",
+    )
+    log_format: str = option("text", "form of the log on stderr", choices=FORMATS)
+    log_requests: bool = rare(False, "log every finished request with its id, caller, status and duration")
+    otlp_endpoint: str | None = rare(
+        None, "OTLP endpoint (gRPC) of a collector of traces, such as http://127.0.0.1:4317", metavar="URL"
+    )
+
+    def start_logs(self, service: str) -> None:
+        """Configure logs and traces. Raises Unsupported: the extra ``otel`` is not installed."""
+        configure_logs(self.log_format, self.log_requests)
+        if self.otlp_endpoint is not None:
+            start_tracing(service, self.otlp_endpoint)
+
     def server_fields(self) -> dict[str, Any]:
         """The fields of a ``ServerConfig``. Raises InvalidArgument: they contradict each other."""
         if bool(self.tls_cert) != bool(self.tls_key):
@@ -72,6 +91,7 @@ class ServerOptions(Options):
             "listen": tuple(parse_endpoint(text, "--listen") for text in self.listen),
             "http": None if self.http == "off" else parse_endpoint(_with_host(self.http), "--http"),
             "grace": self.grace,
+            "drain": self.drain,
             "tls": tls,
             "access": self.access,
             "insecure": self.insecure,

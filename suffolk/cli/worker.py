@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -126,9 +127,10 @@ def run(options: Options) -> int:
     from suffolk.serving.openai.origins import check_origins
     from suffolk.serving.transport.config import ServerConfig
     from suffolk.serving.transport.server import ignore_sighup, run_until_signal
+    from suffolk.serving.transport.starting_page import starting_page
 
     ignore_sighup()
-    logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
+    options.start_logs("suffolk-worker")
     server = ServerConfig(**options.server_fields())
     origins = check_origins(options.cors_origin)
     limits, chosen = options.limits(), _drafters(options)
@@ -144,8 +146,10 @@ def run(options: Options) -> int:
     require_record(options.record)
     with (
         kept_calibration(options.calibration) as calibration,
+        ExitStack() as starting,
         opened_stores(options.datastore, options.deadline_ms, limits, options.model, watch=True) as stores,
     ):
+        starting.enter_context(starting_page(server.http, "loading the model", server.tls))
         name = Path(options.model).absolute().name
         loaded = load_target(options.model, options, options.slots * options.capacity)
         target = replace(loaded, name=name)  # clients must not learn the folder
@@ -179,6 +183,7 @@ def run(options: Options) -> int:
             running = OpenAIServer(server, service, origins, options.tool_format)
             live = {"grace": running.set_grace, "stream_interval": service.set_stream_interval}
             running.reloads["the settings"] = SettingsReload(options, live)
+            starting.close()
             run_until_signal(running)
     return 0
 

@@ -129,7 +129,8 @@ class DrafterPool:
                 continue
             try:
                 queries = [_draft_request(requests[at], UNLIMITED) for at in members]
-                drafter.prefetch(queries, [_read_only_tree(trees[at]) for at in members])
+                context = requests[members[0]].context  # a call for several requests belongs to the trace of the first
+                context.run(drafter.prefetch, queries, [_read_only_tree(trees[at]) for at in members])
             except USER_CODE_ERRORS as error:
                 self._fail(name, [requests[at] for at in members], error)
 
@@ -182,7 +183,7 @@ class DrafterPool:
         drafter = self._drafters[name]
         try:
             before = failures_by_reason(drafter.stats())
-            proposals = list(drafter.propose(queries))
+            proposals = list(requests[0].context.run(drafter.propose, queries))
             failures = failures_by_reason(drafter.stats()) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import copy_context
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,8 @@ class Request:
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
+        context: context variables of the thread that made the request. Drafters run in it, so that logs and traces of
+            their calls name the request.
         keep_logits: whether ``take_logits`` returns the logits of each step's tokens.
     """
 
@@ -72,6 +75,7 @@ class Request:
         if target.context_length is not None:
             room = min(room, target.context_length - len(ids))
         self.number = number
+        self.context = copy_context()
         self.drafter = drafter
         self.max_nodes = max_nodes
         self.options = options

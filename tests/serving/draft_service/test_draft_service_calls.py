@@ -78,8 +78,8 @@ def test_one_call_per_batch(remote: RemoteDatastore, server: DraftServer) -> Non
     remote.draft_batch(CONTEXTS)
     remote.lookup_batch(CONTEXTS)
     text = server.service.metrics.exposition().decode()
-    assert 'suffolk_requests_total{code="OK",method="Draft",transport="grpc"} 1.0' in text
-    assert 'suffolk_requests_total{code="OK",method="Lookup",transport="grpc"} 1.0' in text
+    assert 'suffolk_requests_total{code="OK",method="Draft",tenant="",transport="grpc"} 1.0' in text
+    assert 'suffolk_requests_total{code="OK",method="Lookup",tenant="",transport="grpc"} 1.0' in text
     assert f'suffolk_batch_size_sum{{method="Draft"}} {len(CONTEXTS)}.0' in text
 
 

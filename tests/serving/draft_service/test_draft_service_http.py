@@ -236,7 +236,7 @@ def test_metrics_can_be_parsed(server: DraftServer) -> None:
     status, headers, text = ask(server, "GET", "/metrics")
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples = {
-        (sample.name, *sorted(sample.labels.values())): sample.value
+        (sample.name, *sorted(filter(None, sample.labels.values()))): sample.value
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
@@ -250,7 +250,7 @@ def test_metrics_can_be_parsed(server: DraftServer) -> None:
 
 def test_readiness_ends_before_the_process(server: DraftServer) -> None:
     assert ask(server, "GET", "/livez")[0] == ask(server, "GET", "/readyz?verbose")[0] == 200
-    server.mark_unready()
+    server.mark_unready("a test")
     assert ask(server, "GET", "/livez")[0] == 200
     assert ask(server, "GET", "/readyz")[0] == 503
 

@@ -102,7 +102,7 @@ def test_health_watchers_hold_no_thread(brute: BruteForceRetriever) -> None:
         for watch in watches:
             assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         assert len(remote.draft(DOCUMENTS[0][:5])) > 0
-        server.mark_unready()
+        server.mark_unready("a test")
         for watch in watches:
             assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
             watch.cancel()
@@ -174,7 +174,7 @@ def test_calls_beyond_max_concurrent_are_rejected(brute: BruteForceRetriever) ->
         ):
             remote.draft([1])
         assert (
-            'suffolk_requests_rejected_total{method="Draft",transport="grpc"} 1.0'
+            'suffolk_requests_rejected_total{method="Draft",tenant="",transport="grpc"} 1.0'
             in server.service.metrics.exposition().decode()
         )
         assert check_health(server, "") == "SERVING"

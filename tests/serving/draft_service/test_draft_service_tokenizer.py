@@ -66,7 +66,7 @@ def test_the_tokenizer_is_sent_once(server: DraftServer, remote: RemoteDatastore
         remote.lookup(TEXT)
         remote.info()
     text = server.service.metrics.exposition().decode()
-    assert 'suffolk_requests_total{code="OK",method="GetTokenizer",transport="grpc"} 1.0' in text
+    assert 'suffolk_requests_total{code="OK",method="GetTokenizer",tenant="",transport="grpc"} 1.0' in text
 
 
 def test_a_new_tokenizer_on_the_server_is_fetched_again(

@@ -41,7 +41,7 @@ def test_a_stream_that_is_closed_frees_its_slot(target: Target) -> None:
         until(lambda: server.service.engine.stats()["finished"] == {"cancelled": 1})
         until(lambda: server.in_flight() == 0)
         assert (
-            'suffolk_requests_total{code="CANCELLED",method="ChatCompletions",transport="http"} 1.0'
+            'suffolk_requests_total{code="CANCELLED",method="ChatCompletions",tenant="",transport="http"} 1.0'
             in page(server, "/metrics")[1]
         )
         assert client.chat.completions.create(**SHORT).usage.completion_tokens == 3  # type: ignore[union-attr]

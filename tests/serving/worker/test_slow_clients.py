@@ -47,7 +47,7 @@ def test_a_client_that_stops_reading_is_cancelled() -> None:
             list(stream)
         assert caught.value.code() is grpc.StatusCode.CANCELLED
         assert (
-            'suffolk_requests_total{code="CANCELLED",method="Generate",transport="grpc"} 1.0'
+            'suffolk_requests_total{code="CANCELLED",method="Generate",tenant="",transport="grpc"} 1.0'
             in page(server, "/metrics")[1]
         )
         with calling(server) as client:

@@ -147,7 +147,7 @@ def test_cancelling_or_closing_the_channel_frees_the_slot(target: Target) -> Non
         with pytest.raises(Unavailable):
             next(queued)
         until(lambda: server.in_flight() == 0)
-        counted = 'suffolk_requests_total{code="CANCELLED",method="Generate",transport="grpc"} 3.0'
+        counted = 'suffolk_requests_total{code="CANCELLED",method="Generate",tenant="",transport="grpc"} 3.0'
         assert counted in page(server, "/metrics")[1]
         assert len(list(client.generate(PROMPT, SamplingSettings(max_new_tokens=3)))) == 3
 

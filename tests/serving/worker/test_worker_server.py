@@ -160,7 +160,9 @@ def counted(server: WorkerServer) -> dict[tuple[str, ...], float]:
     status, text = page(server, "/metrics")
     assert status == 200
     families = text_string_to_metric_families(text)
-    return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+    return {
+        (each.name, *filter(None, each.labels.values())): each.value for family in families for each in family.samples
+    }
 
 
 def test_worker_info(target: Target, server: WorkerServer, client: WorkerClient) -> None:

@@ -1,0 +1,43 @@
+"""Answers health checks while a server loads what it will serve."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from suffolk.serving.transport.endpoint import Endpoint, bind_error
+from suffolk.serving.transport.http_server import HttpLimits, HttpServer
+from suffolk.serving.transport.tls import ServerTls, TlsFiles
+
+
+@contextmanager
+def starting_page(endpoint: Endpoint | None, work: str, tls: TlsFiles | None = None) -> Iterator[Endpoint | None]:
+    """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and ``work``, what is being done.
+
+    Yields the bound endpoint. Raises as ``Server.start``.
+    """
+    if endpoint is None:
+        yield None
+        return
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        alive = Request(scope).url.path == "/livez"
+        response = PlainTextResponse("ok\n") if alive else PlainTextResponse(f"starting: {work}\n", 503)
+        await response(scope, receive, send)
+
+    try:
+        server = HttpServer(endpoint, answer, HttpLimits(), ServerTls(tls) if tls else None)
+    except OSError as error:
+        raise bind_error(endpoint, "--http", error) from None
+    thread = threading.Thread(target=server.run, name="starting-page", daemon=True)
+    thread.start()
+    try:
+        yield server.endpoint
+    finally:
+        server.stop(0)
+        thread.join()
