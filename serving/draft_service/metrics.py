@@ -5,16 +5,14 @@ from __future__ import annotations
 import resource
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
-from prometheus_client import Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import Histogram
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import Retriever
-from suffolk.datastore.watched_datastore import WatchedDatastore
+from suffolk.serving.draft_service.datastore_metrics import DatastoreMetrics
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.request_metrics import RequestMetrics
 
@@ -37,12 +35,8 @@ class DraftMetrics(RequestMetrics):
         self._nodes = BulkHistogram("suffolk_draft_nodes", "Nodes of a draft tree", NODES)
         registry.register(self._lengths)
         registry.register(self._nodes)
-        for key, text in (("generation", "Generation that is served"), ("tokens", "Tokens in the datastore")):
-            gauge = Gauge(f"suffolk_datastore_{key}", text, ("datastore",), registry=registry)
-            for name, datastore in datastores.items():
-                gauge.labels(name).set_function(partial(_info_value, datastore, key))
-        local = {name: store for name, store in datastores.items() if isinstance(store, Datastore | WatchedDatastore)}
-        registry.register(MemoryMetrics(local))
+        registry.register(PageFaults())
+        registry.register(DatastoreMetrics(datastores))
 
     def count_batch(self, method: str, lengths: list[int], nodes: list[int]) -> None:
         """Count a batch: the match length of each query and, for drafts, the nodes of each tree."""
@@ -51,28 +45,15 @@ class DraftMetrics(RequestMetrics):
         self._nodes.observe(nodes)
 
 
-class MemoryMetrics(Collector):
-    """``suffolk_page_faults_total`` by kind, and ``suffolk_datastore_resident_bytes``. Thread-safe.
+class PageFaults(Collector):
+    """``suffolk_page_faults_total`` by kind. Thread-safe."""
 
-    Linux reports resident bytes only for files of the server's own user; other datastores are left out.
-    """
-
-    def __init__(self, datastores: Mapping[str, Datastore | WatchedDatastore]) -> None:
-        self._datastores = dict(datastores)
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[CounterMetricFamily]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         faults = CounterMetricFamily("suffolk_page_faults", "Page faults; a major one reads the disk", labels=("kind",))
         faults.add_metric(("major",), usage.ru_majflt)
         faults.add_metric(("minor",), usage.ru_minflt)
         yield faults
-        resident = GaugeMetricFamily(
-            "suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", labels=("datastore",)
-        )
-        for name, datastore in self._datastores.items():
-            if (size := datastore.resident_bytes()) is not None:
-                resident.add_metric((name,), size)
-        yield resident
 
 
 class BulkHistogram(Collector):
@@ -101,7 +82,3 @@ class BulkHistogram(Collector):
             totals, total = np.cumsum(self._counts).tolist(), self._sum
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         yield HistogramMetricFamily(self._name, self._help, list(zip(bounds, totals, strict=True)), total)
-
-
-def _info_value(datastore: Retriever, key: str) -> float:
-    return float(datastore.info()[key])

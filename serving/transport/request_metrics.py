@@ -47,9 +47,6 @@ class RequestMetrics:
         self._seconds = Histogram(
             "suffolk_request_duration_seconds", "Duration of a call", labels, buckets=buckets, registry=registry
         )
-        self._running = Gauge(
-            "suffolk_tenant_requests_in_flight", "Calls running, by tenant", ("tenant",), registry=registry
-        )
         Gauge("suffolk_requests_in_flight", "Calls running", registry=registry).set_function(admission.in_flight)
         limit = Gauge("suffolk_requests_limit", "Calls that may run at a time", registry=registry)
         limit.set_function(lambda: admission.max_in_flight)
@@ -71,8 +68,6 @@ class RequestMetrics:
         """Time and count the ``with`` block. Raises SuffolkError only: other exceptions are logged and become Internal."""
         started = time.perf_counter()
         outcome = CallOutcome()
-        running = self._running.labels(caller().tenant)
-        running.inc()
         try:
             yield outcome
         except SuffolkError as error:
@@ -87,7 +82,6 @@ class RequestMetrics:
             outcome.code = "INTERNAL"
             raise Internal(f"{method}: fault in the server: {type(error).__name__}: {error}; see its log") from error
         finally:
-            running.dec()
             self.count_call(transport, method, outcome.code, time.perf_counter() - started)
 
     def exposition(self) -> bytes:

@@ -10,6 +10,8 @@ from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.draft_service.datastore_metrics import DatastoreMetrics
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.transport.admission import AdmissionController
@@ -53,9 +55,10 @@ class WorkerMetrics(RequestMetrics):
         recording_failures: counter of texts that could not be recorded.
     """
 
-    def __init__(self, engine: Engine, admission: AdmissionController) -> None:
+    def __init__(self, engine: Engine, admission: AdmissionController, datastores: Mapping[str, Retriever]) -> None:
         super().__init__(admission, SECONDS)
         self.registry.register(EngineMetrics(engine))
+        self.registry.register(DatastoreMetrics(datastores))
         self.recording_failures = Counter(
             "suffolk_recording_failures", "Texts that could not be recorded", registry=self.registry
         )

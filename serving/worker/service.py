@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.version import __version__
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
@@ -56,6 +57,7 @@ class DecodeService:
         recorder: Recorder | None = None,
         stream_interval: float = 0.0,
         policy: RemotePolicy = DEFAULT_POLICY,
+        datastores: Sequence[Retriever] = (),
     ) -> None:
         """Prepare to serve ``engine``, which the caller closes. Raises InvalidArgument if ``max_nodes`` is out of its range.
 
@@ -64,6 +66,7 @@ class DecodeService:
             recorder: records every finished text; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
             policy: what callers may ask for.
+            datastores: what drafters search, for the metrics.
         """
         check_range("max_nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
@@ -72,7 +75,7 @@ class DecodeService:
         self.max_nodes = max_nodes
         self.admission = AdmissionController(engine.slots + engine.queue, "--slots or queue")
         self.slow_clients = SlowClientTimeout(slow_client_seconds)
-        self.metrics = WorkerMetrics(engine, self.admission)
+        self.metrics = WorkerMetrics(engine, self.admission, {each.name: each for each in datastores})
         self.stream_interval = stream_interval
         self._recorder = recorder
         self._policy = policy

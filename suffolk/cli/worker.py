@@ -177,7 +177,9 @@ def run(options: Options) -> int:
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
             policy = RemotePolicy(options.typical_floor, options.share_learning)
-            service = DecodeService(engine, name, options.max_nodes, recorder=recorder, policy=policy)
+            service = DecodeService(
+                engine, name, options.max_nodes, recorder=recorder, policy=policy, datastores=stores
+            )
             service.set_stream_interval(options.stream_interval)
             LOG.info("%s", _facts(service))
             running = OpenAIServer(server, service, origins, options.tool_format)

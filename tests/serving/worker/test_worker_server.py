@@ -57,7 +57,7 @@ def test_an_engine_that_dies_takes_the_worker_down() -> None:
             server.wait()
         assert end.value.exit_code == 1
         assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        assert page(server, "/healthz") == (503, "not serving\n")
+        assert page(server, "/healthz") == (503, "the engine has died\n")
         with pytest.raises(Unavailable, match="the engine has died"):
             next(client.generate(PROMPT))
 

@@ -1,0 +1,85 @@
+"""Prometheus metrics of the datastores that a process serves or drafts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.watched_datastore import WatchedDatastore
+from suffolk.serving.draft_service.client import RemoteDatastore
+from suffolk.serving.live_store.stats import LiveStats
+from suffolk.serving.live_store.store import LiveStore
+
+LIVE_GAUGES = {
+    "tokens": ("suffolk_live_tokens", "Tokens in memory"),
+    "documents": ("suffolk_live_documents", "Documents in memory"),
+    "bytes": ("suffolk_live_bytes", "Memory of the live index"),
+    "segments": ("suffolk_live_segments", "Segments that a query searches"),
+    "merge_debt_tokens": ("suffolk_live_merge_debt_tokens", "Tokens in running and due merges"),
+    "log_bytes": ("suffolk_live_log_bytes", "Size of the write-ahead log"),
+    "unflushed_bytes": ("suffolk_live_log_unflushed_bytes", "Bytes of the log that a power loss may lose"),
+}
+"""Field of ``LiveStats`` -> name and help text of its gauge."""
+LIVE_COUNTERS = {
+    "merged_tokens": ("suffolk_live_merged_tokens", "Tokens that merges wrote"),
+    "evicted_documents": ("suffolk_live_evicted_documents", "Documents that bounds and time to live removed"),
+    "evicted_tokens": ("suffolk_live_evicted_tokens", "Tokens that bounds and time to live removed"),
+}
+
+
+class DatastoreMetrics(Collector):
+    """Generation, size and faults of each datastore, and the state of live ones. Thread-safe.
+
+    Linux reports resident bytes only for files of the server's own user; other datastores are left out.
+    """
+
+    def __init__(self, datastores: Mapping[str, Retriever]) -> None:
+        """``datastores``: by their label. Those behind a draft service are left out, because their own server reports them."""
+        self._datastores = {name: store for name, store in datastores.items() if not isinstance(store, RemoteDatastore)}
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        infos = {name: store.info() for name, store in self._datastores.items()}
+        for key, text in (("generation", "Generation that is served"), ("tokens", "Tokens in the datastore")):
+            yield _gauge(f"suffolk_datastore_{key}", text, {name: info[key] for name, info in infos.items()})
+        resident, failing = dict[str, float](), dict[str, float]()
+        for name, store in self._datastores.items():
+            if isinstance(store, Datastore | WatchedDatastore) and (size := store.resident_bytes()) is not None:
+                resident[name] = size
+            if isinstance(store, WatchedDatastore):
+                failing[name] = bool(store.problem)
+        yield _gauge("suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", resident)
+        yield _gauge(
+            "suffolk_datastore_failing",
+            "1: the published generation, or the log, cannot be used",
+            failing | self._failing(),
+        )
+        yield from self._live()
+
+    def _live(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        stats = self._stats()
+        for field, (name, text) in LIVE_GAUGES.items():
+            yield _gauge(name, text, {label: getattr(each, field) for label, each in stats.items()})
+        waiting = {label: each.next_sequence - 1 - each.flushed_sequence for label, each in stats.items()}
+        yield _gauge("suffolk_live_unpublished_documents", "Documents since the last published one", waiting)
+        for field, (name, text) in LIVE_COUNTERS.items():
+            family = CounterMetricFamily(name, text, labels=("datastore",))
+            for label, each in stats.items():
+                family.add_metric((label,), getattr(each, field))
+            yield family
+
+    def _failing(self) -> dict[str, float]:
+        return {label: bool(each.log_failure or each.background_error) for label, each in self._stats().items()}
+
+    def _stats(self) -> dict[str, LiveStats]:
+        return {label: store.stats() for label, store in self._datastores.items() if isinstance(store, LiveStore)}
+
+
+def _gauge(name: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=("datastore",))
+    for label, value in values.items():
+        family.add_metric((label,), value)
+    return family
