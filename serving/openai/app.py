@@ -31,6 +31,7 @@ from suffolk.serving.openai.tool_format import AUTO, find_format
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.readiness import Readiness
+from suffolk.serving.worker import limits
 from suffolk.serving.worker.service import DecodeService
 
 Work = Callable[[DecodeService, bytes], dict[str, Any]]
@@ -108,10 +109,12 @@ def _model(service: DecodeService, started: int) -> dict[str, Any]:
 
 def _endpoint(service: DecodeService, method: str, work: Work) -> Callable[[Request], Awaitable[Response]]:
     def measured(data: bytes) -> dict[str, Any]:
-        with service.metrics.measure_call("http", method):
+        with service.metrics.measure_call("http", method), service.admission.admit_call():
             return work(service, data)
 
     async def answer(request: Request) -> Response:
-        return JSONResponse(await asyncio.to_thread(measured, await read_json(request)))
+        return JSONResponse(
+            await asyncio.to_thread(measured, await read_json(request, limits.body_bytes(service.engine.capacity)))
+        )
 
     return answer

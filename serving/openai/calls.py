@@ -49,7 +49,7 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, grammar = service.engine.target, read_grammar(body.response_format)
     tools = chosen_tools(body)
-    prompt = encode_messages(target, body.messages, body.tools if tools is not None else None)
+    prompt = encode_messages(target, body.messages, body.tools if tools is not None else None, service.engine.capacity)
     if tools is not None:
         grammar = tools.grammar(form, target.tokenizer, grammar)
     length = body.max_completion_tokens or body.max_tokens
@@ -78,13 +78,18 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
     calls: list[GenerateCall] = []
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
-        ids = _encode(service.engine.target, prompt)
+        ids = _encode(service.engine.target, prompt, service.engine.capacity)
         calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, read_grammar(body.response_format))
     return calls
 
 
-def encode_messages(target: Target, messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None) -> list[int]:
-    """The tokens of a conversation, with the template's prompt for the answer. Raises InvalidArgument."""
+def encode_messages(
+    target: Target, messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None, most: int
+) -> list[int]:
+    """The tokens of a conversation, with the template's prompt for the answer. Raises InvalidArgument.
+
+    ``most``: as in ``encode_text``.
+    """
     contents = [text_of(message.content) for message in messages]
     limits.check_chat("messages", [message.role for message in messages], contents)
     conversation = [
@@ -93,7 +98,7 @@ def encode_messages(target: Target, messages: Sequence[Message], tools: Sequence
     ]
     if tools and "tools" not in str(target.tokenizer.chat_template):
         raise InvalidField("tools", f": the chat template of model {target.name} takes none; omit them")
-    return encode_chat(target, template_messages(conversation), tools)
+    return encode_chat(target, template_messages(conversation), tools, most)
 
 
 def _calls(
@@ -188,9 +193,9 @@ def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
     return cast("list[str] | list[list[int]]", prompt if several else [prompt])
 
 
-def _encode(target: Target, prompt: str | Sequence[int]) -> Sequence[int]:
+def _encode(target: Target, prompt: str | Sequence[int], most: int) -> Sequence[int]:
     if isinstance(prompt, str):
         check_size("prompt", len(prompt), limits.MAX_TEXT, "characters", "shorten it")
-        return encode_text(target, prompt)
+        return encode_text(target, prompt, most=most)
     check_size("prompt", len(prompt), limits.MAX_PROMPT, "tokens", "shorten it")
     return prompt

@@ -44,7 +44,7 @@ class GenerateEndpoint(Generic[BodyT]):
         self._tokens = TokenTexts(service.engine.target.tokenizer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        data = await read_json(Request(scope, receive))
+        data = await read_json(Request(scope, receive), limits.body_bytes(self._service.engine.capacity))
 
         async def respond() -> None:
             with self._service.metrics.measure_call("http", self._method) as outcome:
@@ -53,7 +53,8 @@ class GenerateEndpoint(Generic[BodyT]):
         await until_disconnect(receive, respond())
 
     async def _respond(self, data: bytes, outcome: CallOutcome, scope: Scope, receive: Receive, send: Send) -> None:
-        body, calls = await asyncio.to_thread(self._parse, data)
+        with self._service.admission.admit_call():  # bounds the bodies that are parsed at the same time
+            body, calls = await asyncio.to_thread(self._parse, data)
         with self._service.admission.admit_call(len(calls)):
             runs = TextRuns(self._service, calls, body.n or 1)
             try:
@@ -86,10 +87,16 @@ class GenerateEndpoint(Generic[BodyT]):
             yield [error_body(http_status(error), error)]
 
 
-async def read_json(request: Request) -> bytes:
-    """The body of a request. The content type must be JSON, so that browsers require CORS permission."""
+async def read_json(request: Request, limit: int) -> bytes:
+    """The body of a request of at most ``limit`` bytes and MAX_LISTS lists and objects, which take long to parse.
+
+    The content type must be JSON, so that browsers require CORS permission.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-    return await read_body(request, limits.MAX_REQUEST_BYTES)
+    data = await read_body(request, limit)
+    if (lists := data.count(b"[") + data.count(b"{")) > limits.MAX_LISTS:
+        raise InvalidField("", f" has {lists} brackets and braces; the limit is {limits.MAX_LISTS}; split the request")
+    return data

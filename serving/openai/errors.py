@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from suffolk.datastore.errors import NotFound, SuffolkError
+from suffolk.serving.engine.loop.prompt import PromptTooLong
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.http_errors import message
 from suffolk.serving.transport.status import grpc_code
@@ -45,6 +46,8 @@ def error_body(status: HTTPStatus, error: Exception) -> dict[str, Any]:
     fallback = grpc_code(error).name.lower() if isinstance(error, SuffolkError) else status.name.lower()
     if isinstance(error, NotFound):  # only a model can be missing
         return _body(message(error), kind, "model", "model_not_found")
+    if isinstance(error, PromptTooLong):
+        fallback = "context_length_exceeded"
     code = (error.code if isinstance(error, InvalidField) else "") or _CODES.get(status, fallback)
     return _body(message(error), kind, _param(status, error), code)
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
+from suffolk.serving.worker import limits
+
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
 MAX_LOGPROBS = 20
@@ -23,7 +25,10 @@ FIRST_ERROR = _FirstError()
 """Stops at the first invalid item, so that a long list gives only one error."""
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
-TokenIds = Annotated[list[int], FIRST_ERROR]
+# Parsing holds Python's lock, so lists end where their limits are, not after megabytes of items.
+TokenIds = Annotated[list[int], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
+MAX_PARTS = 1024
+"""Most text parts of a message."""
 
 
 class Body(BaseModel):
@@ -46,7 +51,7 @@ class TextPart(Body):
     text: str
 
 
-Content = str | Annotated[list[TextPart], FIRST_ERROR]
+Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
 
 
 class Prediction(Body):
@@ -66,7 +71,7 @@ class DraftFields(Body):
 
     drafter: str | None = None
     max_nodes: int | None = None
-    datastores: list[str] | None = None
+    datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
     remember: bool | None = None
     group: str | None = None
 
@@ -84,11 +89,11 @@ class GenerationBody(Body):
     top_k: Annotated[int, Field(ge=-1)] | None = None
     min_p: float | None = None
     seed: Seed | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], Field(max_length=limits.MAX_STOPS + 1)] | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[str, float], Field(max_length=limits.MAX_BIASES + 1)] | None = None
     ignore_eos: bool | None = None
     prediction: Prediction | None = None
     response_format: dict[str, Any] | None = None
@@ -103,10 +108,14 @@ class Message(BaseModel):
     content: Content | None = None
 
 
+# One more than the limit, whose check has a message of its own.
+Messages = Annotated[list[Message], Field(max_length=limits.MAX_MESSAGES + 1), FIRST_ERROR]
+
+
 class ChatBody(GenerationBody):
     """POST /v1/chat/completions."""
 
-    messages: Annotated[list[Message], FIRST_ERROR]
+    messages: Messages
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
@@ -118,7 +127,12 @@ class ChatBody(GenerationBody):
 class CompletionBody(GenerationBody):
     """POST /v1/completions. ``prompt``: a text, token ids, or a list of either."""
 
-    prompt: str | TokenIds | Annotated[list[str], FIRST_ERROR] | Annotated[list[TokenIds], FIRST_ERROR]
+    prompt: (
+        str
+        | TokenIds
+        | Annotated[list[str], Field(max_length=MAX_TEXTS), FIRST_ERROR]
+        | Annotated[list[TokenIds], Field(max_length=MAX_TEXTS), FIRST_ERROR]
+    )
     logprobs: int | None = None
     echo: bool | None = None
     suffix: str | None = None
@@ -130,7 +144,7 @@ class TokenizeBody(Body):
 
     model: str | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message], FIRST_ERROR] | None = None
+    messages: Messages | None = None
     tools: list[dict[str, Any]] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None

@@ -22,10 +22,10 @@ def tokenize(service: DecodeService, data: bytes) -> dict[str, Any]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidField("prompt", ": give either prompt or messages")
     if body.messages is not None:
-        tokens = encode_messages(target, body.messages, body.tools)
+        tokens = encode_messages(target, body.messages, body.tools, limits.MAX_TOKENIZED)
     else:
         check_size("prompt", len(body.prompt or ""), limits.MAX_TEXT, "characters", "shorten it")
-        tokens = encode_text(target, body.prompt or "", body.add_special_tokens is not False)
+        tokens = encode_text(target, body.prompt or "", body.add_special_tokens is not False, limits.MAX_TOKENIZED)
     texts = target.tokenizer.convert_ids_to_tokens(tokens) if body.return_token_strs else None
     limit = max_length(service, DraftFields())
     return {"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": texts}
@@ -36,7 +36,7 @@ def detokenize(service: DecodeService, data: bytes) -> dict[str, Any]:
     body = parse_body(DetokenizeBody, data)
     require_model(service, body.model)
     target = service.engine.target
-    check_size("tokens", len(body.tokens), limits.MAX_PROMPT, "tokens", "split them")
+    check_size("tokens", len(body.tokens), limits.MAX_TOKENIZED, "tokens", "split them")
     if target.tokenizer is None:
         raise InvalidArgument(f"model {target.name} was loaded without a tokenizer")
     if body.tokens and not 0 <= min(body.tokens) <= max(body.tokens) < target.vocab_size:

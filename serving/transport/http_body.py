@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -15,6 +16,8 @@ from suffolk.datastore.errors import InvalidArgument
 
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
+_SMALL = 1 << 16
+"""Bytes of a body whose invalid value a message shows. Every error holds its value, which may be all of the body."""
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
 
@@ -61,10 +64,10 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False)
-        found = max(errors, key=lambda each: len(each["loc"]))  # for unions: the alternative that matched deepest
+        errors = error.errors(include_url=False, include_context=False, include_input=len(data) <= _SMALL)
+        found = max(errors, key=_depth)
     field, text = _path(found["loc"]), found["msg"][0].lower() + found["msg"][1:]
-    match found["type"], found["input"]:
+    match found["type"], found.get("input"):
         case "json_invalid", _:
             raise InvalidField("", f": not JSON: {text}")
         case "extra_forbidden", _:
@@ -73,6 +76,11 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
             raise InvalidField(field, f" is {repr(value)[:_SHOWN]}; {text}")
         case _:
             raise InvalidField(field, f": {text}")
+
+
+def _depth(error: Mapping[str, Any]) -> tuple[int, bool]:
+    """Of the errors of a union the one of the alternative that matched deepest counts; a list too long matched its type."""
+    return len(error["loc"]), error["type"] == "too_long"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -58,7 +58,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
         """
         service = self._service
         with service.admit("Generate") as outcome:
-            call = unpack_call(request, service.engine.target)
+            call = unpack_call(request, service.engine.target, service.engine.capacity)
             generation, shows_sources = service.start(call), service.shows_sources(call)
             if not on_end(generation.cancel):  # after a normal end, cancelling has no effect
                 generation.cancel()
@@ -71,8 +71,8 @@ class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
             service.require_end(generation, outcome)
 
 
-def unpack_call(request: decode_pb2.GenerateRequest, target: Target) -> GenerateCall:
-    """Convert ``request`` to a call. Its prompt becomes tokens of ``target``.
+def unpack_call(request: decode_pb2.GenerateRequest, target: Target, most: int | None = None) -> GenerateCall:
+    """Convert ``request`` to a call. Its prompt becomes tokens of ``target``. ``most``: as in ``encode_text``.
 
     Raises:
         InvalidArgument: a field is out of its limits, or the prompt cannot be used.
@@ -80,7 +80,7 @@ def unpack_call(request: decode_pb2.GenerateRequest, target: Target) -> Generate
     """
     require_known(request, "request")
     return GenerateCall(
-        prompt=_prompt(request, target),
+        prompt=_prompt(request, target, most),
         settings=unpack_settings(request.sampling),
         drafter=request.drafter,
         max_nodes=request.max_nodes if request.HasField("max_nodes") else None,
@@ -89,13 +89,15 @@ def unpack_call(request: decode_pb2.GenerateRequest, target: Target) -> Generate
     )
 
 
-def _prompt(request: decode_pb2.GenerateRequest, target: Target) -> Sequence[int] | npt.NDArray[np.int32]:
+def _prompt(
+    request: decode_pb2.GenerateRequest, target: Target, most: int | None
+) -> Sequence[int] | npt.NDArray[np.int32]:
     kind = request.WhichOneof("prompt")
     if kind == "text":
         check_size("text", len(request.text), limits.MAX_TEXT, "characters", "shorten the prompt")
-        return encode_text(target, request.text)
+        return encode_text(target, request.text, most=most)
     if kind == "chat":
-        return encode_chat(target, _messages(request.chat))
+        return encode_chat(target, _messages(request.chat), most=most)
     if kind == "token_ids":
         tokens = unpack_tokens(request.token_ids, "token_ids")
         check_size("token_ids", len(tokens), limits.MAX_PROMPT, "tokens", "shorten the prompt")

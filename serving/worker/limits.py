@@ -13,6 +13,8 @@ MAX_TEXT = 1 << 20
 """Characters of a prompt, or of all messages of a chat together."""
 MAX_PROMPT = 1 << 20
 """Token ids of a prompt. The worker's capacity is usually smaller."""
+MAX_TOKENIZED = 1 << 17
+"""Tokens of a text to tokenize or detokenize. Converting them holds Python's lock for 10 ms."""
 MAX_MESSAGES = 1024
 """Messages of a chat."""
 MAX_NEW_TOKENS = 1 << 20
@@ -30,11 +32,18 @@ MAX_DATASTORES = 1024
 MAX_BIASES = 1024
 """Tokens with a logit bias."""
 MAX_REQUEST_BYTES = 8 << 20
-"""Bytes of one request: twice the size of a prompt at four bytes per character or token."""
+"""Bytes of one request of any worker: twice the size of a prompt at four bytes per character or token."""
+MAX_LISTS = 1 << 16
+"""Opening brackets and braces of an HTTP body, those in texts included."""
 MAX_REPLY_BYTES = 1 << 20
 """Size of one reply: the tokens and text of one step."""
 SLOW_CLIENT_SECONDS = 60.0
 """Seconds that a client may take to read one reply."""
+
+
+def body_bytes(capacity: int) -> int:
+    """Bytes of one HTTP body to a worker whose slots hold ``capacity`` tokens. Parsing JSON holds Python's lock."""
+    return min(MAX_REQUEST_BYTES, (1 << 20) + 64 * capacity)
 
 
 def check_new_tokens(field: str, count: int) -> None:

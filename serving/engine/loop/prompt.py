@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,18 @@ FORMS = (
     "give a text, a list of messages, each {'role': role, 'content': content} or (role, content) of strings, "
     "or a flat list of token ids"
 )
+_SHORT = 1 << 11
+"""Characters of a text that is encoded without waiting: less than a millisecond."""
+_PIECE = 1 << 15
+"""Characters of a piece of a long text: some 20 ms."""
+_LONG_TEXT = threading.Lock()
+"""Held while a text of more than ``_SHORT`` characters is encoded."""
 _END = 8
 """Number of last tokens of a prompt on which the encoding of a continuation may depend."""
+
+
+class PromptTooLong(InvalidArgument):
+    """A text has more tokens than can be used."""
 
 
 def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.int64]:
@@ -57,24 +69,34 @@ def has_template(target: Target) -> bool:
     return bool(getattr(target.tokenizer, "chat_template", None))
 
 
-def encode_text(target: Target, text: str, special_tokens: bool = True) -> list[int]:
+def encode_text(target: Target, text: str, special_tokens: bool = True, most: int | None = None) -> list[int]:
     """The tokens of a text to continue. With ``special_tokens``, they include those that the tokenizer adds around it.
 
-    Raises InvalidArgument: the target has no tokenizer.
+    Long texts of all threads take turns, so that they leave cores to the step loop.
+
+    Args:
+        most: refuse a long text of more than twice as many tokens after encoding only a part of it; None for no limit.
+
+    Raises InvalidArgument: the target has no tokenizer. PromptTooLong: the text is too long.
     """
-    return list(_tokenizer(target)(text, add_special_tokens=special_tokens)["input_ids"])
+    tokenizer = _tokenizer(target)
+    if most is not None:
+        _require_fit(tokenizer, text, most)
+    return _encode(tokenizer, text, special_tokens)
 
 
 def encode_chat(
     target: Target,
     messages: Sequence[tuple[str, str] | Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] | None = None,
+    most: int | None = None,
 ) -> list[int]:
     """The tokens of a conversation, with the template's prompt for the model's answer.
 
     Args:
         messages: (role, content) pairs, or other messages that the chat template accepts.
         tools: functions that the model may call, in OpenAI's form.
+        most: as in ``encode_text``.
 
     Raises:
         InvalidArgument: the target has no tokenizer or no chat template, or the template rejects the conversation.
@@ -87,12 +109,12 @@ def encode_chat(
         for message in messages
     ]
     try:
-        encoded = tokenizer.apply_chat_template(
-            conversation, tools=list(tools) if tools else None, add_generation_prompt=True, return_dict=True
+        text = tokenizer.apply_chat_template(
+            conversation, tools=list(tools) if tools else None, add_generation_prompt=True, tokenize=False
         )
     except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:  # fields of another type
         raise InvalidArgument(f"the chat template of model {target.name} rejects the conversation: {error}") from error
-    return list(encoded["input_ids"])
+    return encode_text(target, text, special_tokens=False, most=most)
 
 
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
@@ -105,8 +127,8 @@ def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str
     """
     tokenizer = _tokenizer(target, "prediction")
     end = tokenizer.decode(prompt[-_END:].tolist())
-    before, both, alone = (tokenizer(each, add_special_tokens=False)["input_ids"] for each in (end, end + text, text))
-    return list(both[len(before) :] if before and both[: len(before)] == before else alone)
+    before, both, alone = (_encode(tokenizer, each, False) for each in (end, end + text, text))
+    return both[len(before) :] if before and both[: len(before)] == before else alone
 
 
 def whole_text(name: str, text: str) -> str:
@@ -137,6 +159,26 @@ def token_ids(name: str, ids: Any, forms: str) -> npt.NDArray[np.int64]:
             f"{name}, of type {type(ids).__name__}, is an array of {array.dtype} of shape {list(array.shape)}; {forms}"
         )
     return array.astype(np.int64)
+
+
+def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
+    with _LONG_TEXT if len(text) > _SHORT else contextlib.nullcontext():
+        return list(tokenizer(text, add_special_tokens=special_tokens)["input_ids"])
+
+
+def _require_fit(tokenizer: Any, text: str, most: int) -> None:
+    """Count the tokens of pieces of a long text, and stop when they are too many.
+
+    Cutting a text adds a few tokens to each piece. A text of ``most`` tokens or fewer is never refused, because it may have
+    twice as many in pieces.
+    """
+    if len(text) <= _PIECE:
+        return
+    total = 0
+    for begin in range(0, len(text), _PIECE):
+        total += len(_encode(tokenizer, text[begin : begin + _PIECE], False))
+        if total > 2 * most:
+            raise PromptTooLong(f"the prompt has more than {most} tokens, the most that fit here; shorten it")
 
 
 def _tokenizer(target: Target, text: str = "prompt") -> Any:

@@ -10,27 +10,37 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
 
+_TOKEN = np.dtype(np.int64)
+
 
 class BadWords:
-    """Forbids the last token of a sequence if the text ends in the tokens before this last token. Immutable; safe to share."""
+    """Forbids the last token of a sequence where the text ends in the tokens before it. Immutable; safe to share.
+
+    Each row takes one look into a table for each length of a sequence, however many sequences there are.
+    """
 
     def __init__(self, words: tuple[tuple[int, ...], ...], vocab_size: int) -> None:
         """Raises InvalidArgument for a token id that is not in the vocabulary."""
-        by_length: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+        self._last: defaultdict[bytes, list[int]] = defaultdict(list)  # by the tokens before the last one
         for number, word in enumerate(words):
             if max(word) >= vocab_size:
                 raise InvalidArgument(f"bad_words[{number}] is {word}; the vocabulary has {vocab_size} ids")
-            by_length[len(word)].append(word)
-        self._words = [np.asarray(group, np.int64) for group in by_length.values()]
-        self._longest = max(by_length)
+            self._last[np.array(word[:-1], _TOKEN).tobytes()].append(word[-1])
+        self._last.default_factory = None
+        self._sizes = sorted({len(beginning) for beginning in self._last})
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """``logits`` float[rows, vocab], changed in place: -inf for tokens that would complete a sequence."""
-        tails = contexts.tails(self._longest - 1)
-        for words in self._words:
-            beginnings = words[:, :-1]
-            ends = tails[:, tails.shape[1] - beginnings.shape[1] :]
-            rows, found = np.nonzero((ends[:, None, :] == beginnings).all(-1))
-            forbidden = torch.from_numpy(words[found, -1]).to(logits.device)
-            logits[torch.from_numpy(rows).to(logits.device), forbidden] = -torch.inf
+        longest = self._sizes[-1]
+        rows: list[int] = []
+        forbidden: list[int] = []
+        for row, tail in enumerate(contexts.tails(longest // _TOKEN.itemsize)):
+            ending = tail.tobytes()
+            for size in self._sizes:
+                if tokens := self._last.get(ending[longest - size :]):
+                    rows += [row] * len(tokens)
+                    forbidden += tokens
+        logits[
+            torch.tensor(rows, device=logits.device).long(), torch.tensor(forbidden, device=logits.device).long()
+        ] = -torch.inf
         return logits

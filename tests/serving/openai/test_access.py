@@ -111,7 +111,13 @@ def chat(**fields: Any) -> dict[str, Any]:
     [
         (b"{", None, "body: not JSON"),
         (b"\xff", None, "body: not JSON"),
-        (b"[" * 100_000, None, "body: not JSON"),
+        (b"[" * 60_000, None, "body: not JSON"),
+        (b"[" * 100_000, None, "body has 100000 brackets and braces; the limit is 65536; split the request"),
+        (
+            chat(messages=[{"role": "user", "content": [{"type": "text", "text": "x"}] * 1025}]),
+            "messages[0].content",
+            "at most 1024",
+        ),
         ([], None, "body: input should be an object"),
         ({}, "messages", "messages: field required"),
         (chat(messages=[]), "messages", "the number of messages is 0; it must be in 1..1024"),
