@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/kept_tokens.h"
-#include "core/slices.h"
 #include "core/sort.h"
 #include "core/sort_run.h"
 #include "core/suffix_order.h"
@@ -15,7 +14,6 @@
 namespace suffolk {
 namespace {
 
-constexpr std::uint64_t kSliceSuffixes = 1 << 19;  // suffixes merged at a time
 constexpr std::size_t kScratchSuffixes = 1 << 16;  // suffixes of a small sort with scratch memory
 
 void check(std::span<const Document> documents) {
@@ -83,8 +81,7 @@ std::shared_ptr<const MemorySegment> MemorySegment::merge(std::span<const Input>
 }
 
 std::uint64_t MemorySegment::bytes() const noexcept {
-  return sizeof(*this) + suffixes_.tokens.size * suffixes_.tokens.width + suffixes_.count * sizeof(std::uint32_t) +
-         directory_.capacity() * sizeof(SuffixKey) + documents_.bytes();
+  return sizeof(*this) + tokens_.bytes() + positions_.bytes() + directory_.bytes() + documents_.bytes();
 }
 
 std::vector<std::uint32_t> MemorySegment::read(std::size_t index, std::uint64_t begin, std::uint64_t limit) const {
@@ -97,17 +94,20 @@ std::vector<std::uint32_t> MemorySegment::read(std::size_t index, std::uint64_t 
 // Sizes the arrays by the documents.
 void MemorySegment::allocate() {
   const std::uint64_t tokens = documents_.tokens(), width = shape_.width();
-  tokens_ = std::make_unique_for_overwrite<std::byte[]>(tokens * width);
-  positions_ = std::make_unique_for_overwrite<std::uint32_t[]>(tokens - documents_.size());
-  suffixes_ = {.tokens = {.data = tokens_.get(), .size = tokens, .width = shape_.width()},
-               .positions = positions_.get(),
-               .count = tokens - documents_.size(),
-               .vocab_size = shape_.vocab_size};
+  tokens_ = Array<std::byte>(tokens * width);
+  positions_ = Array<std::uint32_t>(tokens - documents_.size());
+  directory_ = Array<SuffixKey>(directory_entries(positions_.size()));
+  suffixes_ = {.tokens = {.data = tokens_.data(), .size = tokens, .width = shape_.width()},
+               .positions = positions_.data(),
+               .count = positions_.size(),
+               .vocab_size = shape_.vocab_size,
+               .directory = directory_.data(),
+               .directory_count = directory_.size()};
 }
 
 template <typename Token>
 void MemorySegment::fill(std::span<const Document> documents, unsigned threads) {
-  const std::span<Token> tokens(reinterpret_cast<Token*>(tokens_.get()), suffixes_.tokens.size);
+  const std::span<Token> tokens(reinterpret_cast<Token*>(tokens_.data()), suffixes_.tokens.size);
   std::size_t at = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
     for (const std::uint32_t token : documents[i].tokens) {
@@ -118,7 +118,7 @@ void MemorySegment::fill(std::span<const Document> documents, unsigned threads) 
     }
     tokens[at++] = std::numeric_limits<Token>::max();
   }
-  const std::span<std::uint32_t> positions(positions_.get(), suffixes_.count);
+  const std::span<std::uint32_t> positions = positions_;
   if (positions.size() < std::max<std::size_t>(shape_.vocab_size, kScratchSuffixes)) {
     sort_small<Token>(tokens, shape_, positions);
   } else {
@@ -141,27 +141,22 @@ void MemorySegment::merge_positions(std::span<const Input> inputs) {
     views.push_back(input.segment->suffixes_);
     kept.emplace_back(tokens.size, removed, base);
     kept.back().for_each_run([&](std::uint64_t begin, std::uint64_t end) {
-      std::copy(tokens.data + begin * tokens.width, tokens.data + end * tokens.width, tokens_.get() + base * tokens.width);
+      std::copy(tokens.data + begin * tokens.width, tokens.data + end * tokens.width, tokens_.data() + base * tokens.width);
       base += end - begin;
     });
   }
   const SuffixOrder order(views, shape_.order_depth);
-  std::uint32_t* out = positions_.get();
-  for (const Slice& slice : cut_slices(views, order, kSliceSuffixes)) {
-    const std::vector<std::uint32_t> merged = merge_ranks(views, kept, order, slice);
-    out = std::copy(merged.begin(), merged.end(), out);
-  }
+  std::vector<Interval> all;
+  for (const Suffixes& view : views) all.push_back({0, view.count});
+  merge_ranks(views, kept, order, all, positions_.data());
 }
 
 // Completes what depends on the sorted suffixes and the documents.
 void MemorySegment::finish() {
   documents_.finish();
-  directory_.reserve(directory_entries(suffixes_.count));
-  for (std::uint64_t rank = 0; rank < suffixes_.count; rank += kDirectoryStride) {
-    directory_.push_back(suffix_key(suffixes_.tokens, positions_[rank], shape_.vocab_size, shape_.width()));
+  for (std::size_t i = 0; i < directory_.size(); ++i) {
+    directory_[i] = suffix_key(suffixes_.tokens, positions_[i * kDirectoryStride], shape_.vocab_size, shape_.width());
   }
-  suffixes_.directory = directory_.data();
-  suffixes_.directory_count = directory_.size();
 }
 
 }  // namespace suffolk

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/array.h"
 #include "core/live_documents.h"
 #include "core/suffixes.h"
 
@@ -60,9 +61,9 @@ class MemorySegment {
 
   MemoryShape shape_;
   LiveDocuments documents_;
-  std::unique_ptr<std::byte[]> tokens_;
-  std::unique_ptr<std::uint32_t[]> positions_;
-  std::vector<SuffixKey> directory_;
+  Array<std::byte> tokens_;
+  Array<std::uint32_t> positions_;
+  Array<SuffixKey> directory_;
   Suffixes suffixes_;
 };
 

@@ -11,13 +11,14 @@
 #include "core/error.h"
 #include "core/kept_tokens.h"
 #include "core/parallel.h"
-#include "core/slices.h"
 #include "core/suffix_order.h"
 #include "core/suffixes.h"
 #include "core/tournament.h"
 
 namespace suffolk {
 namespace {
+
+using Slice = std::vector<Interval>;  // ranks of each input
 
 void check(std::span<const MergeInput> inputs) {
   if (inputs.empty()) refuse("no segment to merge; give at least one");
@@ -109,7 +110,7 @@ class Merger {
 
   // Returns the directory, which is written later.
   std::vector<SuffixKey> write_positions(SegmentFile& file) const {
-    const std::vector<Slice> slices = cut_slices(segments_, order_, settings_.slice_suffixes);
+    const std::vector<Slice> slices = cut();
     const unsigned threads = thread_count(settings_.threads);
     const auto launch = threads == 1 ? std::launch::deferred : std::launch::async;
     std::deque<std::future<std::vector<std::uint32_t>>> merging;
@@ -140,10 +141,48 @@ class Merger {
 
   std::future<std::vector<std::uint32_t>> start(std::launch launch, const Slice& slice) const {
     try {
-      return std::async(launch, [this, &slice] { return merge_ranks(segments_, kept_, order_, slice); });
+      return std::async(launch, [this, &slice] {
+        std::size_t most = 0;
+        for (const Interval& ranks : slice) most += ranks.size();
+        std::vector<std::uint32_t> positions(most);
+        positions.resize(static_cast<std::size_t>(merge_ranks(segments_, kept_, order_, slice, positions.data()) - positions.data()));
+        return positions;
+      });
     } catch (const std::system_error& error) {
       fail_thread(error);
     }
+  }
+
+  // Cuts all ranks at suffixes sampled at equal distances from every input. No slice has more than twice slice_suffixes.
+  std::vector<Slice> cut() const {
+    const std::uint64_t stride = std::max<std::uint64_t>(1, settings_.slice_suffixes / segments_.size());
+    std::vector<SuffixEntry> samples;
+    for (std::uint32_t i = 0; i < segments_.size(); ++i) {
+      for (std::uint64_t rank = stride; rank < segments_[i].count; rank += stride) samples.push_back(entry(i, rank));
+    }
+    std::sort(samples.begin(), samples.end(), [&](const SuffixEntry& a, const SuffixEntry& b) { return order_.precedes(a, b); });
+    std::vector<Slice> slices(1, Slice(segments_.size()));
+    for (std::size_t sample = segments_.size() - 1; sample < samples.size(); sample += segments_.size()) {
+      Slice next;
+      for (std::uint32_t i = 0; i < segments_.size(); ++i) {
+        Interval& before = slices.back()[i];
+        before.hi = lower_bound(i, before.lo, samples[sample]);
+        next.push_back({before.hi, before.hi});
+      }
+      slices.push_back(std::move(next));
+    }
+    for (std::size_t i = 0; i < segments_.size(); ++i) slices.back()[i].hi = segments_[i].count;
+    return slices;
+  }
+
+  // First rank from `lo` on whose suffix does not precede `splitter`.
+  std::uint64_t lower_bound(std::uint32_t segment, std::uint64_t lo, const SuffixEntry& splitter) const {
+    const auto before = [&](std::uint64_t rank) { return order_.precedes(entry(segment, rank), splitter); };
+    return partition_point(lo, segments_[segment].count, before);
+  }
+
+  SuffixEntry entry(std::uint32_t segment, std::uint64_t rank) const {
+    return order_.entry(segment, checked_position(segments_[segment], rank));
   }
 
   // The directory's key of the suffix at this position of the output.

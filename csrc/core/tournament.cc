@@ -2,6 +2,7 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 
@@ -64,15 +65,12 @@ std::uint32_t checked_position(const Suffixes& suffixes, std::uint64_t rank) {
        ", out of range: a segment is damaged; run 'suffolk verify' on the datastore");
 }
 
-std::vector<std::uint32_t> merge_ranks(std::span<const Suffixes> segments, std::span<const KeptTokens> kept, const SuffixOrder& order,
-                                       std::span<const Interval> ranks) {
+std::uint32_t* merge_ranks(std::span<const Suffixes> segments, std::span<const KeptTokens> kept, const SuffixOrder& order,
+                           std::span<const Interval> ranks, std::uint32_t* out) {
   const std::size_t count = segments.size();
   std::vector<Cursor> cursors;
-  std::uint64_t most = 0;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    cursors.emplace_back(segments[i], kept[i], order, i, ranks[i]);
-    most += ranks[i].size();
-  }
+  cursors.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) cursors.emplace_back(segments[i], kept[i], order, i, ranks[i]);
   const auto precedes = [&](std::size_t a, std::size_t b) {
     const SuffixEntry &x = cursors[a].front(), &y = cursors[b].front();
     if (x.key == kNone || y.key == kNone) return x.key != kNone;
@@ -89,16 +87,14 @@ std::vector<std::uint32_t> merge_ranks(std::span<const Suffixes> segments, std::
     losers[node] = b;
   }
   std::size_t winner = count == 1 ? 0 : winners[1];
-  std::vector<std::uint32_t> positions;
-  positions.reserve(most);
   while (cursors[winner].front().key != kNone) {
-    positions.push_back(cursors[winner].moved());
+    *out++ = cursors[winner].moved();
     cursors[winner].pop();
     for (std::size_t node = (count + winner) / 2; node > 0; node /= 2) {
       if (precedes(losers[node], winner)) std::swap(losers[node], winner);
     }
   }
-  return positions;
+  return out;
 }
 
 }  // namespace suffolk

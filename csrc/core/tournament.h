@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/kept_tokens.h"
 #include "core/suffix_order.h"
@@ -14,12 +13,13 @@ namespace suffolk {
 // The position of the suffix of a rank. Throws kCorruption if it lies outside the tokens. REQUIRES: rank < suffixes.count
 std::uint32_t checked_position(const Suffixes& suffixes, std::uint64_t rank);
 
-// The new positions of the kept suffixes with ranks ranks[i] in segments[i], in suffix order over all segments.
+// Writes the new positions of the kept suffixes with ranks ranks[i] in segments[i], in suffix order over all segments, to `out`.
+// Returns the end of what it wrote: at most one position for each rank.
 //
-// Each segment is read ahead in blocks, so that reads from memory overlap. Memory beside the result: some KiB for each segment.
+// Each segment is read ahead in blocks, so that reads from memory overlap. Takes some KiB of memory for each segment.
 // O(log segments) comparisons for each suffix. Thread-safe.
 // Throws kCorruption for a position that lies outside its segment.
-std::vector<std::uint32_t> merge_ranks(std::span<const Suffixes> segments, std::span<const KeptTokens> kept, const SuffixOrder& order,
-                                       std::span<const Interval> ranks);
+std::uint32_t* merge_ranks(std::span<const Suffixes> segments, std::span<const KeptTokens> kept, const SuffixOrder& order,
+                           std::span<const Interval> ranks, std::uint32_t* out);
 
 }  // namespace suffolk
