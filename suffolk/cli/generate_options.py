@@ -100,7 +100,7 @@ class SamplingOptions(setting.Options):
         "match",
         "which drafted tokens are accepted. 'match': those that equal the target's sample, so drafts never change the text. "
         "'rejection': those that pass speculative sampling, for chains of redrafter and hierarchy; keeps the distribution of the "
-        "text. 'typical': all that are likely enough; LOSSY, since the text then depends on drafts",
+        "text. 'typical': LOSSY, accepts all tokens that are likely enough, so the text depends on drafts",
         choices=VERIFICATIONS,
     )
     epsilon: Share | None = rare(

@@ -58,7 +58,7 @@ def report_lines(report: dict[str, Any]) -> list[str]:
     seconds = report["seconds"]
     lines = [
         f"tokens    {report['tokens']} ({report['finish']}), {report['tokens_per_second']:.1f} tokens/s "
-        f"behind a prompt of {report['prompt_tokens']} ({seconds['prefill']:.2f} s)",
+        f"after a prompt of {report['prompt_tokens']} tokens ({seconds['prefill']:.2f} s)",
         f"M         {report['mean_generated_length']:.2f} tokens per target pass, {report['steps']} passes",
         f"accepted  {report['accepted']} drafted tokens{_by_source(report['accepted_by_source'])}",
         f"drafts    {report['draft_calls']} requested, {report['nodes_verified']} nodes verified, "

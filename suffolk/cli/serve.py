@@ -76,7 +76,7 @@ def parse_stores(texts: Sequence[str]) -> dict[str, str]:
         if not equals:
             name, path = Path(text).resolve().name, text
         if not path:
-            raise InvalidArgument(f"{text}: there is no folder behind '='; write NAME=PATH")
+            raise InvalidArgument(f"{text}: there is no folder after '='; write NAME=PATH")
         name = check_store_name(name, text)
         if name in stores:
             raise InvalidArgument(

@@ -35,7 +35,7 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
     """
     last = max((number for number, message in enumerate(messages) if message["role"] == ASSISTANT), default=0)
     if last == 0:
-        raise InvalidArgument("no answer of an assistant behind a question")
+        raise InvalidArgument("no answer of an assistant to a question")
     whole = _apply(tokenizer, messages[: last + 1])
     spans: dict[str, list[tuple[int, int]]] = {}
     for number in range(1, last + 1):

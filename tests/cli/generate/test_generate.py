@@ -191,7 +191,7 @@ def test_verifications(
     assert tokens["match"] == tokens["rejection"]  # the drafter samples no chains
     assert capsys.readouterr().err.count("lossy     typical acceptance") == 1
     assert main(["config", "show", "generate"]) == 0
-    assert "typical: LOSSY" in " ".join(capsys.readouterr().out.split())
+    assert "'typical': LOSSY" in " ".join(capsys.readouterr().out.split())
 
 
 def test_characters_that_stdout_does_not_know_are_escaped(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

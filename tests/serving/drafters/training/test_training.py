@@ -276,7 +276,7 @@ def test_of_conversations_the_answers_alone_are_learnt(corpus: str, tmp_path: Pa
     found = train(options(str(folder), str(chats), tmp_path / "head", steps=2))["corpus"]
     assert found["documents"] + found["held_out_documents"] == 30
     assert found["counted_tokens"] == 9 * found["documents"]
-    assert found["skipped"] == {"rows: no answer of an assistant behind a question": 1}
+    assert found["skipped"] == {"rows: no answer of an assistant to a question": 1}
     assert "Left out: 1 rows: no answer" in (tmp_path / "head" / "README.md").read_text()
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(InvalidArgument, match="30 rows: a conversation, and the model has no chat template"):

@@ -99,7 +99,7 @@ def test_a_window_shorter_than_a_draft_is_refused() -> None:
     ("reason", "said"),
     [
         ("rows: a conversation, and the model has no chat template", "use a model that has one, or give texts"),
-        ("rows: no answer of an assistant behind a question", "give conversations in which an assistant answers"),
+        ("rows: no answer of an assistant to a question", "give conversations in which an assistant answers"),
         ("the chat template rejects it (a user must begin)", "write conversations as the model's template takes them"),
         ("prompts that leave no room in a window of 8 tokens", "give a larger window, or shorter prompts"),
         ("empty files", "name files with text or conversations"),
