@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,10 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
-from suffolk.datastore.generation_watcher import GenerationWatcher
-from suffolk.datastore.manifest import Manifest, read_manifest
-from suffolk.datastore.readers import ReaderFile
+from suffolk.datastore.errors import Unavailable, Unsupported
+from suffolk.datastore.generation_follower import GenerationFollower
+from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.retriever import Match, Retriever, Tokens
-
-LOG = logging.getLogger("suffolk.datastore")
 
 
 class WatchedDatastore(Retriever):
@@ -38,12 +33,7 @@ class WatchedDatastore(Retriever):
         self._current: Datastore | None = open_datastore(self.path, residency, threads)
         self._replaced: Datastore | None = None
         self._last_contexts: Sequence[Tokens] = ()
-        self._seen = self.generation
-        self._problem = ""
-        self._refreshing = threading.Lock()
-        self._reader = ReaderFile(self.path)
-        self._reader.write(self.generation, self._seen)
-        self._watcher = GenerationWatcher(self.path, self.refresh)
+        self._follower = GenerationFollower(self.path, lambda: self.generation, self._take_up)
 
     @property
     def current(self) -> Datastore:
@@ -60,7 +50,7 @@ class WatchedDatastore(Retriever):
     @property
     def problem(self) -> str:
         """Why the published generation is not served; empty if it is."""
-        return self._problem
+        return self._follower.problem
 
     @property
     def name(self) -> str:
@@ -96,7 +86,7 @@ class WatchedDatastore(Retriever):
         return self.current.resident_bytes()
 
     def refresh(self) -> bool:
-        """Serve the published generation if it is another one. The watching thread calls this.
+        """Serve the published generation now if it is another one. The watching thread does the same.
 
         Returns:
             False if a further call has work to do: to try again, or to free the replaced generation.
@@ -104,29 +94,26 @@ class WatchedDatastore(Retriever):
         Raises:
             Unavailable: the datastore is closed.
         """
-        with self._refreshing:
-            served = self.current
-            self._replaced = None  # idle by now, so its files are unmapped in this thread and not in a caller's
-            try:
-                manifest = read_manifest(self.path)
-                self._seen = manifest.generation
-                if manifest != served.manifest:
-                    self._require_fit(manifest)
-                    self._serve(open_datastore(self.path, self._residency, self._threads, served))
-                self._report("")
-            except SuffolkError as error:
-                self._report(str(error))
-                return isinstance(error, Unsupported)
-            return self._replaced is None
+        return self._follower.check()
 
     def close(self) -> None:
         """Stop watching, and close the current generation."""
-        self._watcher.close()
-        with self._refreshing:
-            self._reader.close()
-            if self._current is not None:
-                self._current.close()
-            self._current = self._replaced = None
+        self._follower.close()
+        if self._current is not None:
+            self._current.close()
+        self._current = self._replaced = None
+
+    def _take_up(self, manifest: Manifest) -> bool:
+        """See ``GenerationFollower``. One thread calls it at a time."""
+        served = self.current
+        self._replaced = None  # idle by now, so its files are unmapped in this thread and not in a caller's
+        if manifest != served.manifest:
+            self._require_fit(manifest)
+            latest = open_datastore(self.path, self._residency, self._threads, served)
+            self._require_fit(latest.manifest)  # a still newer one may have been opened
+            latest.warm_up(self._last_contexts)
+            self._replaced, self._current = served, latest
+        return self._replaced is None
 
     def _require_fit(self, manifest: Manifest) -> None:
         served = self.current.manifest
@@ -136,16 +123,3 @@ class WatchedDatastore(Retriever):
                     f"{self.path}: generation {manifest.generation} has {field} {new}, and callers rely on "
                     f"{getattr(served, field)}; restart this process to serve it"
                 )
-
-    def _serve(self, latest: Datastore) -> None:
-        self._require_fit(latest.manifest)  # a still newer one may have been opened
-        latest.warm_up(self._last_contexts)
-        self._replaced, self._current = self._current, latest
-        LOG.info("%s: serves generation %d now", self.path, latest.manifest.generation)
-
-    def _report(self, problem: str) -> None:
-        """Log a new problem once, and record what is served."""
-        if problem and problem != self._problem:
-            LOG.error("%s; generation %d is still served", problem, self.generation)
-        self._problem = problem
-        self._reader.write(self.generation, self._seen, problem)

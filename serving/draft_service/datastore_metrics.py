@@ -49,7 +49,7 @@ class DatastoreMetrics(Collector):
         for name, store in self._datastores.items():
             if isinstance(store, Datastore | WatchedDatastore) and (size := store.resident_bytes()) is not None:
                 resident[name] = size
-            if isinstance(store, WatchedDatastore):
+            if isinstance(store, WatchedDatastore | LiveStore):
                 failing[name] = bool(store.problem)
         yield _gauge("suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", resident)
         yield _gauge(
@@ -72,7 +72,7 @@ class DatastoreMetrics(Collector):
             yield family
 
     def _failing(self) -> dict[str, float]:
-        return {label: bool(each.log_failure or each.background_error) for label, each in self._stats().items()}
+        return {label: 1.0 for label, each in self._stats().items() if each.log_failure or each.background_error}
 
     def _stats(self) -> dict[str, LiveStats]:
         return {label: store.stats() for label, store in self._datastores.items() if isinstance(store, LiveStore)}

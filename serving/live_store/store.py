@@ -15,7 +15,8 @@ from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import writer_lock
+from suffolk.datastore.generation_follower import GenerationFollower
+from suffolk.datastore.manifest import Manifest, writer_lock
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import (
     Tokens,
@@ -96,6 +97,8 @@ class LiveStore(LiveQueries):
             self.refresh()
             self._bounds = Bounds(self._writer, settings)
             self._keeper = Keeper(self._keep)
+            self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
+            stack.callback(self._follower.close)
             self._resources = stack.pop_all()
 
     def append(
@@ -204,6 +207,11 @@ class LiveStore(LiveQueries):
             return self._take_up()
 
     @property
+    def problem(self) -> str:
+        """Why the published generation is not served; empty if it is."""
+        return self._follower.problem
+
+    @property
     def generation(self) -> int:
         """Number of the published generation; 0 if there is none."""
         return self._files.manifest.generation if self._files is not None else 0
@@ -306,6 +314,11 @@ class LiveStore(LiveQueries):
         through = files.manifest.live_sequence
         self._live.rebase(*files.native_files(), deleted, through, grouped_stay=True)
         self._files = files
+        return True
+
+    def _follow(self, manifest: Manifest) -> bool:
+        """Take up a generation that another process published. See ``GenerationFollower``."""
+        self.refresh()
         return True
 
     def _work_due(self) -> bool:
