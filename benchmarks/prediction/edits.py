@@ -25,16 +25,24 @@ def edit_prompts(options: PredictionOptions) -> list[Prompt]:
         NotFound: a file or folder is missing.
         InvalidArgument: every file is too short.
     """
-    files = sorted(file for path in options.files for file in _files(path))
-    np.random.default_rng(options.decoding.seed).shuffle(files)
-    found: list[Prompt] = []
+    texts = source_files(options.files, options.limit, options.lines, options.decoding.seed)
+    return [Prompt(name, "edits", ({"role": "user", "content": TASK.format(text)},)) for name, text in texts.items()]
+
+
+def source_files(paths: Sequence[Path], limit: int, lines: int, seed: int) -> dict[str, str]:
+    """Name -> the first ``lines`` lines of up to ``limit`` files, chosen at random. Shorter files are left out.
+
+    Raises as ``edit_prompts``.
+    """
+    files = sorted(file for path in paths for file in _files(path))
+    np.random.default_rng(seed).shuffle(files)
+    found: dict[str, str] = {}
     for file in files:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        if len(lines) >= options.lines and len(found) < options.limit:
-            text = TASK.format("\n".join(lines[: options.lines]))
-            found.append(Prompt(file.name, "edits", ({"role": "user", "content": text},)))
+        text = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        if len(text) >= lines and len(found) < limit:
+            found[file.name if file.name not in found else str(file)] = "\n".join(text[:lines])
     if not found:
-        raise InvalidArgument(f"no {SUFFIX} file has {options.lines} lines; name other --files or lower --lines")
+        raise InvalidArgument(f"no {SUFFIX} file has {lines} lines; name other --files or lower --lines")
     return found
 
 

@@ -38,6 +38,8 @@ COMMANDS = {
     "bench memory": "measure a datastore larger than memory",
     "bench hybrid": "compare one tree of all sources with each source alone",
     "bench prediction": "measure the speed-up that predicted texts give",
+    "bench rollouts": "measure drafts from earlier answers to the same prompts",
+    "bench agents": "measure edits of the same files in several sessions",
 }
 """Name -> one line of help. Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``,
 which returns the exit code."""

@@ -1,0 +1,137 @@
+"""Edits files in sessions of several turns, with each method in turn, in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffolk.benchmarks.agents.edits import EDITS, edited_file, task
+from suffolk.benchmarks.agents.options import AgentOptions
+from suffolk.benchmarks.agents.summary import summarize
+from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
+from suffolk.benchmarks.decode.options import LIMITS, PLAIN
+from suffolk.benchmarks.decode.setup import load_target
+from suffolk.benchmarks.prediction.edits import source_files
+from suffolk.benchmarks.prompts import Prompt, encode_prompt
+from suffolk.benchmarks.rollouts.memory import GroupAlone, LiveMemory, Memory, NoMemory, new_store
+from suffolk.benchmarks.stopping import keep
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.load import make_drafter
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.costs.cost_store import find_costs
+from suffolk.serving.engine.loop.draft_options import DraftOptions
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+METHODS = ("prompt-lookup", "own store", "shared store")
+
+
+def measure_agents(options: AgentOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+    """Run the whole measurement, or up to Ctrl-C; return the results by name.
+
+    In each turn the prompt holds the file as it is now, and no earlier turn. So prompt lookup finds the file, and only a store
+    finds what was written in earlier turns and sessions. All methods generate the same answers: a seed belongs to a turn.
+
+    ``report`` gets a line after every turn.
+
+    Raises as ``source_files`` and ``Target.load``.
+    """
+    decoding = options.decoding
+    texts = source_files(options.files, options.limit, options.lines, decoding.seed)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="suffolk-agents-")))
+        target = load_target(decoding)
+        memories = _memories(folder, target.vocab_size)
+        for memory in memories.values():
+            stack.callback(memory.close)
+        longest = max(len(_encode(text, EDITS[0], target, decoding.model)) for text in texts.values())
+        capacity = longest + 2 * decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+        found = find_costs(target, 1, decoding.costs)
+        drafters = {way: memory.drafter for way, memory in memories.items()}
+        engine = stack.enter_context(Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0))
+        sessions = _Sessions(engine, memories, options)
+        kept, stopped = keep(
+            sessions.run(texts, report), len(texts) * options.sessions * options.turns, "turns of all sessions"
+        )
+    runs = [row for rows in kept for row in rows]
+    return {
+        "stopped": stopped,
+        "target": {"dtype": str(target.dtype), "device": str(target.device)},
+        "costs": {"source": found.source},
+        "summary": summarize(runs, tuple(memories)),
+        "runs": runs,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Sessions:
+    """The sessions of all files, one after the other."""
+
+    engine: Engine
+    memories: dict[str, Memory]
+    options: AgentOptions
+
+    def run(self, texts: dict[str, str], report: Callable[[str], None]) -> Iterator[list[dict[str, Any]]]:
+        """The rows of each turn, with the ways in rotating order."""
+        list(self.engine.generate([1, 2, 3], SamplingSettings(WARM_UP_TOKENS)))
+        number = 0
+        for name, text in texts.items():
+            for session in range(self.options.sessions):
+                file = text
+                for turn in range(self.options.turns):
+                    rows, answer = self._turn(f"{name} {session}", file, EDITS[turn], number)
+                    yield [row | {"file": name, "session": session + 1, "turn": turn + 1} for row in rows]
+                    rates = ", ".join(f"{row['way']} {row['tokens_per_second']:.1f}" for row in rows)
+                    report(f"{name}, session {session + 1}, turn {turn + 1}: tokens/s {rates}")
+                    file = edited_file(answer)
+                    number += 1
+
+    def _turn(self, group: str, file: str, edit: str, number: int) -> tuple[list[dict[str, Any]], str]:
+        target, decoding = self.engine.target, self.options.decoding
+        ids = _encode(file, edit, target, decoding.model)
+        settings = SamplingSettings(decoding.max_new_tokens, decoding.temperature, seed=decoding.seed + number)
+        ways = list(self.memories)
+        first = number % len(ways)
+        rows: list[dict[str, Any]] = []
+        answers: dict[str, list[int]] = {}
+        for way in (*ways[first:], *ways[:first]):
+            generation = self.engine.generate(ids, settings, way, decoding.max_nodes, DraftOptions(group=group))
+            for _ in generation:
+                pass
+            answers[way] = generation.tokens
+            rows.append({"way": way, **generation.stats.to_dict()})
+        for way, memory in self.memories.items():
+            memory.learn(group, [answers[way]])
+        for row in rows:
+            row["identical"] = answers[row["way"]] == answers[PLAIN]
+        return rows, target.tokenizer.decode(answers[PLAIN], skip_special_tokens=True)
+
+
+class _OwnStore(LiveMemory):
+    """A live store in which each session searches its own answers only."""
+
+    def __init__(self, folder: Path, vocab_size: int) -> None:
+        self.seconds = 0.0
+        self._store = new_store(folder, vocab_size)
+        self.drafter = make_drafter("hybrid", vocab_size, [GroupAlone(self._store)], LIMITS)
+
+
+def _memories(folder: Path, vocab_size: int) -> dict[str, Memory]:
+    return {
+        PLAIN: NoMemory(None),
+        "prompt-lookup": NoMemory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
+        "own store": _OwnStore(folder / "own", vocab_size),
+        "shared store": LiveMemory(folder / "shared", vocab_size, "hybrid"),
+    }
+
+
+def _encode(file: str, edit: str, target: Any, model: str) -> Sequence[int]:
+    prompt = Prompt("", "", ({"role": "user", "content": task(edit, file)},))
+    ids = encode_prompt(prompt, target.tokenizer, model)
+    if target.context_length is not None and len(ids) > target.context_length:
+        raise InvalidArgument(f"a prompt has {len(ids)} tokens, the model takes {target.context_length}; lower --lines")
+    return ids

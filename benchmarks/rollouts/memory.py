@@ -1,0 +1,188 @@
+"""What each method keeps of the answers so far, and the drafter that reads it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from suffolk.benchmarks.decode.options import LIMITS
+from suffolk.benchmarks.rollouts.arctic_tree import ArcticDrafter
+from suffolk.datastore.documents import Document
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.serving.drafters.load import make_drafter
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.live_store.batch import Groups
+from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.live_store.store import LiveStore, create_live_store
+
+
+class Memory(Protocol):
+    """The answers that one method keeps.
+
+    Attributes:
+        drafter: None for plain decoding.
+        seconds: seconds that keeping the answers took.
+    """
+
+    drafter: Drafter | None
+    seconds: float
+
+    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
+        """Keep the ``answers`` to the prompt ``group``, which have just ended."""
+        ...
+
+    def end_epoch(self) -> None:
+        """Called after the last prompt of an epoch."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class NoMemory:
+    """Keeps nothing: plain decoding, and prompt lookup."""
+
+    def __init__(self, drafter: Drafter | None) -> None:
+        self.drafter = drafter
+        self.seconds = 0.0
+
+    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
+        pass
+
+    def end_epoch(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class ArcticMemory(NoMemory):
+    """Arctic's tree of all answers. Its drafter inserts the tokens while they are generated, as vLLM does."""
+
+    def __init__(self) -> None:
+        super().__init__(ArcticDrafter())
+
+
+class LiveMemory:
+    """A live store. An answer is appended to the group of its prompt as soon as it ends, and is found by all later prompts."""
+
+    def __init__(self, folder: Path, vocab_size: int, kind: str) -> None:
+        """``kind``: the registry's name of the drafter, datastore or hybrid."""
+        self.seconds = 0.0
+        self._store = new_store(folder, vocab_size)
+        self.drafter = make_drafter(kind, vocab_size, [self._store], LIMITS)
+
+    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
+        self.seconds += _timed(lambda: _append(self._store, group, answers, replace=False))
+
+    def end_epoch(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class PromptTrees:
+    """One index for each prompt, replaced at the end of an epoch by the epoch's answers, and searched for that prompt alone.
+
+    This is the design of HistoSpec (RhymeRL, arXiv 2508.18588): a suffix tree for each prompt, built from the previous epoch.
+    """
+
+    def __init__(self, folder: Path, vocab_size: int) -> None:
+        self.seconds = 0.0
+        self._store = new_store(folder, vocab_size)
+        self._ended: dict[str, list[Sequence[int]]] = {}
+        self.drafter = make_drafter("datastore", vocab_size, [GroupAlone(self._store)], LIMITS)
+
+    def learn(self, group: str, answers: Sequence[Sequence[int]]) -> None:
+        self._ended.setdefault(group, []).extend(answers)
+
+    def end_epoch(self) -> None:
+        def replace() -> None:
+            for group, answers in self._ended.items():
+                _append(self._store, group, answers, replace=True)
+
+        self.seconds += _timed(replace)
+        self._ended.clear()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class GroupAlone(Retriever):
+    """Searches only the group of each context."""
+
+    has_groups = True
+
+    def __init__(self, store: LiveStore) -> None:
+        self._store = store
+
+    @property
+    def name(self) -> str:
+        return self._store.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self._store.vocab_size
+
+    def lookup_batch(
+        self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1, group: Groups = None
+    ) -> list[Match]:
+        return self._store.lookup_batch(contexts, max_match, min_match, group=group, scope="group")
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int | Sequence[int] = 64,
+        group: Groups = None,
+    ) -> list[DraftTree]:
+        bounds = (max_match, min_match, max_depth, max_nodes)
+        return self._store.draft_batch(contexts, *bounds, group=group, scope="group")
+
+    def tokenizer(self) -> None:
+        return None
+
+    def info(self) -> dict[str, Any]:
+        return self._store.info()
+
+    def close(self) -> None:
+        pass
+
+
+def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:
+    """The empty memory of ``method``, one of ``METHODS``, or of plain decoding.
+
+    Raises:
+        Unsupported: the method needs a package that is not installed.
+    """
+    makers: dict[str, Callable[[], Memory]] = {
+        "prompt-lookup": lambda: NoMemory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
+        "prompt trees": lambda: PromptTrees(folder / "prompt-trees", vocab_size),
+        "arctic": ArcticMemory,
+        "live store": lambda: LiveMemory(folder / "live", vocab_size, "datastore"),
+        "hybrid": lambda: LiveMemory(folder / "hybrid", vocab_size, "hybrid"),
+    }
+    return makers.get(method, lambda: NoMemory(None))()
+
+
+def new_store(folder: Path, vocab_size: int) -> LiveStore:
+    """An empty live store in ``folder``."""
+    return create_live_store(folder, vocab_size=vocab_size, settings=LiveSettings())
+
+
+def _append(store: LiveStore, group: str, answers: Sequence[Sequence[int]], replace: bool) -> None:
+    documents = [Document(None, {}, np.asarray(answer, np.uint32)) for answer in answers]
+    store.append_batch(documents, group=group, replace=replace)
+
+
+def _timed(work: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin

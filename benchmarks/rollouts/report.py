@@ -1,0 +1,57 @@
+"""Table and plot of the measurement of rollouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
+
+HEADERS = ("epoch", "method", "tokens/s", "speed-up", "median", "least", "M", "keeping us/token", "identical")
+NOTES = (
+    "speed-up: ratio of all tokens per second to plain decoding, prompts and the keeping of answers included; median and least: "
+    "over the prompts",
+    "M: tokens generated per target pass",
+    "keeping: time to insert finished answers; arctic inserts within its drafts",
+    "identical: answers equal to the first method's token for token; the methods run in turn, in rotating order",
+    "prompt trees: an index for each prompt, replaced after each epoch (HistoSpec's way); arctic: the suffix tree of Arctic "
+    "Inference with this engine's planner; live store: one store of all answers, the prompt's own group first; hybrid: the live "
+    "store and prompt lookup",
+)
+
+
+def rollout_lines(results: dict[str, Any]) -> list[str]:
+    """Format the table and the notes."""
+    lines = [format_table(HEADERS, [_row(each) for each in results["summary"]])]
+    if results["prompts_skipped"]:
+        lines.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
+    return [*lines, *(f"note: {note}" for note in NOTES)]
+
+
+def rollout_panels(results: dict[str, Any]) -> list[Panel]:
+    """Plot speed-up and mean generated length by method, one bar an epoch."""
+    summary = results["summary"]
+    ways = list(dict.fromkeys(each["way"] for each in summary))
+    epochs = sorted({each["epoch"] for each in summary})
+
+    def by_epoch(field: str) -> dict[str, list[float]]:
+        return {f"epoch {epoch}": [each[field] for each in summary if each["epoch"] == epoch] for epoch in epochs}
+
+    return [
+        Panel("speed-up", "times plain decoding", ways, by_epoch("speed_up")),
+        Panel("M", "tokens per pass", ways, by_epoch("mean_generated_length")),
+    ]
+
+
+def _row(each: dict[str, Any]) -> list[object]:
+    return [
+        each["epoch"],
+        each["way"],
+        f"{each['tokens_per_second']:.1f}",
+        f"{each['speed_up']:.2f}",
+        f"{each['speed_up_median']:.2f}",
+        f"{each['speed_up_least']:.2f}",
+        f"{each['mean_generated_length']:.2f}",
+        f"{each['keeping_microseconds_a_token']:.1f}",
+        f"{each['identical']} of {each['answers']}",
+    ]

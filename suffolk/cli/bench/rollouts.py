@@ -1,0 +1,56 @@
+"""Measure drafts from earlier answers to the same prompts, as in the epochs of reinforcement learning.
+
+Each epoch samples several answers to every prompt. The methods differ in what they keep of the answers
+so far. Ctrl-C ends it early with exit code 130. The report then covers the finished prompts, and says
+so."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from suffolk.cli.bench.decode import ModelOptions, PromptOptions
+from suffolk.cli.bench.report_options import ReportOptions
+from suffolk.cli.drafting import PlannerOptions
+from suffolk.cli.options.setting import option, passed_on
+
+EXAMPLES = """
+suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --limit 8 --json rollouts.json
+suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --temperatures 1 0.7 --json rollouts.json
+suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --prompts reasoning.jsonl --json rollouts.json"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ModelOptions, PromptOptions, PlannerOptions, ReportOptions):
+    samples: int = option(8, "answers to each prompt in each epoch; they are one batch", group="prompts")
+    temperatures: tuple[float, ...] = option(
+        (1.0, 1.0), "temperature of each epoch; as many epochs as values", several=True, group="prompts"
+    )
+    earlier_model: str | None = option(
+        None, "the model that writes the answers of the first epoch (default: the measured model)", metavar="MODEL"
+    )
+    methods: str = option(
+        "prompt-lookup,prompt trees,live store,hybrid",
+        "names, separated by commas; 'arctic' needs the package arctic-inference",
+        metavar="LIST",
+        group="drafting",
+    )
+
+
+def run(options: Options) -> int:
+    from suffolk.benchmarks.decode.options import DecodingOptions
+    from suffolk.benchmarks.decode.report import PACKAGES
+    from suffolk.benchmarks.rollouts.measure import measure_rollouts
+    from suffolk.benchmarks.rollouts.options import RolloutOptions
+    from suffolk.benchmarks.rollouts.report import NOTES, rollout_lines, rollout_panels
+
+    outcome = options.outcome("rollouts")
+    settings = RolloutOptions(
+        passed_on(options, DecodingOptions, drafters=()),
+        options.samples,
+        options.temperatures,
+        options.earlier_model,
+        tuple(part.strip() for part in options.methods.split(",") if part.strip()),
+    )
+    results = measure_rollouts(settings, lambda line: print(line, file=sys.stderr, flush=True))
+    return outcome.finish(settings, results, NOTES, PACKAGES, rollout_lines(results), rollout_panels(results))

@@ -1,0 +1,96 @@
+"""Tests the measurement of rollouts on a tiny model: epochs, equal answers, drafts from earlier answers, and the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffolk.benchmarks.rollouts.memory import Memory, make_memory
+from suffolk.cli.main import main
+from suffolk.serving.engine.loop.draft_options import DraftOptions
+from suffolk.serving.engine.loop.drafter import DraftRequest, tree_of
+
+WORDS = ("--samples", "2", "--max-new-tokens", "20", "--ignore-eos")
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+    path.write_text("".join(json.dumps({"id": f"p{place}", "prompt": "x = " * place}) + "\n" for place in (1, 2)))
+    return path
+
+
+def test_every_method_generates_the_same_answers(
+    model: Path, prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rollouts.json"
+    words = ["--model", str(model), "--prompts", str(prompts), *WORDS, "--temperatures", "1", "0.01"]
+    assert main(["bench", "rollouts", *words, "--json", str(path)]) == 0
+    results = json.loads(path.read_text())["results"]
+    assert len(results["runs"]) == 2 * 2 * 5  # epochs, prompts, methods
+    assert {(each["epoch"], each["way"]) for each in results["summary"]} == {
+        (epoch, way) for epoch in (1, 2) for way in ("none", "prompt-lookup", "prompt trees", "live store", "hybrid")
+    }
+    for each in results["summary"]:
+        assert (each["answers"], each["identical"], each["tokens"]) == (4, 4, 80)
+    assert "prompt trees" in capsys.readouterr().out
+
+
+def drafted(memory: Memory, group: str) -> list[int]:
+    """The first drafted path after 1, 2 in a request of ``group``."""
+    assert memory.drafter is not None
+    request = DraftRequest(1, np.array([1, 2], np.int32), 8, options=DraftOptions(group=group))
+    (proposal,) = memory.drafter.propose([request])
+    return tree_of(proposal).tokens.tolist()
+
+
+@pytest.mark.parametrize("method", ["live store", "hybrid"])
+def test_a_live_store_drafts_from_an_answer_that_has_ended(method: str, tmp_path: Path) -> None:
+    memory = make_memory(method, tmp_path, vocab_size=20)
+    memory.learn("p1", [[1, 2, 3], [1, 2, 3]])
+    assert drafted(memory, "p1") == drafted(memory, "p2") == [3]
+    memory.learn("p2", [[1, 2, 4]])
+    assert drafted(memory, "p2")[0] == 4  # its own group comes first
+    assert memory.seconds > 0
+    memory.close()
+
+
+def test_prompt_trees_draft_from_the_last_epoch_of_the_same_prompt(tmp_path: Path) -> None:
+    memory = make_memory("prompt trees", tmp_path, vocab_size=20)
+    memory.learn("p1", [[1, 2, 3]])
+    assert drafted(memory, "p1") == []
+    memory.end_epoch()
+    assert drafted(memory, "p1") == [3]
+    assert drafted(memory, "p2") == []
+    memory.learn("p1", [[1, 2, 4]])
+    memory.end_epoch()
+    assert drafted(memory, "p1") == [4]
+    memory.close()
+
+
+def test_another_model_writes_the_first_epoch(model: Path, prompts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.json"
+    words = ["--model", str(model), "--prompts", str(prompts), *WORDS, "--earlier-model", str(model)]
+    assert main(["bench", "rollouts", *words, "--methods", "live store", "--json", str(path)]) == 0
+    assert {each["epoch"] for each in json.loads(path.read_text())["results"]["summary"]} == {2}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--samples", "0"), "samples is 0; it must be 1 or more"),
+        (("--temperatures", "0"), "temperature 0.0 is out of range; it must be above 0, and at most 2"),
+        (("--methods", "magic"), "method 'magic' is unknown; choose from: prompt-lookup, prompt trees"),
+        (("--methods", "hybrid,hybrid"), "methods hybrid, hybrid: one is named twice"),
+        (("--methods", "arctic"), "method 'arctic' needs the package arctic-inference; install it"),
+    ],
+)
+def test_bad_settings_are_one_line(
+    model: Path, prompts: Path, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fixed = ["--model", str(model), "--prompts", str(prompts), "--json", str(tmp_path / "x.json")]
+    assert main(["bench", "rollouts", *fixed, *words]) == 2
+    assert message in capsys.readouterr().err
