@@ -1,4 +1,4 @@
-"""Kills commands at random times, some again while they resume, and reports the outcomes: ``make kills KILLS=300``."""
+"""Kills commands and processes that append to live stores, at random times and at fail points: ``make kills KILLS=300``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from pathlib import Path
 
 from tests.support.fork_server import ForkServer
 from tests.support.killing import Change, make_changes, prove
+from tests.support.live_kills import KilledStore
+from tests.support.live_work import MODES
 
+STORE_KILLS = 25
+"""Kills of one live store; the next one begins empty."""
 AGAIN = 0.3
 """The share of kills after which the command is restarted and killed again before the check."""
 
@@ -26,7 +30,8 @@ def main() -> int:
     phases: Counter[tuple[str, str]] = Counter()
     findings: list[str] = []
     folder = Path(tempfile.mkdtemp(prefix="suffolk-kills-"))
-    with ForkServer() as server:
+    with ForkServer("tests.support.live_work") as server:
+        kill_live(folder, server, chooser, options.kills, phases, findings)
         changes = make_changes(folder, server)
         kills = attempts = 0
         while kills < options.kills:
@@ -44,11 +49,45 @@ def main() -> int:
     if not findings:
         shutil.rmtree(folder)
     for (name, phase), count in sorted(phases.items()):
-        print(f"{name:12} {phase:10} {count:5}")
+        print(f"{name:20} {phase:22} {count:5}")
     for finding in findings:
         print(f"FOUND  {finding}")
-    print(f"{kills} kills, {len(findings)} findings (seed {options.seed})")
+    print(f"{kills} kills of commands, {options.kills} of live stores, {len(findings)} findings (seed {options.seed})")
     return 1 if findings else 0
+
+
+def kill_live(
+    folder: Path,
+    server: ForkServer,
+    chooser: random.Random,
+    wanted: int,
+    phases: Counter[tuple[str, str]],
+    findings: list[str],
+) -> None:
+    """Kill processes that append to live stores ``wanted`` times; a store is killed up to STORE_KILLS times."""
+    kills = stores = 0
+    while kills < wanted:
+        stores += 1
+        mode, place = chooser.choice(list(MODES)), folder / f"live-{stores}"
+        killed = KilledStore(server, place, mode)
+        try:
+            whole = killed.run(failpoint="none")
+            points = sorted(whole.reached)
+            for _ in range(min(STORE_KILLS, wanted - kills)):
+                point = chooser.choice(points) if chooser.random() < 0.5 else None
+                if point is not None:
+                    time = chooser.randint(1, max(1, whole.reached[point] // 2))
+                    ending = killed.run(failpoint=f"{point}@{time}")
+                else:
+                    ending = killed.run(kill_after=chooser.uniform(0, whole.seconds))
+                if ending.code == -9:
+                    kills += 1
+                    phases[mode, point or "at a random time"] += 1
+        except AssertionError as error:
+            findings.append(f"{mode}, kept in {place}: {error}")
+            kills += 1
+            continue
+        shutil.rmtree(place)
 
 
 def kill(change: Change, store: Path, server: ForkServer, chooser: random.Random) -> tuple[int, str]:

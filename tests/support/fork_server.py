@@ -60,11 +60,21 @@ class ForkServer:
     ) -> None:
         self._process.communicate(timeout=60)
 
-    def run(self, arguments: Sequence[str], *, failpoint: str | None = None, kill_after: float | None = None) -> Ending:
-        """Run ``suffolk ARGUMENTS``, and kill it at a fail point (``NAME@N``) or after a time, unless it ends first."""
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        failpoint: str | None = None,
+        kill_after: float | None = None,
+        function: str = "suffolk.cli.main:main",
+    ) -> Ending:
+        """Run ``suffolk ARGUMENTS``, and kill it at a fail point (``NAME@N``) or after a time, unless it ends first.
+
+        ``function``: what takes the arguments instead, as ``MODULE:NAME``; it returns the exit code.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"arguments": list(arguments), "failpoint": failpoint, "kill_after": kill_after}
+        request = {"arguments": list(arguments), "failpoint": failpoint, "kill_after": kill_after, "function": function}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return Ending(**json.loads(self._process.stdout.readline()))
@@ -104,7 +114,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_and_exit(request: dict[str, Any], errors: int, points: int) -> None:
-    from suffolk.cli.main import main
     from suffolk.datastore.failpoints import FAILPOINT_VARIABLE, reached
 
     code = 70
@@ -114,7 +123,8 @@ def run_and_exit(request: dict[str, Any], errors: int, points: int) -> None:
         os.dup2(errors, 2)
         if request["failpoint"] is not None:
             os.environ[FAILPOINT_VARIABLE] = request["failpoint"]
-        code = main(request["arguments"])
+        module, _, name = request["function"].partition(":")
+        code = getattr(importlib.import_module(module), name)(request["arguments"])
         os.write(points, json.dumps(reached).encode())
     except SystemExit as stop:
         code = int(stop.code or 0)
