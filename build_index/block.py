@@ -1,4 +1,4 @@
-"""Blocks of about 1 MiB of a corpus: the unit of reading, tokenizing and counting."""
+"""Blocks of a corpus. A build reads, tokenizes and counts in these units of about 1 MiB."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Whole documents as (source, text or UTF-8 bytes). ``metadata`` has an entry for each document, or is empty if no
-    document has metadata."""
+    """Whole documents as (source, text or UTF-8 bytes).
+
+    ``metadata`` has an entry for each document, or is empty if no document has metadata.
+    """
 
     documents: tuple[tuple[str, str | bytes], ...]
     metadata: tuple[Metadata, ...] = ()

@@ -1,4 +1,4 @@
-"""Reads tokenized corpora: .npy and raw little-endian .bin files, memory-mapped."""
+"""Reads tokenized corpora from memory-mapped files: .npy, and raw little-endian .bin."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from suffolk.datastore.errors import Corruption, InvalidArgument
 
 
 def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
-    """Yield runs of a one-dimensional integer array. Each run ends after an end-of-document id, unless it contains
-    none.
+    """Yield runs of a one-dimensional integer array.
+
+    Each run ends after an end-of-document id, unless it contains none.
 
     Raises:
         Corruption: not a .npy file, or truncated.

@@ -1,4 +1,4 @@
-"""A temporary file for the tokens of one segment: appended to, then mapped for sorting."""
+"""A temporary file for the tokens of one segment. Tokens are appended, and then mapped for sorting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unfinished work of a build: the folder ``build/`` in a datastore, with a journal and finished segments."""
+"""Keeps the unfinished work of a build in the folder ``build/`` of a datastore: a journal and finished segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafters of other packages: entry points of the group ``suffolk.drafters``.
+"""Finds and loads drafters of other packages, which are entry points of the group ``suffolk.drafters``.
 
 An entry point's name is the drafter's, its value a ``DrafterEntry``. A package is imported when its drafter is requested.
 """

@@ -1,4 +1,4 @@
-"""The registry of drafters: one entry for each built-in drafter, and the entries of loaded plugins.
+"""The registry of drafters has an entry for each built-in drafter, and the entries of loaded plugins.
 
 To add a drafter, add its folder and one entry here. Command-line options, help, metrics and ``by_source`` figures follow from the
 entry. Other packages add drafters through entry points (``plugins.py``).

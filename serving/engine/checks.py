@@ -1,4 +1,4 @@
-"""Type checks of arguments. numpy's numbers count as numbers; ``bool`` does not."""
+"""Checks the types of arguments. numpy's numbers count as numbers, and ``bool`` does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands: their names, one line of help each, and their modules."""
+"""The names, one-line helps and modules of the commands."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ COMMANDS = {
     "bench rollouts": "measure drafts from earlier answers to the same prompts",
     "bench agents": "measure edits of the same files in several sessions",
 }
-"""Name -> one line of help. Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``,
-which returns the exit code."""
+"""Name -> one line of help.
+
+Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``, which returns the exit code.
+"""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst

@@ -1,4 +1,4 @@
-"""``suffolk generate --worker``: the model runs elsewhere."""
+"""Runs ``suffolk generate --worker``, for which the model runs in a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows a generation: its text as it comes, coloured by source, and a report."""
+"""Shows the text of a generation as it comes, coloured by source, and a report."""
 
 from __future__ import annotations
 

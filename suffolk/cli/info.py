@@ -1,4 +1,5 @@
-"""Show what a datastore holds: tokens, documents, bytes per token, bytes in memory, tokenizer, segments."""
+"""Show the contents of a datastore: tokens, documents, bytes per token, bytes in memory, tokenizer,
+and segments."""
 
 from __future__ import annotations
 

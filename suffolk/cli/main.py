@@ -1,4 +1,4 @@
-"""The ``suffolk`` command: finds the command, runs it, and turns errors into one line and an exit code."""
+"""Finds and runs a ``suffolk`` command, and turns errors into one line and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The datastores of a command: opened, checked against the model, closed at the end."""
+"""Opens the datastores of a command, checks them against the model, and closes them at the end."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Ret
 
 
 def _require_vocabulary(store: Retriever, name: str, model: str) -> None:
-    """Compare the ids of a datastore without a tokenizer with the model's. A smaller vocabulary may be right: models
-    have room for more ids than their tokenizers use.
+    """Compare the ids of a datastore without a tokenizer with the model's.
+
+    A smaller vocabulary may be right: models have room for more ids than their tokenizers use.
 
     Raises:
         Unsupported: it has ids that the model does not know.

@@ -1,4 +1,5 @@
-"""Check a datastore for damage. Exit code 0: sound; 1: damaged; 2: it cannot be checked."""
+"""Check a datastore for damage. The exit code is 0 if it is sound, 1 if it is damaged, and 2 if it
+cannot be checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans hierarchies by dynamic programming: which levels draft, and how many tokens each."""
+"""Plans hierarchies by dynamic programming. A plan names the levels that draft, and the number of tokens of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hybrid drafter: merges the calibrated drafts of several drafters into one tree."""
+"""The hybrid drafter merges the calibrated drafts of several drafters into one tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The datastore drafter: drafts from a datastore in this process or behind gRPC (REST, He et al. 2023, section 3)."""
+"""The datastore drafter drafts from a datastore in this process or over gRPC (REST, He et al. 2023, section 3)."""
 
 from __future__ import annotations
 

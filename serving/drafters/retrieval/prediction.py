@@ -1,4 +1,4 @@
-"""The prediction drafter: drafts from the predicted text of a request."""
+"""The prediction drafter drafts from the predicted text of a request."""
 
 from __future__ import annotations
 

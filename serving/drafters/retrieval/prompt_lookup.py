@@ -1,4 +1,4 @@
-"""The prompt-lookup drafter: finds the text's ending earlier in the text, and drafts what followed there."""
+"""The prompt-lookup drafter finds the text's ending earlier in the text, and drafts the tokens that followed it there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token-recycling drafter: drafts the target's likeliest tokens of earlier passes (Luo et al. 2024, arXiv 2408.08696).
+"""The token-recycling drafter drafts the target's likeliest tokens of earlier passes (Luo et al. 2024, arXiv 2408.08696).
 
 The paper stores the best next tokens after each token of an answer, and drafts trees from them (section 3). Here candidates are
 stored after each of the last one to four tokens, with their log-probabilities. The longest stored ending of the text is used

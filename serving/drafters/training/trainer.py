@@ -1,4 +1,4 @@
-"""The training loop: steps of AdamW on a head, with evaluations and checkpoints."""
+"""The training loop makes steps of AdamW on a head, with evaluations and checkpoints."""
 
 from __future__ import annotations
 

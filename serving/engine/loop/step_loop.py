@@ -1,4 +1,4 @@
-"""The step loop: draft, verify all requests in one target pass, keep the accepted rows, let the drafters learn."""
+"""The step loop. A step drafts, verifies all requests in one target pass, keeps the accepted rows, and lets the drafters learn."""
 
 from __future__ import annotations
 

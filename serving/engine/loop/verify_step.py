@@ -1,4 +1,4 @@
-"""Verifies a step: from logits to the accepted drafted tokens and the next token of each request."""
+"""Verifies a step. It turns logits into the accepted drafted tokens and the next token of each request."""
 
 from __future__ import annotations
 

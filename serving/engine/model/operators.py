@@ -1,4 +1,4 @@
-"""Custom torch operators: opaque nodes of compiled graphs."""
+"""Defines custom torch operators, which are opaque nodes of compiled graphs."""
 
 from __future__ import annotations
 

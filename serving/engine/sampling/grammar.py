@@ -1,4 +1,4 @@
-"""A grammar: the formal language that a request's text must be in. Loads no library."""
+"""A grammar is the formal language that a request's text must be in. Loads no library."""
 
 from __future__ import annotations
 

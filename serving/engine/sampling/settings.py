@@ -1,4 +1,4 @@
-"""Sampling settings of a request: how tokens are sampled and where the text ends."""
+"""Sampling settings of a request. They say how tokens are sampled and where the text ends."""
 
 from __future__ import annotations
 

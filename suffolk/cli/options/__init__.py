@@ -1,1 +1,1 @@
-"""Settings of commands: declared once, as fields of a dataclass; parser, file reader, listing and reference follow."""
+"""Settings of commands. They are declared once, as fields of a dataclass, for parser, file reader, listing and reference."""

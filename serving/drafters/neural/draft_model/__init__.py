@@ -1,1 +1,1 @@
-"""A smaller language model with the target's tokenizer as a drafter (Leviathan et al. 2023; trees: EAGLE-2, Li et al. 2024)."""
+"""Drafts with a smaller model that has the target's tokenizer (Leviathan et al. 2023; EAGLE-2 for trees, Li et al. 2024)."""

@@ -1,4 +1,4 @@
-"""The draft-model drafter: grows trees with a smaller language model."""
+"""The draft-model drafter grows trees with a smaller language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The EAGLE drafter: dynamic trees of EAGLE-2 (Li et al. 2024), for all requests of a step at once."""
+"""The EAGLE drafter grows the dynamic trees of EAGLE-2 (Li et al. 2024) for all requests of a step at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder layer of an EAGLE head: Llama's, with rotary positions."""
+"""The decoder layer of an EAGLE head. It is Llama's decoder layer, with rotary positions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import torch.nn.functional as F
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig, RopeScaling
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""Attention of queries [b, heads, q, width] over keys and values [b, key-value heads, q, width]. The result has the queries' shape.
-The function applies the mask, and adds cached keys and values."""
+"""Attention of queries [b, heads, q, width] over keys and values [b, key-value heads, q, width].
+
+The result has the queries' shape. The function applies the mask, and adds cached keys and values.
+"""
 
 
 def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The EAGLE head: predicts the next hidden state from a hidden state and the next token (Li et al. 2024)."""
+"""The EAGLE head predicts the next hidden state from a hidden state and the next token (Li et al. 2024)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The early-exit drafter: grows trees with the target's first layers, on the target's own cache."""
+"""The early-exit drafter grows trees with the target's first layers, on the target's own cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ReDrafter drafter: the best beams of a recurrent head as a tree, or a sampled chain."""
+"""The ReDrafter drafter drafts the best beams of a recurrent head as a tree, or a sampled chain."""
 
 from __future__ import annotations
 

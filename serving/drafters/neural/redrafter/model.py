@@ -1,4 +1,4 @@
-"""The ReDrafter head: drafts from the target's last hidden state and a recurrent state of drafted tokens (ReDrafter, section 2)."""
+"""The ReDrafter head drafts from the target's last hidden state and a recurrent state of drafted tokens (ReDrafter, section 2)."""
 
 from __future__ import annotations
 
