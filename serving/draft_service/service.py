@@ -13,6 +13,7 @@ from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.metrics import DraftMetrics
+from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.admission import AdmissionController
@@ -33,8 +34,10 @@ T = TypeVar("T")
 class DraftService:
     """Drafts and lookups from named datastores, for gRPC and HTTP. Thread-safe."""
 
-    def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
+    def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int, min_count: int = 1) -> None:
+        """``min_count``: matches and nodes of fewer occurrences are hidden."""
         self._datastores = dict(sorted(datastores.items()))
+        self._min_count = min_count
         self._tokenizers: dict[str, bytes] = {}  # packed at the first call
         self._merged: dict[tuple[tuple[str, int], ...], MergedDatastore] = {}
         self.admission = AdmissionController(max_concurrent, "max_concurrent")
@@ -108,8 +111,13 @@ class DraftService:
     def _chosen(self, messages: Sequence[draft_pb2.DatastoreChoice]) -> Retriever:
         """The datastore of that choice, or several as one. Raises as ``check_choices``, ``_resolve`` and ``MergedDatastore``."""
         choices = {self._resolve(each.name): each.weight for each in unpack_choices(messages)} or {self._resolve(""): 1}
-        if len(choices) == 1:
-            return self._datastores[next(iter(choices))]
+        found = self._datastores[next(iter(choices))] if len(choices) == 1 else self._merge(choices)
+        if self._min_count == 1:
+            return found
+        weight = 1 if len(choices) == 1 else max(choices.values())  # counts are multiplied by weights
+        return MinCount(found, self._min_count * weight)
+
+    def _merge(self, choices: Mapping[str, int]) -> Retriever:
         key = tuple(choices.items())
         if key not in self._merged:
             if len(self._merged) >= _MOST_MERGED:

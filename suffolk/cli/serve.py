@@ -21,7 +21,7 @@ from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
-from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
+from suffolk.serving.draft_service.server import MAX_MIN_COUNT, DraftServer, DraftServerConfig
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.server import ignore_sighup, run_until_signal
 from suffolk.serving.transport.store_names import check_store_name
@@ -49,6 +49,9 @@ class Options(ServerOptions, Configurable):
     search_threads: Annotated[int, Within(0, 1024)] = rare(
         0, "threads for the contexts of one request; 0 is one for each core"
     )
+    min_count: Annotated[int, Within(1, MAX_MIN_COUNT)] = option(
+        1, "hide text that occurs fewer times than this: shorten matches, and leave out continuations"
+    )
     max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "most requests at a time; further requests are refused")
 
 
@@ -56,7 +59,9 @@ def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
     ignore_sighup()
     options.start_logs("suffolk-serve")
-    config = DraftServerConfig(**options.server_fields(), max_concurrent=options.max_concurrent)
+    config = DraftServerConfig(
+        **options.server_fields(), max_concurrent=options.max_concurrent, min_count=options.min_count
+    )
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         for name, path in parse_stores(options.stores).items():

@@ -1,0 +1,95 @@
+"""Hides rare text: answers as if everything that occurs fewer than K times were not on file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.retriever import (
+    DEFAULT_MAX_DEPTH,
+    DEFAULT_MAX_MATCH,
+    DEFAULT_MAX_NODES,
+    DEFAULT_MIN_MATCH,
+    Match,
+    Retriever,
+    Tokens,
+)
+
+
+class MinCount(Retriever):
+    """The matches and nodes of ``store`` that occur at least ``least`` times. Thread-safe if ``store`` is.
+
+    A match is the longest suffix that occurs ``least`` times or more, and a tree has only nodes that do. Both are exact, since
+    counts only fall as a text grows. Occurrences are counted, not documents: text that one document repeats counts each time.
+    A lookup below the limit costs further lookups: the binary logarithm of its length.
+    """
+
+    def __init__(self, store: Retriever, least: int) -> None:
+        self._store, self._least = store, least
+
+    @property
+    def name(self) -> str:
+        return self._store.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self._store.vocab_size
+
+    def lookup_batch(
+        self, contexts: Sequence[Tokens], max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+    ) -> list[Match]:
+        """See ``Retriever.lookup_batch``."""
+        found = self._store.lookup_batch(contexts, max_match, min_match)
+        low = [match if match.count >= self._least else Match(0, 0) for match in found]
+        high = [match.length for match in found]  # this length or more occurs too rarely, unless ``low`` has it
+        while True:
+            open_ = [at for at, match in enumerate(low) if max(match.length, min_match - 1) + 1 < high[at]]
+            if not open_:
+                return low
+            sizes = [(max(low[at].length, min_match - 1) + high[at]) // 2 for at in open_]
+            tails = [_tail(contexts[at], size) for at, size in zip(open_, sizes, strict=True)]
+            for at, size, match in zip(
+                open_, sizes, self._store.lookup_batch(tails, max(sizes), min_match), strict=True
+            ):
+                if match.length == size and match.count >= self._least:
+                    low[at] = match
+                else:
+                    high[at] = size
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+    ) -> list[DraftTree]:
+        """See ``Retriever.draft_batch``."""
+        lengths = [match.length for match in self.lookup_batch(contexts, max_match, min_match)]
+        tails = [_tail(context, length) for context, length in zip(contexts, lengths, strict=True)]
+        trees = self._store.draft_batch(tails, max_match, min_match, max_depth, max_nodes)
+        return [self._kept(tree) for tree in trees]
+
+    def tokenizer(self) -> Tokenizer | None:
+        """See ``Retriever.tokenizer``."""
+        return self._store.tokenizer()
+
+    def info(self) -> dict[str, Any]:
+        """See ``Retriever.info``."""
+        return self._store.info()
+
+    def close(self) -> None:
+        """Do nothing: the store belongs to the caller."""
+
+    def _kept(self, tree: DraftTree) -> DraftTree:
+        if tree.match_count < self._least or tree.counts is None:
+            return DraftTree.empty()
+        return tree.head(int(np.count_nonzero(tree.counts >= self._least)))  # counts fall from node to node
+
+
+def _tail(context: Tokens, length: int) -> Tokens:
+    return context[max(0, len(context) - length) :]

@@ -1,0 +1,71 @@
+"""Rare text is hidden exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.draft_service.min_count import MinCount
+from tests.support.brute_force import BruteForceRetriever
+from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, connected, serving
+from tests.support.stores import make_store
+
+
+def occurrences(text: list[int]) -> int:
+    return sum(
+        document[at : at + len(text)] == text for document in DOCUMENTS for at in range(len(document) - len(text) + 1)
+    )
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 10, 500])
+@pytest.mark.parametrize("min_match", [1, 3])
+def test_answers_are_those_of_the_frequent_text_alone(least: int, min_match: int) -> None:
+    store = MinCount(BruteForceRetriever(DOCUMENTS, VOCABULARY), least)
+    matches = store.lookup_batch(CONTEXTS, 8, min_match)
+    trees = store.draft_batch(CONTEXTS, 8, min_match, 4, 32)
+    for context, match, tree in zip(CONTEXTS, matches, trees, strict=True):
+        known = [size for size in range(min_match, 9) if size <= len(context)]
+        frequent = [size for size in known if occurrences(context[-size:]) >= least]
+        assert match == ((max(frequent), occurrences(context[-max(frequent) :])) if frequent else (0, 0))
+        assert (tree.match_length, tree.match_count) == match
+        assert tree.counts is not None
+        assert all(tree.counts >= least)
+        for node, count in enumerate(tree.counts):
+            path, at = [], node
+            while at >= 0:
+                path.insert(0, int(tree.tokens[at]))
+                at = int(tree.parents[at])
+            assert count == occurrences([*context[-match.length :], *path])
+
+
+def test_a_server_hides_rare_text(tmp_path: Path) -> None:
+    with make_store(tmp_path / "a", [[[1, 2, 3, 4], [1, 2, 3, 5], [7, 8, 9]]], vocab_size=12) as store:
+        with serving({"a": store, "b": store}, min_count=2) as server, connected(server, "a") as remote:
+            assert remote.lookup([1, 2, 3]) == (3, 2)
+            assert remote.lookup([1, 2, 3, 4]) == (0, 0)
+            assert remote.lookup([7, 8]) == (0, 0)
+            tree = remote.draft([1, 2])
+            assert (tree.tokens.tolist(), np.asarray(tree.counts).tolist()) == ([3], [2])
+            assert len(remote.draft([1, 2, 3])) == len(remote.draft([7, 8])) == 0
+        with serving({"a": store, "b": store}, min_count=3) as server, connected(server, "a") as remote:
+            assert remote.lookup([1, 2, 3]) == (0, 0)
+    with pytest.raises(InvalidArgument, match="min_count is 0; it must be in 1.."), serving({}, min_count=0):
+        pass
+
+
+def test_weights_do_not_count_as_occurrences(tmp_path: Path) -> None:
+    from suffolk.serving.proto import draft_pb2
+    from suffolk.serving.transport.identity import OPERATOR, acting_as
+
+    with (
+        make_store(tmp_path / "a", [[[1, 2, 3]]], vocab_size=12) as rare,
+        make_store(tmp_path / "b", [[[4, 5, 6]]], vocab_size=12) as other,
+        serving({"a": rare, "b": other}, min_count=2) as server,
+        acting_as(OPERATOR),
+    ):
+        choices = [draft_pb2.DatastoreChoice(name=name, weight=weight) for name, weight in (("a", 16), ("b", 1))]
+        chosen = server.service._chosen(choices)
+        assert chosen.lookup_batch([[1, 2]]) == [(0, 0)]
