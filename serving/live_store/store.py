@@ -34,6 +34,8 @@ from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.live_store.writer import Appended, LiveWriter
 
 DEFAULT_SETTINGS = LiveSettings()
+KEEP_SECONDS = 0.5
+"""Time between two rounds of background work."""
 
 
 def open_live_store(path: str | Path, settings: LiveSettings = DEFAULT_SETTINGS) -> LiveStore:
@@ -96,7 +98,7 @@ class LiveStore(LiveQueries):
             self._live = self._writer.index
             self.refresh()
             self._bounds = Bounds(self._writer, settings)
-            self._keeper = Keeper(self._keep)
+            self._keeper = Keeper(self._keep, KEEP_SECONDS)
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
             self._resources = stack.pop_all()
@@ -199,6 +201,8 @@ class LiveStore(LiveQueries):
 
     def refresh(self) -> bool:
         """Take up the published generation if it is a new one, and return whether it is. Queries that run keep the old one.
+
+        A thread does so within a second anyway.
 
         Raises:
             Corruption, Unsupported: the new generation cannot be used; the old one stays.
@@ -326,13 +330,14 @@ class LiveStore(LiveQueries):
         return bool(flush and self._live.stats()["tokens"] >= flush) or self._bounds.excess(self._live_published()) > 0
 
     def _keep(self) -> None:
-        """The background work: bounds, publication, and the size of the log."""
+        """The background work: bounds, publication, the size of the log, and generations of other processes."""
         with self._publishing:
             self._evict()
             flush = self.settings.flush_tokens
             if flush and self._live.stats()["tokens"] >= flush and self._ungrouped_tokens() >= flush:
                 self._seal()
             self._writer.checkpoint()
+            self._take_up()
 
     def _evict(self) -> None:
         """Remove published live segments, the oldest first, then documents in memory."""
