@@ -98,6 +98,19 @@ def test_sighup_reads_the_settings_again(store: Path, tmp_path: Path) -> None:
         assert (code, "8.0 s of grace" in errors) == (0, True)
 
 
+def test_json_logs_name_the_request(store: Path) -> None:
+    with running(*serve(store), "--log-format", "json", "--set", "log_requests=true") as server:
+        asked = urllib.request.Request(
+            f"http://{server.endpoint('http')}/v1/lookup", b'{"contexts": [[1, 2]]}', {"X-Request-Id": "mine-1"}
+        )
+        with urllib.request.urlopen(asked, timeout=WAIT) as reply:
+            assert reply.headers["X-Request-Id"] == "mine-1"
+        lines = [json.loads(line) for line in server.stop(signal.SIGTERM)[1].splitlines()]
+    [call] = [line for line in lines if line["logger"] == "suffolk.requests"]
+    assert (call["request_id"], call["method"], call["transport"], call["code"]) == ("mine-1", "Lookup", "http", "OK")
+    assert any("stopping: 0 calls in flight" in line["message"] for line in lines)
+
+
 def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
     expected = open_datastore(store).draft([1, 2])
     with running(*serve(store)) as server:

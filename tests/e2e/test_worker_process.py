@@ -6,9 +6,11 @@ import re
 import signal
 import socket
 import sys
+import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,40 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
             r"model tiny, 2 slots x 4096 tokens, 0\.00 GiB of cache, queue of 64, drafters hybrid \(default\), datastore, ",
             errors,
         )
+
+
+def test_health_tells_loading_from_ready(model: Path) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+    bodies: list[str] = []
+    ready = threading.Event()
+
+    def ask() -> None:
+        while not ready.is_set():
+            with suppress(OSError):  # nothing listens yet, or between the two servers
+                bodies.append(page(address))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        with running("worker", "--model", str(model), "--listen", "127.0.0.1:0", "--http", address):
+            assert page(address) == "ok\n"
+            ready.set()
+    finally:
+        ready.set()
+        asking.join()
+    assert "starting: loading the model\n" in bodies
+    assert set(bodies) <= {"starting: loading the model\n", "ok\n"}
+
+
+def page(address: str) -> str:
+    """The body of /readyz, whatever its status."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=WAIT) as reply:
+            return str(reply.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
