@@ -19,13 +19,15 @@ from suffolk.datastore.retriever import (
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
     Match,
-    Retriever,
     Tokens,
 )
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import DatastoreChoice, pack_choices, parse_choices
+from suffolk.serving.draft_service.documents import pack_groups
+from suffolk.serving.draft_service.remote_writer import RemoteWriter
 from suffolk.serving.draft_service.tokenizer_frame import unpack_tokenizer
+from suffolk.serving.live_store.batch import Groups
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport import tracing
 from suffolk.serving.transport.call_errors import call_error
@@ -74,7 +76,7 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
     return store
 
 
-class RemoteDatastore(Retriever):
+class RemoteDatastore(RemoteWriter):
     """A ``Retriever`` behind a draft service; every batch is one call. Thread-safe. ``connect`` makes it.
 
     It searches one datastore, or several of one server as one (``MergedDatastore``).
@@ -89,6 +91,7 @@ class RemoteDatastore(Retriever):
         self.breaker = breaker
         self._choices = parse_choices(parts.name)
         self._vocab_size = 0
+        self._has_groups = False
         self._fingerprint: str | None = None
         self._tokenizer_name = ""
         self._tokenizer: Tokenizer | None = None
@@ -116,15 +119,27 @@ class RemoteDatastore(Retriever):
         """Whether the last finished call succeeded. True before the first call."""
         return self.breaker.healthy
 
+    @property
+    def has_groups(self) -> bool:
+        """See ``Retriever.has_groups``. Updated by ``info``."""
+        return self._has_groups
+
     def lookup_batch(
-        self, contexts: Sequence[Tokens], max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        group: Groups = None,
+        scope: str | None = None,
     ) -> list[Match]:
+        """See ``Retriever.lookup_batch``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``."""
         limits.check_match(max_match, min_match)
         request = draft_pb2.LookupRequest(
             datastores=pack_choices(self._choices),
             max_match=max_match,
             min_match=min_match,
             **wire.pack_contexts(contexts, max_match),
+            **_group_fields(group, scope),
         )
         self._check_breaker()
         with tracing.client_span("Lookup", len(contexts)) as metadata:
@@ -141,8 +156,11 @@ class RemoteDatastore(Retriever):
         min_match: int = DEFAULT_MIN_MATCH,
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+        group: Groups = None,
+        scope: str | None = None,
     ) -> list[DraftTree]:
-        request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes)
+        """See ``Retriever.draft_batch``; ``group`` and ``scope``: see ``LiveStore.draft_batch``."""
+        request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes, group, scope)
         self._check_breaker()
         with tracing.client_span("Draft", len(contexts)) as metadata:
             return self._finish(
@@ -156,13 +174,15 @@ class RemoteDatastore(Retriever):
         min_match: int = DEFAULT_MIN_MATCH,
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+        group: Groups = None,
+        scope: str | None = None,
     ) -> Future[list[DraftTree]]:
         """Same as ``draft_batch``, but returns a future at once. The deadline is at least PREFETCH_DEADLINE.
 
         InvalidArgument, and Unavailable while the breaker is open, are raised at once. The future raises all other
         errors.
         """
-        request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes)
+        request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes, group, scope)
         self._check_breaker()
         deadline = max(self.deadline, PREFETCH_DEADLINE)
         future: Future[list[DraftTree]] = Future()
@@ -202,6 +222,7 @@ class RemoteDatastore(Retriever):
         infos = {name: parse_server_info(self.url, "draft service", each.info_json) for name, each in found.items()}
         info = merged_info(infos) if len(infos) > 1 else next(iter(infos.values()))
         self._vocab_size = reply.datastores[0].vocab_size
+        self._has_groups = len(infos) == 1 and "live" in info
         if info.get("tokenizer") != self._fingerprint:
             self._fingerprint, self._tokenizer = info.get("tokenizer"), None
             self._tokenizer_name = next((name for name in infos if infos[name].get("tokenizer")), "")
@@ -244,6 +265,8 @@ class RemoteDatastore(Retriever):
         min_match: int,
         max_depth: int,
         max_nodes: int | Sequence[int],
+        group: Groups,
+        scope: str | None,
     ) -> tuple[draft_pb2.DraftRequest, Callable[[draft_pb2.DraftReply], list[DraftTree]]]:
         """The request, and the function that parses the reply."""
         sizes = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else [int(size) for size in max_nodes]
@@ -261,6 +284,7 @@ class RemoteDatastore(Retriever):
             max_depth=max_depth,
             max_nodes=wire.pack_sizes(sizes),
             **wire.pack_contexts(contexts, max_match),
+            **_group_fields(group, scope),
         )
         return request, lambda reply: wire.unpack_trees(reply, sizes, max_match, self._vocab_size)
 
@@ -306,3 +330,10 @@ class RemoteDatastore(Retriever):
             raise call_error(error, describe_url(self.url), "draft service", late) from None
         except (grpc.FutureCancelledError, ValueError) as error:  # another thread closes the channel
             raise Unavailable(f"{self.url}: {error}; open it again") from None
+
+
+def _group_fields(group: Groups, scope: str | None) -> dict[str, Any]:
+    """The fields ``groups`` and ``scope`` of a request; none without a group."""
+    limits.check_scope(scope or "")
+    groups = pack_groups(group)
+    return {"groups": groups, "scope": scope or ""} if any(groups) else {}

@@ -7,19 +7,27 @@ with asyncio.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from typing import TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
-from suffolk.serving.draft_service import wire
+from suffolk.serving.draft_service import limits, wire
+from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.service import DraftService, Expired
+from suffolk.serving.live_store.writer import Appended
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.grpc_server import abort_call
 
 Reply = TypeVar("Reply")
+Request = TypeVar("Request")
 
 
 class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
@@ -27,12 +35,42 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     def __init__(self, service: DraftService) -> None:
         self._service = service
+        self._live = LiveCalls(service)
+        self._streams = threading.BoundedSemaphore(limits.MAX_STREAMS)
 
     def Draft(self, request: draft_pb2.DraftRequest, context: grpc.ServicerContext) -> draft_pb2.DraftReply:
         return self._answer("Draft", context, lambda: self._draft(request, _expiry(context)))
 
     def Lookup(self, request: draft_pb2.LookupRequest, context: grpc.ServicerContext) -> draft_pb2.LookupReply:
         return self._answer("Lookup", context, lambda: self._lookup(request, _expiry(context)))
+
+    def Append(self, request: draft_pb2.AppendRequest, context: grpc.ServicerContext) -> draft_pb2.AppendReply:
+        return self._answer("Append", context, lambda: _append_reply(self._live.append(request)))
+
+    def AppendStream(
+        self, requests: Iterator[draft_pb2.AppendRequest], context: grpc.ServicerContext
+    ) -> draft_pb2.AppendReply:
+        try:
+            with self._one_stream():
+                received = received_in_time(requests, context, limits.STREAM_SECONDS)
+                return _append_reply(
+                    self._live.append_stream(received, partial(self._service.handle_call, "grpc", "AppendStream"))
+                )
+        except SuffolkError as error:
+            abort_call(context, error)
+
+    def Delete(self, request: draft_pb2.DeleteRequest, context: grpc.ServicerContext) -> draft_pb2.DeleteReply:
+        return self._answer("Delete", context, lambda: draft_pb2.DeleteReply(**asdict(self._live.delete(request))))
+
+    def Seal(self, request: draft_pb2.SealRequest, context: grpc.ServicerContext) -> draft_pb2.SealReply:
+        return self._answer("Seal", context, lambda: draft_pb2.SealReply(generation=self._live.seal(request.datastore)))
+
+    def Stats(self, request: draft_pb2.StatsRequest, context: grpc.ServicerContext) -> draft_pb2.StatsReply:
+        return self._answer(
+            "Stats",
+            context,
+            lambda: draft_pb2.StatsReply(stats_json=json.dumps(self._live.stats(request.datastore, request.group))),
+        )
 
     def GetInfo(self, request: draft_pb2.GetInfoRequest, context: grpc.ServicerContext) -> draft_pb2.GetInfoReply:
         return self._answer("GetInfo", context, lambda: self._info(request))
@@ -48,6 +86,17 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         except SuffolkError as error:
             abort_call(context, error)
 
+    @contextmanager
+    def _one_stream(self) -> Iterator[None]:
+        if not self._streams.acquire(blocking=False):
+            raise ResourceExhausted(
+                f"the server already reads {limits.MAX_STREAMS} streams, its limit; try again later or use Append"
+            )
+        try:
+            yield
+        finally:
+            self._streams.release()
+
     def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
         return wire.pack_trees(self._service.draft(request, expired))
 
@@ -60,7 +109,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             server_version=__version__,
             datastores=[
                 draft_pb2.DatastoreInfo(
-                    name=name, info_json=json.dumps(info), **{field: info[field] for field in fields}
+                    name=name, info_json=json.dumps(info, default=asdict), **{field: info[field] for field in fields}
                 )
                 for name, info in self._service.info(request.datastores).items()
             ],
@@ -68,6 +117,29 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     def _tokenizer(self, request: draft_pb2.GetTokenizerRequest) -> draft_pb2.GetTokenizerReply:
         return draft_pb2.GetTokenizerReply(tokenizer_zstd=self._service.tokenizer(request.datastore))
+
+
+def _append_reply(appended: Appended) -> draft_pb2.AppendReply:
+    return draft_pb2.AppendReply(**asdict(appended))
+
+
+def received_in_time(requests: Iterator[Request], context: grpc.ServicerContext, seconds: float) -> Iterator[Request]:
+    """Yield ``requests``. The call is cancelled if the next one does not come within ``seconds``."""
+    while True:
+        timer = threading.Timer(seconds, context.cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            request = next(requests, None)
+        except grpc.RpcError as error:  # the client is gone
+            raise Unavailable("the stream broke; the messages before stay appended") from error
+        finally:
+            timer.cancel()
+        if request is None:
+            return
+        if isinstance(request, DecodeError):
+            raise InvalidArgument("the request is not a message of this method; encode it with the service's .proto")
+        yield request
 
 
 def _expiry(context: grpc.ServicerContext) -> Expired:

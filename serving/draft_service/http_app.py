@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import zstandard
@@ -22,8 +23,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service import http_live, limits
 from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, tree_json
+from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
@@ -43,6 +45,15 @@ def build_draft_app(service: DraftService, ready: Readiness, authenticator: Auth
         Route("/v1/info", _endpoint(service, "GetInfo", _info)),
         Route("/v1/tokenizer", _endpoint(service, "GetTokenizer", _tokenizer)),
     ]
+    calls = LiveCalls(service)
+    for method, verb, work in (
+        ("Append", "POST", http_live.append),
+        ("Delete", "POST", http_live.delete),
+        ("Seal", "POST", http_live.seal),
+        ("Stats", "GET", http_live.stats),
+    ):
+        answer = _endpoint(service, method, partial(_live, calls, work))
+        routes.append(Route(f"/v1/{method.lower()}", answer, methods=[verb]))
     return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator)
 
 
@@ -63,6 +74,16 @@ def _info(service: DraftService, request: Request, body: bytes) -> dict[str, Any
 def _tokenizer(service: DraftService, request: Request, body: bytes) -> bytes:
     frame = service.tokenizer(request.query_params.get("datastore", ""))
     return zstandard.ZstdDecompressor().decompress(frame, max_output_size=limits.MAX_TOKENIZER_BYTES)
+
+
+def _live(
+    calls: LiveCalls,
+    work: Callable[[LiveCalls, Request, bytes], dict[str, Any]],
+    service: DraftService,
+    request: Request,
+    body: bytes,
+) -> dict[str, Any]:
+    return work(calls, request, body)
 
 
 def _endpoint(service: DraftService, method: str, work: Work) -> Callable[[Request], Awaitable[Response]]:

@@ -11,6 +11,7 @@ from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.merged import MAX_WEIGHT
 from suffolk.serving.draft_service import limits, wire
+from suffolk.serving.draft_service.documents import pack_groups
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.limits import MAX_NODES
@@ -32,13 +33,16 @@ class ChoiceBody(BaseModel):
 class LookupBody(BaseModel):
     """The keys of a lookup. Sizes and names are checked by ``DraftService``.
 
-    ``datastores`` searches several datastores as one; ``datastore`` names a single one.
+    ``datastores`` searches several datastores as one; ``datastore`` names a single one. ``group``: one for all contexts, or a list
+    with one or null for each.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
     contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
     datastore: str = ""
     datastores: list[ChoiceBody] = []
+    group: str | list[str | None] | None = None
+    scope: str = ""
     max_match: MatchLength = retriever.DEFAULT_MAX_MATCH
     min_match: MatchLength = retriever.DEFAULT_MIN_MATCH
 
@@ -52,7 +56,8 @@ class LookupBody(BaseModel):
                 "datastore", f" is {self.datastore!r}, and datastores has names too; leave one of them out"
             )
         names = self.datastores or [ChoiceBody(name=self.datastore)]
-        return self.model_dump(exclude={"contexts", "max_nodes", "datastore"}) | {
+        return self.model_dump(exclude={"contexts", "max_nodes", "datastore", "group"}) | {
+            "groups": pack_groups(self.group) if self.group else (),
             "datastores": [draft_pb2.DatastoreChoice(name=each.name, weight=each.weight) for each in names],
             "contexts": np.array([token for context in self.contexts for token in context], TOKEN).tobytes(),
             "lengths": wire.pack_sizes(map(len, self.contexts)),

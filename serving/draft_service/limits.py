@@ -18,8 +18,16 @@ MAX_DEPTH = 64
 """Tokens on the longest path of a draft tree."""
 MAX_BATCH_NODES = 131_072
 """Nodes of all trees of one request: 2.5 MiB at 20 bytes per node."""
-MAX_REQUEST_BYTES = 1 << 20
-"""Size of one request, gRPC message or HTTP body."""
+MAX_REQUEST_BYTES = 4 << 20
+"""Size of one request, gRPC message or HTTP body: a million tokens to append."""
+MAX_DOCUMENTS = 65_536
+"""Documents of one append."""
+SCOPES = ("store", "group", "group_first")
+"""What a query with a group searches."""
+MAX_STREAMS = 4
+"""Streams of appends at a time."""
+STREAM_SECONDS = 60.0
+"""Seconds that a stream of appends may be silent."""
 MAX_REPLY_BYTES = 16 << 20
 """Size of one reply. The largest reply is a tokenizer: 256,000 tokens take about 5 MiB."""
 MAX_TOKENIZER_BYTES = 128 << 20
@@ -58,3 +66,8 @@ def check_nodes(max_nodes: Sequence[int]) -> None:
         raise InvalidArgument(
             f"max_nodes add up to {sum(max_nodes)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
         )
+
+
+def check_scope(scope: str) -> None:
+    if scope not in ("", *SCOPES):
+        raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")

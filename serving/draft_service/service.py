@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
+from suffolk.serving.draft_service.documents import unpack_groups
 from suffolk.serving.draft_service.metrics import DraftMetrics
 from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
@@ -64,9 +65,12 @@ class DraftService:
         max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts))
         take_queries(len(contexts))
         datastore = self._chosen(request.datastores)
+        groups = self._groups(datastore, request, len(contexts))
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired):
-            trees += datastore.draft_batch(contexts[part], max_match, min_match, max_depth, max_nodes[part])
+            trees += datastore.draft_batch(
+                contexts[part], max_match, min_match, max_depth, max_nodes[part], **groups(part)
+            )
         self.metrics.count_batch("Draft", [tree.match_length for tree in trees], [len(tree) for tree in trees])
         return trees
 
@@ -76,9 +80,10 @@ class DraftService:
         contexts = wire.unpack_contexts(request)
         take_queries(len(contexts))
         datastore = self._chosen(request.datastores)
+        groups = self._groups(datastore, request, len(contexts))
         matches: list[Match] = []
         for part in _chunks(len(contexts), expired):
-            matches += datastore.lookup_batch(contexts[part], max_match, min_match)
+            matches += datastore.lookup_batch(contexts[part], max_match, min_match, **groups(part))
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
 
@@ -125,6 +130,24 @@ class DraftService:
             stores = {name: self._datastores[name] for name in choices}
             self._merged[key] = MergedDatastore(stores, list(choices.values()))
         return self._merged[key]
+
+    def find(self, name: str) -> tuple[str, Retriever]:
+        """The full name and the datastore of ``name``. Raises NotFound if the caller may not read it."""
+        name = self._resolve(name)
+        return name, self._datastores[name]
+
+    @staticmethod
+    def _groups(
+        datastore: Retriever, request: draft_pb2.DraftRequest | draft_pb2.LookupRequest, queries: int
+    ) -> Callable[[slice], dict[str, Any]]:
+        """The group arguments for a part of the queries; none if no query has a group."""
+        groups = unpack_groups(request.groups, queries, "contexts")
+        if groups is None:
+            return lambda part: {}
+        if not datastore.has_groups:
+            raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave groups out")
+        limits.check_scope(request.scope)
+        return lambda part: {"group": groups[part], "scope": request.scope or None}
 
     def _resolve(self, name: str) -> str:
         limits.check_name(name)

@@ -25,25 +25,36 @@ COUNT = np.dtype("<u8")
 Ids = npt.NDArray[np.int32]
 
 
-def pack_contexts(contexts: Sequence[Tokens], max_match: int) -> dict[str, bytes]:
+def pack_contexts(contexts: Sequence[Tokens], max_match: int) -> dict[str, Any]:
     """The fields ``contexts`` and ``lengths`` of a request with the last ``max_match`` tokens of each context."""
     limits.check_batch(len(contexts))
     tails = [
         to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{index}]")
         for index, context in enumerate(contexts)
     ]
-    return {"contexts": _join(tails, TOKEN), "lengths": pack_sizes(map(len, tails))}
+    return {"contexts": pack_tokens(tails), "lengths": pack_sizes(map(len, tails))}
 
 
 def unpack_contexts(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> list[Ids]:
     """The contexts of a request, not copied. Raises InvalidArgument if they are malformed or above a limit."""
-    lengths = _column(request.lengths, SIZE, "lengths").tolist()
-    limits.check_batch(len(lengths))
-    for index, length in enumerate(lengths):
-        limits.check_context(index, length)
-    tokens = _column(request.contexts, TOKEN, "contexts")
-    _require_sum("contexts", len(tokens), "lengths", lengths)
-    return [tokens[begin:end] for begin, end in _ranges(lengths)]
+    limits.check_batch(len(request.lengths) // SIZE.itemsize)
+    contexts = unpack_parts(request.contexts, request.lengths, "contexts")
+    for index, context in enumerate(contexts):
+        limits.check_context(index, len(context))
+    return contexts
+
+
+def pack_tokens(parts: Sequence[Ids]) -> bytes:
+    """The tokens of all contexts or documents as a column."""
+    return _join(parts, TOKEN)
+
+
+def unpack_parts(tokens: bytes, lengths: bytes, field: str) -> list[Ids]:
+    """The tokens of each context or document, not copied. Raises InvalidArgument if the columns are malformed."""
+    sizes = _column(lengths, SIZE, "lengths").tolist()
+    every = _column(tokens, TOKEN, field)
+    _require_sum(field, len(every), "lengths", sizes)
+    return [every[begin:end] for begin, end in _ranges(sizes)]
 
 
 def pack_sizes(sizes: Iterable[int]) -> bytes:

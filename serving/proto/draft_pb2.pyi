@@ -15,7 +15,7 @@ class DatastoreChoice(_message.Message):
     def __init__(self, name: _Optional[str] = ..., weight: _Optional[int] = ...) -> None: ...
 
 class DraftRequest(_message.Message):
-    __slots__ = ("datastores", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes")
+    __slots__ = ("datastores", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes", "groups", "scope")
     DATASTORES_FIELD_NUMBER: _ClassVar[int]
     MAX_MATCH_FIELD_NUMBER: _ClassVar[int]
     MIN_MATCH_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,8 @@ class DraftRequest(_message.Message):
     CONTEXTS_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
     datastores: _containers.RepeatedCompositeFieldContainer[DatastoreChoice]
     max_match: int
     min_match: int
@@ -30,7 +32,9 @@ class DraftRequest(_message.Message):
     contexts: bytes
     lengths: bytes
     max_nodes: bytes
-    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., max_nodes: _Optional[bytes] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    scope: str
+    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., max_nodes: _Optional[bytes] = ..., groups: _Optional[_Iterable[str]] = ..., scope: _Optional[str] = ...) -> None: ...
 
 class DraftReply(_message.Message):
     __slots__ = ("tokens", "parents", "scores", "counts", "sizes", "match_lengths", "match_counts")
@@ -51,18 +55,22 @@ class DraftReply(_message.Message):
     def __init__(self, tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., scores: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., sizes: _Optional[bytes] = ..., match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
-    __slots__ = ("datastores", "max_match", "min_match", "contexts", "lengths")
+    __slots__ = ("datastores", "max_match", "min_match", "contexts", "lengths", "groups", "scope")
     DATASTORES_FIELD_NUMBER: _ClassVar[int]
     MAX_MATCH_FIELD_NUMBER: _ClassVar[int]
     MIN_MATCH_FIELD_NUMBER: _ClassVar[int]
     CONTEXTS_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
     datastores: _containers.RepeatedCompositeFieldContainer[DatastoreChoice]
     max_match: int
     min_match: int
     contexts: bytes
     lengths: bytes
-    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    scope: str
+    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., groups: _Optional[_Iterable[str]] = ..., scope: _Optional[str] = ...) -> None: ...
 
 class LookupReply(_message.Message):
     __slots__ = ("match_lengths", "match_counts")
@@ -71,6 +79,88 @@ class LookupReply(_message.Message):
     match_lengths: bytes
     match_counts: bytes
     def __init__(self, match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("datastore", "tokens", "lengths", "ids", "metadata", "groups", "replace")
+    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    datastore: str
+    tokens: bytes
+    lengths: bytes
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    metadata: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    replace: bool
+    def __init__(self, datastore: _Optional[str] = ..., tokens: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., ids: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., replace: _Optional[bool] = ...) -> None: ...
+
+class AppendReply(_message.Message):
+    __slots__ = ("sequence", "documents", "tokens", "replaced", "durable")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    documents: int
+    tokens: int
+    replaced: int
+    durable: bool
+    def __init__(self, sequence: _Optional[int] = ..., documents: _Optional[int] = ..., tokens: _Optional[int] = ..., replaced: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
+
+class DeleteRequest(_message.Message):
+    __slots__ = ("datastore", "ids", "where", "group")
+    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    datastore: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    where: _containers.RepeatedScalarFieldContainer[str]
+    group: str
+    def __init__(self, datastore: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ...) -> None: ...
+
+class DeleteReply(_message.Message):
+    __slots__ = ("documents", "tokens", "generation", "unknown_ids")
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_IDS_FIELD_NUMBER: _ClassVar[int]
+    documents: int
+    tokens: int
+    generation: int
+    unknown_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, documents: _Optional[int] = ..., tokens: _Optional[int] = ..., generation: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SealRequest(_message.Message):
+    __slots__ = ("datastore",)
+    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    datastore: str
+    def __init__(self, datastore: _Optional[str] = ...) -> None: ...
+
+class SealReply(_message.Message):
+    __slots__ = ("generation",)
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    def __init__(self, generation: _Optional[int] = ...) -> None: ...
+
+class StatsRequest(_message.Message):
+    __slots__ = ("datastore", "group")
+    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    datastore: str
+    group: str
+    def __init__(self, datastore: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class StatsReply(_message.Message):
+    __slots__ = ("stats_json",)
+    STATS_JSON_FIELD_NUMBER: _ClassVar[int]
+    stats_json: str
+    def __init__(self, stats_json: _Optional[str] = ...) -> None: ...
 
 class GetInfoRequest(_message.Message):
     __slots__ = ("datastores",)

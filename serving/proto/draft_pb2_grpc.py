@@ -44,6 +44,31 @@ class DraftServiceStub:
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
                 response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
                 _registered_method=True)
+        self.Append = channel.unary_unary(
+                '/suffolk.v1.DraftService/Append',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.FromString,
+                _registered_method=True)
+        self.AppendStream = channel.stream_unary(
+                '/suffolk.v1.DraftService/AppendStream',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.FromString,
+                _registered_method=True)
+        self.Delete = channel.unary_unary(
+                '/suffolk.v1.DraftService/Delete',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DeleteRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DeleteReply.FromString,
+                _registered_method=True)
+        self.Seal = channel.unary_unary(
+                '/suffolk.v1.DraftService/Seal',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.SealRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.SealReply.FromString,
+                _registered_method=True)
+        self.Stats = channel.unary_unary(
+                '/suffolk.v1.DraftService/Stats',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.StatsRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.StatsReply.FromString,
+                _registered_method=True)
         self.GetInfo = channel.unary_unary(
                 '/suffolk.v1.DraftService/GetInfo',
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoRequest.SerializeToString,
@@ -68,6 +93,42 @@ class DraftServiceServicer:
 
     def Lookup(self, request, context):
         """Returns the longest matching suffix of each context, and how often it occurs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Append(self, request, context):
+        """Appends documents to a live datastore: all or none of them, and all visible to the next query.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendStream(self, request_iterator, context):
+        """Appends each message of a stream, as Append does. The reply counts all of them. If the stream breaks, the messages that were
+        appended stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Delete(self, request, context):
+        """Deletes documents of a live datastore. No query that begins afterwards finds them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Seal(self, request, context):
+        """Publishes the documents in memory of a live datastore as files.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Stats(self, request, context):
+        """Counts documents, log and merges of a live datastore, or the documents of one of its groups.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -99,6 +160,31 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.Lookup,
                     request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.FromString,
                     response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.SerializeToString,
+            ),
+            'Append': grpc.unary_unary_rpc_method_handler(
+                    servicer.Append,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.SerializeToString,
+            ),
+            'AppendStream': grpc.stream_unary_rpc_method_handler(
+                    servicer.AppendStream,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.SerializeToString,
+            ),
+            'Delete': grpc.unary_unary_rpc_method_handler(
+                    servicer.Delete,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DeleteRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DeleteReply.SerializeToString,
+            ),
+            'Seal': grpc.unary_unary_rpc_method_handler(
+                    servicer.Seal,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.SealRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.SealReply.SerializeToString,
+            ),
+            'Stats': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stats,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.StatsRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.StatsReply.SerializeToString,
             ),
             'GetInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInfo,
@@ -165,6 +251,141 @@ class DraftService:
             '/suffolk.v1.DraftService/Lookup',
             suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
             suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Append(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/Append',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/suffolk.v1.DraftService/AppendStream',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Delete(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/Delete',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.DeleteRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.DeleteReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Seal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/Seal',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.SealRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.SealReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/Stats',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.StatsRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.StatsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -26,6 +26,18 @@ class DraftServiceStub:
     """Returns one draft tree per query: what follows the longest matching suffix of the context, most frequent paths first."""
     Lookup: _grpc.UnaryUnaryMultiCallable[_draft_pb2.LookupRequest, _draft_pb2.LookupReply]
     """Returns the longest matching suffix of each context, and how often it occurs."""
+    Append: _grpc.UnaryUnaryMultiCallable[_draft_pb2.AppendRequest, _draft_pb2.AppendReply]
+    """Appends documents to a live datastore: all or none of them, and all visible to the next query."""
+    AppendStream: _grpc.StreamUnaryMultiCallable[_draft_pb2.AppendRequest, _draft_pb2.AppendReply]
+    """Appends each message of a stream, as Append does. The reply counts all of them. If the stream breaks, the messages that were
+    appended stay.
+    """
+    Delete: _grpc.UnaryUnaryMultiCallable[_draft_pb2.DeleteRequest, _draft_pb2.DeleteReply]
+    """Deletes documents of a live datastore. No query that begins afterwards finds them."""
+    Seal: _grpc.UnaryUnaryMultiCallable[_draft_pb2.SealRequest, _draft_pb2.SealReply]
+    """Publishes the documents in memory of a live datastore as files."""
+    Stats: _grpc.UnaryUnaryMultiCallable[_draft_pb2.StatsRequest, _draft_pb2.StatsReply]
+    """Counts documents, log and merges of a live datastore, or the documents of one of its groups."""
     GetInfo: _grpc.UnaryUnaryMultiCallable[_draft_pb2.GetInfoRequest, _draft_pb2.GetInfoReply]
     """Describes the datastores of this server."""
     GetTokenizer: _grpc.UnaryUnaryMultiCallable[_draft_pb2.GetTokenizerRequest, _draft_pb2.GetTokenizerReply]
@@ -47,6 +59,48 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _grpc.ServicerContext,
     ) -> _draft_pb2.LookupReply:
         """Returns the longest matching suffix of each context, and how often it occurs."""
+
+    @_abc_1.abstractmethod
+    def Append(
+        self,
+        request: _draft_pb2.AppendRequest,
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.AppendReply:
+        """Appends documents to a live datastore: all or none of them, and all visible to the next query."""
+
+    @_abc_1.abstractmethod
+    def AppendStream(
+        self,
+        request_iterator: _abc.Iterator[_draft_pb2.AppendRequest],
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.AppendReply:
+        """Appends each message of a stream, as Append does. The reply counts all of them. If the stream breaks, the messages that were
+        appended stay.
+        """
+
+    @_abc_1.abstractmethod
+    def Delete(
+        self,
+        request: _draft_pb2.DeleteRequest,
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.DeleteReply:
+        """Deletes documents of a live datastore. No query that begins afterwards finds them."""
+
+    @_abc_1.abstractmethod
+    def Seal(
+        self,
+        request: _draft_pb2.SealRequest,
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.SealReply:
+        """Publishes the documents in memory of a live datastore as files."""
+
+    @_abc_1.abstractmethod
+    def Stats(
+        self,
+        request: _draft_pb2.StatsRequest,
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.StatsReply:
+        """Counts documents, log and merges of a live datastore, or the documents of one of its groups."""
 
     @_abc_1.abstractmethod
     def GetInfo(

@@ -13,7 +13,8 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class MalformedRequestInterceptor(grpc.ServerInterceptor):
-    """Answers malformed requests with INVALID_ARGUMENT. Covers all methods that take a single request message."""
+    """Answers malformed requests with INVALID_ARGUMENT. A method that takes a stream gets
+    the DecodeError in place of the message."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}  # by method
@@ -55,4 +56,6 @@ def _checked(method: str, handler: Handler) -> Handler:
         return grpc.unary_unary_rpc_method_handler(check(handler.unary_unary), parse, handler.response_serializer)
     if handler.unary_stream is not None:
         return grpc.unary_stream_rpc_method_handler(check(handler.unary_stream), parse, handler.response_serializer)
+    if handler.stream_unary is not None:  # its method gets the error as a message
+        return grpc.stream_unary_rpc_method_handler(handler.stream_unary, parse, handler.response_serializer)
     return handler

@@ -1,5 +1,6 @@
 """Serve datastores to decoding workers: gRPC suffolk.v1.DraftService, and HTTP/JSON with metrics on
-a second port. A newly published generation of a datastore is served within a second.
+a second port. A newly published generation of a datastore is served within a second. Clients append
+to live datastores while these are searched.
 
 The command prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http
 HOST:PORT. SIGTERM or Ctrl-C lets running requests finish and ends with exit code 0; a second signal
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from suffolk.cli.live_options import LiveOptions
 from suffolk.cli.options.reload import SettingsReload
-from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, rare
+from suffolk.cli.options.setting import Configurable, argument, option, rare
 from suffolk.cli.server_options import ServerOptions
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
@@ -30,14 +32,15 @@ EXAMPLES = """
 suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
 suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residency warm
 suffolk serve wiki/ --listen 0.0.0.0:7700 --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
+suffolk serve wiki/ --live chat/ --live-tokenizer MODEL_FOLDER          clients append to chat while it is searched
 suffolk serve --config serve.toml                           stores = ["wiki/"] and more in the file
 curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ServerOptions, Configurable):
+class Options(ServerOptions, LiveOptions, Configurable):
     stores: tuple[str, ...] = argument(
-        REQUIRED, "a datastore's folder; NAME, or TENANT/NAME, defaults to the folder's name", metavar="[NAME=]STORE"
+        (), "a datastore's folder; NAME, or TENANT/NAME, defaults to the folder's name", metavar="[NAME=]STORE"
     )
     residency: str = option(
         "auto",
@@ -64,8 +67,10 @@ def run(options: Options) -> int:
     )
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
-        for name, path in parse_stores(options.stores).items():
-            stores[name] = WatchedDatastore(path, options.residency, options.search_threads)
+        live = parse_stores(options.live)
+        opening = options.residency, options.search_threads
+        for name, path in parse_stores([*options.stores, *options.live]).items():
+            stores[name] = options.open_live(path, *opening) if name in live else WatchedDatastore(path, *opening)
             stack.callback(stores[name].close)
         server = DraftServer(config, stores)
         server.reloads["the settings"] = SettingsReload(options, {"grace": server.set_grace})

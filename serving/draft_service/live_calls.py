@@ -1,0 +1,94 @@
+"""The calls of the draft service that change or count the documents of live datastores, without a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
+from suffolk.serving.draft_service.appendable import Appendable
+from suffolk.serving.draft_service.documents import unpack_documents, unpack_groups
+from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.live_store.stats import LiveDeletion
+from suffolk.serving.live_store.writer import Appended
+from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.identity import Role, caller
+from suffolk.serving.transport.store_names import tenant_of
+
+T = TypeVar("T")
+
+
+class LiveCalls:
+    """Appends, deletions, seals and counts, for gRPC and HTTP. Thread-safe.
+
+    All calls raise NotFound for an unknown datastore, Unsupported for one that is not live, PermissionDenied for a caller without
+    the role, and the errors of ``LiveStore``.
+    """
+
+    def __init__(self, service: DraftService) -> None:
+        self._service = service
+
+    def append(self, request: draft_pb2.AppendRequest) -> Appended:
+        """Append the documents of ``request``: all or none."""
+        store = self._find(request.datastore, Role.APPEND)
+        documents = unpack_documents(request)
+        groups = unpack_groups(request.groups, len(documents), "documents")
+        return store.append_batch(documents, groups, request.replace)
+
+    def append_stream(
+        self, requests: Iterable[draft_pb2.AppendRequest], admitted: Callable[[Callable[[], Appended]], Appended]
+    ) -> Appended:
+        """Append each of ``requests``, and return the sums.
+
+        Args:
+            admitted: runs one append as a call of its own, so that a slow stream occupies no place between two messages.
+
+        Raises:
+            SuffolkError: of the first message that fails; the messages before it stay, and the error counts them.
+        """
+        done: list[Appended] = []
+        for number, request in enumerate(requests):
+            try:
+                done.append(admitted(lambda request=request: self.append(request)))  # type: ignore[misc]
+            except SuffolkError as error:
+                kept = sum(each.documents for each in done)
+                raise type(error)(
+                    f"message {number} of the stream: {error}; {kept} documents before it are appended"
+                ) from error
+        if not done:
+            raise InvalidArgument("the stream has no message; send at least one")
+        return Appended(
+            done[0].sequence,
+            sum(each.documents for each in done),
+            sum(each.tokens for each in done),
+            sum(each.replaced for each in done),
+            all(each.durable for each in done),
+        )
+
+    def delete(self, request: draft_pb2.DeleteRequest) -> LiveDeletion:
+        """Delete documents by ids and conditions, or a group."""
+        store = self._find(request.datastore, Role.ADMIN)
+        return store.delete(list(request.ids), list(request.where), request.group or None)
+
+    def seal(self, name: str) -> int | None:
+        """Publish the documents in memory. Returns the new generation; None if there was nothing to publish."""
+        return self._find(name, Role.ADMIN).seal()
+
+    def stats(self, name: str, group: str) -> dict[str, Any]:
+        """The fields of ``LiveStats``, or of ``GroupStats`` if ``group`` is not empty."""
+        store = self._find(name, Role.READ)
+        return asdict(store.group_stats(group) if group else store.stats())
+
+    def encode(self, name: str, text: str) -> list[int]:
+        """The token ids of a text to append. Raises NotFound if the datastore has no tokenizer."""
+        return self._find(name, Role.APPEND).encode(text)
+
+    def _find(self, name: str, role: Role) -> Appendable:
+        name, store = self._service.find(name)
+        caller().require(tenant_of(name), role)
+        if not isinstance(store, Appendable):
+            raise Unsupported(
+                f"datastore {name} takes no documents; serve it with --live, or build it again with more text"
+            )
+        return store

@@ -1,0 +1,136 @@
+"""The calls of a draft service's client that change or count documents, with the methods of a local live store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from suffolk.datastore.documents import NO_METADATA, Document, Metadata
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.retriever import Retriever, Tokens
+from suffolk.serving.draft_service.documents import pack_documents, pack_groups
+from suffolk.serving.live_store.batch import Groups
+from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
+from suffolk.serving.live_store.writer import Appended
+from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+
+APPEND_DEADLINE = 10.0
+"""Deadline of an append or a count, in seconds."""
+SEAL_DEADLINE = 3600.0
+"""Deadline of a seal, a deletion, and a whole stream of appends, in seconds. Seals and deletions may rewrite files."""
+STREAM_TOKENS = 1 << 16
+"""Tokens of one message of a stream, or those of a single longer document."""
+Reply = TypeVar("Reply")
+
+
+class _Invoke(Protocol):
+    """Makes a call within a deadline in seconds. Converts gRPC's errors to Suffolk's."""
+
+    def __call__(self, call: Callable[[], Reply], deadline: float) -> Reply: ...
+
+
+class RemoteWriter(Retriever):
+    """Appends, deletes, seals and counts over gRPC. Arguments, results and errors are those of ``LiveStore``.
+
+    An append whose answer is lost may have been made: calls are not repeated.
+    """
+
+    _stub: draft_pb2_grpc.DraftServiceStub
+    _invoke: _Invoke
+
+    def append(
+        self,
+        document: str | Tokens,
+        *,
+        id: str | None = None,
+        metadata: Metadata = NO_METADATA,
+        group: str | None = None,
+        replace: bool = False,
+    ) -> Appended:
+        """See ``LiveStore.append``."""
+        return self.append_batch([Document(id, metadata, np.asarray(self._ids(document)))], group, replace)
+
+    def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
+        """See ``LiveStore.append_batch``. One call takes 4 MiB, about a million tokens."""
+        request = self._request(documents, group, replace)
+        return _appended(self._invoke(lambda: self._stub.Append(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE))
+
+    def append_stream(self, documents: Iterable[Document], group: str | None = None) -> Appended:
+        """Append any number of documents with one call. Parts of them are visible, and stay if the call fails.
+
+        Args:
+            group: the group of all documents.
+        """
+        requests = (self._request(part, group, False) for part in _parts(documents))
+        failed: list[Exception] = []
+
+        def sent() -> Iterator[draft_pb2.AppendRequest]:
+            try:
+                yield from requests
+            except Exception as error:  # gRPC reads this in a thread of its own
+                failed.append(error)
+                raise
+
+        try:
+            return _appended(
+                self._invoke(lambda: self._stub.AppendStream(sent(), timeout=SEAL_DEADLINE), SEAL_DEADLINE)
+            )
+        except SuffolkError as error:
+            raise (failed[0] if failed else error) from None
+
+    def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
+        """See ``LiveStore.delete``."""
+        request = draft_pb2.DeleteRequest(datastore=self._only(), ids=ids, where=where, group=group or "")
+        reply = self._invoke(lambda: self._stub.Delete(request, timeout=SEAL_DEADLINE), SEAL_DEADLINE)
+        return LiveDeletion(reply.documents, reply.tokens, reply.generation, tuple(reply.unknown_ids))
+
+    def seal(self) -> int | None:
+        """See ``LiveStore.seal``."""
+        request = draft_pb2.SealRequest(datastore=self._only())
+        reply = self._invoke(lambda: self._stub.Seal(request, timeout=SEAL_DEADLINE), SEAL_DEADLINE)
+        return reply.generation if reply.HasField("generation") else None
+
+    def stats(self) -> LiveStats:
+        """See ``LiveStore.stats``."""
+        return LiveStats(**self._stats(""))
+
+    def group_stats(self, group: str) -> GroupStats:
+        """See ``LiveStore.group_stats``."""
+        return GroupStats(**self._stats(group))
+
+    def _stats(self, group: str) -> dict[str, Any]:
+        request = draft_pb2.StatsRequest(datastore=self._only(), group=group)
+        reply = self._invoke(lambda: self._stub.Stats(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE)
+        return dict(json.loads(reply.stats_json))
+
+    def _request(self, documents: Sequence[Document], group: Groups, replace: bool) -> draft_pb2.AppendRequest:
+        request = pack_documents(documents, pack_groups(group), replace)
+        request.datastore = self._only()
+        return request
+
+    def _only(self) -> str:
+        if len(self.names) > 1:
+            raise InvalidArgument(
+                f"{', '.join(self.names)} are searched as one; open the one that documents are appended to by its own URL"
+            )
+        return self.names[0]
+
+
+def _appended(reply: draft_pb2.AppendReply) -> Appended:
+    return Appended(reply.sequence, reply.documents, reply.tokens, reply.replaced, reply.durable)
+
+
+def _parts(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    part: list[Document] = []
+    size = 0
+    for document in documents:
+        if part and size + len(document.tokens) > STREAM_TOKENS:
+            yield part
+            part, size = [], 0
+        part.append(document)
+        size += len(document.tokens) + 16
+    if part:
+        yield part

@@ -1,0 +1,60 @@
+"""The options of datastores that clients append to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from suffolk.cli.options.setting import Options, option, rare
+from suffolk.datastore.errors import NotFound
+from suffolk.serving.engine.checked_fields import Within
+from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
+from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions(Options):
+    """Datastores that clients append to."""
+
+    GROUP = "live datastores"
+    live: tuple[str, ...] = option(
+        (),
+        "folder of a datastore that clients append to; made if it does not exist; may be repeated",
+        metavar="[NAME=]STORE",
+    )
+    live_tokenizer: str | None = option(
+        None, "tokenizer of new live datastores: a model's folder, a tokenizer.json or a hub name", metavar="MODEL"
+    )
+    durability: str = option(
+        INTERVAL,
+        "when an append is acknowledged. 'always': it is on disk; 'interval': it is flushed within 100 ms; 'none': the system "
+        "decides. Appends survive the end of the process in any case",
+        choices=DURABILITIES,
+    )
+    live_bytes: Annotated[int, Within(0, 1 << 50)] = rare(
+        0, "most bytes of memory for the documents of a live datastore; the oldest go first; 0 is no bound"
+    )
+    live_seconds: Annotated[int, Within(0, 1 << 40)] = rare(
+        0, "age in seconds at which documents are removed; 0 keeps them"
+    )
+
+    def open_live(self, path: str, residency: str, threads: int) -> LiveStore:
+        """Open the live datastore in the folder ``path``; make it if there is none.
+
+        Raises:
+            NotFound: there is no such folder, and no tokenizer to make it with. Others as ``open_live_store``.
+        """
+        settings = LiveSettings(
+            durability=self.durability,
+            max_bytes=self.live_bytes,
+            ttl_seconds=self.live_seconds,
+            residency=residency,
+            threads=threads,
+        )
+        if Path(path).exists():
+            return open_live_store(path, settings)
+        if self.live_tokenizer is None:
+            raise NotFound(f"live {path}: there is no such folder; add --live-tokenizer MODEL to make it")
+        return create_live_store(path, self.live_tokenizer, settings=settings)

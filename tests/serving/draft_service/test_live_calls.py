@@ -1,0 +1,313 @@
+"""Appends, deletions, seals and counts through a draft service are those of the live store itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+import suffolk
+from suffolk.datastore.documents import Document
+from suffolk.datastore.errors import (
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.appendable import Appendable
+from suffolk.serving.draft_service.client import RemoteDatastore
+from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.live_store.store import LiveStore, create_live_store
+from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from tests.support.brute_force import BruteForceRetriever, assert_same_tree
+from tests.support.draft_server import VOCABULARY, ask, connected, serving
+from tests.support.waiting import HANG, until
+
+APPEND = draft_pb2.AppendRequest
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LiveStore]:
+    with create_live_store(tmp_path / "chat", vocab_size=VOCABULARY) as store:
+        yield store
+
+
+@pytest.fixture
+def server(store: LiveStore) -> Iterator[DraftServer]:
+    with serving({"chat": store, "team/ids": BruteForceRetriever([[1, 2, 3]], VOCABULARY)}) as server:
+        yield server
+
+
+@pytest.fixture
+def remote(server: DraftServer) -> Iterator[RemoteDatastore]:
+    with connected(server, "chat") as remote:
+        yield remote
+
+
+@pytest.fixture
+def stub(server: DraftServer) -> Iterator[draft_pb2_grpc.DraftServiceStub]:
+    with grpc.insecure_channel(str(server.listening[0])) as channel:
+        yield draft_pb2_grpc.DraftServiceStub(channel)
+
+
+def document(tokens: list[int], source: str | None = None, **metadata: Any) -> Document:
+    return Document(source, metadata, np.asarray(tokens, np.uint32))
+
+
+def test_a_url_has_the_methods_of_a_path(remote: RemoteDatastore, store: LiveStore) -> None:
+    assert isinstance(remote, Appendable)
+    assert isinstance(store, Appendable)
+    assert remote.has_groups
+    first = remote.append([1, 2, 3], id="a", metadata={"license": "mit", "stars": 3}, group="g")
+    assert (first.documents, first.tokens, first.replaced) == (1, 3, 0)
+    second = remote.append_batch([document([1, 2, 4], "b"), document([1, 2, 4, 5])], [None, "g"])
+    assert (second.sequence, second.documents, second.tokens) == (first.sequence + 1, 2, 7)
+    for arguments in ({}, {"group": "g"}, {"group": "g", "scope": "group"}, {"group": "h", "scope": "group"}):
+        assert_same_tree(remote.draft_batch([[1, 2]], **arguments)[0], store.draft_batch([[1, 2]], **arguments)[0])
+        assert remote.lookup_batch([[1, 2]], **arguments) == store.lookup_batch([[1, 2]], **arguments)
+    several = [[1, 2], [1, 2]]
+    found = remote.draft_batch(several, group=["g", None], scope="group")
+    for actual, expected in zip(found, store.draft_batch(several, group=["g", None], scope="group"), strict=True):
+        assert_same_tree(actual, expected)
+    assert [each.source for each in store.documents()] == ["a", "b", None]
+    assert next(iter(store.documents())).metadata == {"license": "mit", "stars": 3}
+    assert remote.stats() == store.stats()
+    assert remote.group_stats("g") == store.group_stats("g")
+    replaced = remote.append([1, 9], group="g", replace=True)
+    assert replaced.replaced == 2
+    assert remote.draft_batch([[1]], group="g", scope="group")[0].tokens.tolist() == [9]
+    deleted = remote.delete(ids=["b", "c"])
+    assert (deleted.documents, deleted.unknown_ids) == (1, ("c",))
+    assert remote.delete(group="g").documents == 1
+    assert remote.lookup([1, 2]).length == 0
+
+
+def test_a_seal_publishes(remote: RemoteDatastore, store: LiveStore) -> None:
+    assert remote.seal() is None
+    remote.append([1, 2, 3])
+    assert remote.seal() == store.generation == 1
+    assert remote.draft([1]).tokens.tolist() == [2, 3]
+    assert remote.info()["generation"] == 1
+    assert remote.info()["live"]["documents"] == 0
+
+
+def test_a_stream_appends_in_parts(remote: RemoteDatastore, store: LiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suffolk.serving.draft_service.remote_writer.STREAM_TOKENS", 64)
+    appended = remote.append_stream((document([1, 2, number % VOCABULARY]) for number in range(200)), group="g")
+    assert (appended.documents, appended.tokens) == (200, 600)
+    assert store.group_stats("g").documents == 200
+    with pytest.raises(InvalidArgument) as caught:
+        remote.append_stream(document([1 if number < 20 else VOCABULARY]) for number in range(24))
+    assert "message 5 of the stream: document 0 has token id 40" in str(caught.value)
+    assert "20 documents before it are appended" in str(caught.value)
+    with pytest.raises(ZeroDivisionError):  # of the caller's own iterator
+        remote.append_stream(document([1 // (3 - number)]) for number in range(9))
+    with pytest.raises(InvalidArgument, match="the stream has no message"):
+        remote.append_stream([])
+
+
+def test_a_broken_stream_keeps_what_came_before(stub: draft_pb2_grpc.DraftServiceStub, store: LiveStore) -> None:
+    sent, done = threading.Event(), threading.Event()
+
+    def requests() -> Iterator[draft_pb2.AppendRequest]:
+        yield APPEND(datastore="chat", tokens=np.array([1, 2], "<i4").tobytes(), lengths=np.array([2], "<u4").tobytes())
+        sent.set()
+        done.wait(HANG)
+
+    call = stub.AppendStream.future(requests(), timeout=HANG)
+    assert sent.wait(HANG)
+    until(lambda: store.stats().documents == 1)
+    call.cancel()
+    done.set()
+    assert store.lookup([1, 2]).count == 1
+
+
+def refused(remote: RemoteDatastore) -> bool:
+    try:
+        remote.append_stream([document([1])])
+    except ResourceExhausted as error:
+        return "the server already reads 4 streams, its limit; try again later or use Append" in str(error)
+    return False
+
+
+def test_streams_are_bounded(
+    stub: draft_pb2_grpc.DraftServiceStub, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = threading.Event()
+
+    def silent() -> Iterator[draft_pb2.AppendRequest]:
+        hold.wait(HANG)
+        yield from ()
+
+    held = [stub.AppendStream.future(silent(), timeout=HANG) for _ in range(limits.MAX_STREAMS)]
+    until(lambda: refused(remote))
+    assert remote.append([1]).documents == 1
+    for call in held:
+        call.cancel()
+    hold.set()
+    monkeypatch.setattr(limits, "STREAM_SECONDS", 0.05)
+    stuck = threading.Event()
+
+    def never() -> Iterator[draft_pb2.AppendRequest]:
+        stuck.wait(HANG)
+        yield from ()
+
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.AppendStream(never(), timeout=HANG)
+    stuck.set()
+    assert caught.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+def test_http_twins(server: DraftServer, store: LiveStore) -> None:
+    body = {
+        "datastore": "chat",
+        "documents": [{"tokens": [1, 2, 3], "id": "a", "metadata": {"stars": 3}}, {"tokens": [1, 2], "group": "h"}],
+        "group": "g",
+    }
+    status, _, reply = ask(server, "POST", "/v1/append", body)
+    assert (status, reply["documents"], reply["tokens"]) == (200, 2, 5)
+    assert store.group_stats("g").documents == store.group_stats("h").documents == 1
+    query = {"datastore": "chat", "contexts": [[1, 2], [1]], "group": ["g", None], "scope": "group"}
+    assert [each["tokens"] for each in ask(server, "POST", "/v1/draft", query)[2]["trees"]] == [[3], [2, 3]]
+    assert ask(server, "GET", "/v1/stats?datastore=chat")[2]["documents"] == 2
+    assert ask(server, "GET", "/v1/stats?datastore=chat&group=g")[2] == {"documents": 1, "tokens": 3}
+    assert ask(server, "POST", "/v1/delete", {"datastore": "chat", "group": "g"})[2]["documents"] == 1
+    assert ask(server, "POST", "/v1/delete", {"datastore": "chat", "ids": ["zz"]})[2]["unknown_ids"] == ["zz"]
+    ask(server, "POST", "/v1/append", {"datastore": "chat", "documents": [{"tokens": [5]}]})
+    assert ask(server, "POST", "/v1/seal", {"datastore": "chat"})[2] == {"generation": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "text"),
+    [
+        ("append", {"documents": [{"tokens": [1]}]}, 400, "no name was given and there are several"),
+        ("append", {"datastore": "maps", "documents": [{"tokens": [1]}]}, 404, "there is no 'maps'"),
+        ("append", {"datastore": "team/ids", "documents": [{"tokens": [1]}]}, 501, "takes no documents; serve it with"),
+        ("append", {"datastore": "chat"}, 400, "documents: field required"),
+        ("append", {"datastore": "chat", "documents": []}, 400, "no documents"),
+        ("append", {"datastore": "chat", "documents": [{}]}, 400, "documents[0]: give either tokens or text"),
+        ("append", {"datastore": "chat", "documents": [{"tokens": []}]}, 400, "document 0 has 0 tokens"),
+        ("append", {"datastore": "chat", "documents": [{"tokens": [40]}]}, 400, "document 0 has token id 40"),
+        ("append", {"datastore": "chat", "documents": [{"tokens": [-1]}]}, 400, "document 0 has token id -1"),
+        ("append", {"datastore": "chat", "documents": [{"text": "a"}]}, 404, "has no tokenizer; pass token ids"),
+        (
+            "append",
+            {"datastore": "chat", "documents": [{"tokens": [1], "group": "x" * 300}]},
+            400,
+            "group is a text of 300",
+        ),
+        ("append", {"datastore": "chat", "documents": [{"tokens": [1]}], "replace": True}, 400, "replace"),
+        ("append", {"datastore": "chat", "documents": [{"tokens": [1], "metadata": {"a": [1]}}]}, 400, "metadata"),
+        ("delete", {"datastore": "chat"}, 400, "neither ids nor conditions are given"),
+        ("delete", {"datastore": "chat", "where": ["a"]}, 400, "condition 'a': not of the form"),
+        ("delete", {"datastore": "chat", "group": "g"}, 404, "group"),
+        ("delete", {"datastore": "chat", "group": "g", "ids": ["a"]}, 400, "group is given with ids or where"),
+        ("seal", {"datastore": "team/ids"}, 501, "takes no documents"),
+        ("seal", {"store": "chat"}, 400, "store: unknown key; the keys are datastore"),
+        (
+            "draft",
+            {"datastore": "team/ids", "contexts": [[1]], "group": "g"},
+            501,
+            "has no groups, only live ones have",
+        ),
+        (
+            "draft",
+            {"datastore": "chat", "contexts": [[1]], "group": "g", "scope": "all"},
+            400,
+            "scope is 'all'; it must be",
+        ),
+        (
+            "draft",
+            {"datastore": "chat", "contexts": [[1]], "group": ["g", "h"]},
+            400,
+            "groups has 2 entries for 1 contexts",
+        ),
+    ],
+)
+def test_bad_input_gets_one_error(path: str, body: dict[str, Any], status: int, text: str, server: DraftServer) -> None:
+    found, _, reply = ask(server, "POST", f"/v1/{path}", body)
+    assert (found, text in reply["error"]["message"]) == (status, True), reply
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (APPEND(tokens=b"abc", lengths=bytes(4)), "tokens has 3 bytes; it must be a multiple of 4"),
+        (APPEND(tokens=bytes(4), lengths=bytes(4)), "tokens has 1 entries; lengths add up to 0"),
+        (APPEND(lengths=bytes(4 * (limits.MAX_DOCUMENTS + 1))), "65537 documents; the limit is 65536"),
+        (APPEND(lengths=bytes(8), ids=["a"]), "ids has 1 entries for 2 documents; give one for each, or none"),
+        (APPEND(lengths=bytes(8), groups=["a"] * 3), "groups has 3 entries for 2 documents; give one, or one for each"),
+        (APPEND(lengths=bytes(4), metadata=["[1]"]), "metadata[0] is '[1]'; it must be a JSON object"),
+        (APPEND(lengths=bytes(4), metadata=["[" * 100_000]), "it must be a JSON object"),
+    ],
+)
+def test_malformed_columns(request_: draft_pb2.AppendRequest, text: str, stub: draft_pb2_grpc.DraftServiceStub) -> None:
+    request_.datastore = "chat"
+    for call in (
+        lambda: stub.Append(request_, timeout=HANG),
+        lambda: stub.AppendStream(iter([request_]), timeout=HANG),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert text in caught.value.details()
+
+
+@pytest.mark.parametrize("method", ["Append", "Delete", "Seal", "Stats"])
+def test_a_malformed_message_is_rejected(method: str, server: DraftServer) -> None:
+    with grpc.insecure_channel(str(server.listening[0])) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(f"/suffolk.v1.DraftService/{method}")(b"\xff\xff no message", timeout=HANG)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.stream_unary("/suffolk.v1.DraftService/AppendStream")(iter([b"\xff\xff"]), timeout=HANG)
+        assert "the request is not a message of this method" in caught.value.details()
+
+
+def test_the_client_checks_before_it_sends(remote: RemoteDatastore, server: DraftServer) -> None:
+    with pytest.raises(InvalidArgument, match="4194304 bytes in one call|bytes in one call; the limit is"):
+        remote.append_batch([document([1] * 600_000), document([1] * 600_000)])
+    with pytest.raises(InvalidArgument, match="metadata cannot be sent"):
+        remote.append([1], metadata={"a": object()})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgument, match="scope is 'all'"):
+        remote.draft_batch([[1]], group="g", scope="all")
+    with connected(server, "chat,team/ids") as both:
+        assert not both.has_groups
+        with pytest.raises(InvalidArgument, match="are searched as one; open the one that documents are appended to"):
+            both.append([1])
+    with connected(server, "team/ids") as ids, pytest.raises(Unsupported, match="team/ids takes no documents"):
+        ids.append([1])
+    remote.close()
+    for call in (lambda: remote.append([1]), remote.seal, remote.stats):
+        with pytest.raises(Unavailable):
+            call()
+
+
+@pytest.mark.parametrize("kind", [ResourceExhausted, Unavailable, NotFound])
+def test_errors_arrive_as_themselves(
+    kind: type[SuffolkError], remote: RemoteDatastore, store: LiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise kind("the disk is full; free some space")
+
+    monkeypatch.setattr(store, "append_batch", fail)
+    with pytest.raises(kind, match="the disk is full; free some space"):
+        remote.append([1])
+    with pytest.raises(kind, match="message 0 of the stream: the disk is full"):
+        remote.append_stream([document([1])])
+    assert remote.lookup([1]).length == 0  # reads go on
+
+
+def test_open_gives_a_writable_store(server: DraftServer) -> None:
+    with suffolk.open(f"grpc://{server.listening[0]}/chat?deadline_ms=60000") as store:
+        assert isinstance(store, RemoteDatastore)
+        store.append([7, 8, 9])
+        assert store.draft([7]).tokens.tolist() == [8, 9]
