@@ -32,7 +32,10 @@ class Segment:
     def document_table(self) -> memoryview: ...
     def verify(self, depth: str, progress: _Progress = ...) -> None: ...
 
-class Searcher:
+class Searched:
+    """A Searcher or a LiveIndex."""
+
+class Searcher(Searched):
     def __init__(
         self,
         segments: Sequence[Segment],
@@ -57,7 +60,7 @@ class Searcher:
     @property
     def order_depth(self) -> int: ...
 
-class LiveIndex:
+class LiveIndex(Searched):
     """Segments in memory over published files (csrc/core/live_index.h). Thread-safe; calls release the GIL."""
 
     def __init__(self, vocab_size: int, order_depth: int, threads: int = ...) -> None: ...
@@ -140,6 +143,26 @@ class LiveIndex:
 
     @property
     def order_depth(self) -> int: ...
+
+class MergedSearcher:
+    """Several indexes of one vocabulary, searched as one that holds each document as often as the weight of its part. Each call takes
+    the parts' snapshots."""
+
+    def __init__(self, parts: Sequence[Searched], weights: Sequence[int], threads: int = ...) -> None: ...
+    def lookup(
+        self, contexts: Sequence[Any], max_match: int, min_match: int, groups: _Counts | None = ..., scope: str = ...
+    ) -> list[tuple[int, int]]: ...
+    def draft(
+        self,
+        contexts: Sequence[Any],
+        max_match: int,
+        min_match: int,
+        max_depth: int,
+        max_nodes: Sequence[int],
+        source: int,
+        groups: _Counts | None = ...,
+        scope: str = ...,
+    ) -> list[_Tree]: ...
 
 class ContextIndex:
     def __init__(self, vocab_size: int) -> None: ...

@@ -139,10 +139,9 @@ class Datastore(Retriever):
         with contextlib.suppress(InvalidArgument):
             self.draft_batch(contexts)
 
-    def files(self) -> tuple[list[_native.Segment], list[_native.Segment]]:
-        """The mapped segments, and those of deleted documents."""
-        self._searcher()
-        return [each.native for each in self._segments], [each.native for each in self._deletions]
+    def native(self) -> _native.Searched:
+        """See ``Retriever.native``."""
+        return self._searcher()
 
     def clock(
         self, contexts: Sequence[Tokens], max_match: int, min_match: int, max_depth: int, max_nodes: int

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from math import gcd
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.retriever import Match, Retriever, Tokens
@@ -17,6 +18,8 @@ from suffolk.datastore.retriever import Match, Retriever, Tokens
 MAX_DATASTORES = 16
 """Datastores that are searched as one."""
 MAX_WEIGHT = 16
+Groups = str | Sequence[str | None] | None
+"""The group of all contexts or documents, or that of each; None: no group."""
 _SUMS = ("tokens", "documents", "bytes")
 
 
@@ -42,7 +45,9 @@ class MergedDatastore(Retriever):
         self._stores = dict(stores)
         common = gcd(*weights) if weights else 1
         self._weights = [weight // common for weight in weights] or [1] * len(stores)
-        self._searcher()
+        self._searcher: tuple[list[_native.Searched], _native.MergedSearcher] | None = None
+        self._grouped = [store for store in stores.values() if store.has_groups]
+        self._current()
         merged_info({name: store.info() for name, store in stores.items()})
 
     @property
@@ -60,9 +65,17 @@ class MergedDatastore(Retriever):
         """See ``Retriever.vocab_size``."""
         return next(iter(self._stores.values())).vocab_size
 
-    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
-        """See ``Retriever.lookup_batch``."""
-        return [Match(*answer) for answer in self._searcher().lookup(contexts, max_match, min_match)]
+    @property
+    def has_groups(self) -> bool:
+        """See ``Retriever.has_groups``. A group is one of the only store that has groups."""
+        return len(self._grouped) == 1
+
+    def lookup_batch(
+        self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1, group: Groups = None, scope: str | None = None
+    ) -> list[Match]:
+        """See ``Retriever.lookup_batch``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``."""
+        found = self._current().lookup(contexts, max_match, min_match, *self._groups(len(contexts), group, scope))
+        return [Match(*answer) for answer in found]
 
     def draft_batch(
         self,
@@ -71,10 +84,13 @@ class MergedDatastore(Retriever):
         min_match: int = 1,
         max_depth: int = 10,
         max_nodes: int | Sequence[int] = 64,
+        group: Groups = None,
+        scope: str | None = None,
     ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``."""
+        """See ``Retriever.draft_batch``; ``group`` and ``scope``: see ``LiveStore.draft_batch``."""
         budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED)
+        keys = self._groups(len(contexts), group, scope)
+        trees = self._current().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, *keys)
         return [DraftTree(*tree) for tree in trees]
 
     def select(self, names: Collection[str]) -> MergedDatastore:
@@ -97,17 +113,25 @@ class MergedDatastore(Retriever):
     def close(self) -> None:
         """Do nothing: the stores belong to the caller."""
 
-    def _searcher(self) -> _native.Searcher:
-        segments: list[_native.Segment] = []
-        deletions: list[_native.Segment] = []
-        for (name, store), weight in zip(self._stores.items(), self._weights, strict=True):
-            current = getattr(store, "current", store)
-            if not isinstance(current, Datastore):
+    def _current(self) -> _native.MergedSearcher:
+        """The searcher of the indexes that the stores search now."""
+        parts: list[_native.Searched] = []
+        for name, store in self._stores.items():
+            part = store.native()
+            if part is None:
                 raise Unsupported(f"datastore {name} can only be searched alone; leave the others out")
-            files = current.files()
-            segments += files[0] * weight
-            deletions += files[1] * weight
-        return _native.Searcher(segments, deletions, threads=1)
+            parts.append(part)
+        found = self._searcher
+        if found is None or any(old is not new for old, new in zip(found[0], parts, strict=True)):
+            found = self._searcher = parts, _native.MergedSearcher(parts, self._weights)
+        return found[1]
+
+    def _groups(self, contexts: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64] | None, str]:
+        if group is None and scope is None:
+            return None, "store"
+        if not self.has_groups:
+            raise Unsupported(f"datastores {self.name}: groups need exactly one live datastore among them; leave groups out")
+        return self._grouped[0].group_keys(contexts, group, scope)
 
 
 def merged_info(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

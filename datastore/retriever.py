@@ -15,6 +15,8 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from suffolk.datastore import _native
+
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
 
@@ -142,6 +144,10 @@ class Retriever(Protocol):
         if self.name not in names:
             raise InvalidArgument(f"datastore {self.name} is not one of {', '.join(names) or 'an empty list'}")
         return self
+
+    def native(self) -> _native.Searched | None:
+        """The index that it searches now, for ``MergedDatastore``; None if it can only be searched alone."""
+        return None
 
     def info(self) -> dict[str, Any]:
         """Facts of the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable, Unsupported
@@ -74,6 +75,10 @@ class WatchedDatastore(Retriever):
     ) -> list[DraftTree]:
         self._last_contexts = contexts
         return self.current.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def native(self) -> _native.Searched:
+        """See ``Retriever.native``."""
+        return self.current.native()
 
     def tokenizer(self) -> Tokenizer | None:
         return self.current.tokenizer()

@@ -8,11 +8,14 @@ namespace suffolk::bindings {
 // Columns are checked before they are read; a wrong column raises InvalidArgument. These calls take microseconds and keep the GIL.
 void bind_drafting(pybind11::module_& module);
 
-// Searcher, over the segment files of one generation.
+// Searched, and Searcher, over the segment files of one generation.
 void bind_searcher(pybind11::module_& module);
 
-// LiveIndex.
+// LiveIndex. After bind_searcher.
 void bind_live(pybind11::module_& module);
+
+// MergedSearcher. After bind_searcher.
+void bind_merged(pybind11::module_& module);
 
 // Operands are addresses, so that the extension is built without torch. serving/engine/model/skinny_gemm.py checks them.
 void bind_kernels(pybind11::module_& module);

@@ -8,6 +8,7 @@
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "bindings/queries.h"
+#include "bindings/searched.h"
 #include "core/live_index.h"
 
 namespace suffolk::bindings {
@@ -29,7 +30,7 @@ std::span<const T> view(const Column<T>& column) {
 }
 
 // LiveIndex with arguments and answers of Python. Thread-safe; every call releases the GIL.
-class Live {
+class Live : public Searched {
  public:
   Live(std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads)
       : queries_(vocab_size, order_depth, threads), index_({vocab_size, order_depth}, threads) {}
@@ -186,7 +187,9 @@ class Live {
     const py::gil_scoped_release release;
     index_.close();
   }
-  std::uint32_t order_depth() const { return queries_.order_depth(); }
+  std::shared_ptr<const Snapshot> snapshot() const override { return index_.snapshot(); }
+  std::uint32_t vocab_size() const override { return queries_.vocab_size(); }
+  std::uint32_t order_depth() const override { return queries_.order_depth(); }
 
  private:
   Queries queries_;
@@ -196,7 +199,7 @@ class Live {
 }  // namespace
 
 void bind_live(py::module_& module) {
-  py::class_<Live>(module, "LiveIndex")
+  py::class_<Live, Searched, std::shared_ptr<Live>>(module, "LiveIndex")
       .def(py::init<std::uint32_t, std::uint32_t, unsigned>(), "vocab_size"_a, "order_depth"_a, "threads"_a = 0)
       .def("append", &Live::append, "tokens"_a, "lengths"_a, "groups"_a, "origins"_a, "times"_a, "removed"_a = py::none(), "sequences"_a = py::none())
       .def("remove", &Live::remove, "sequences"_a)

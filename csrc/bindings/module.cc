@@ -149,6 +149,7 @@ PYBIND11_MODULE(_native, module) {
 
   bind_searcher(module);
   bind_live(module);
+  bind_merged(module);
 
   py::class_<ContextIndex>(module, "ContextIndex")
       .def(py::init([](std::uint32_t vocab_size) {

@@ -36,6 +36,7 @@ class Queries {
   Queries(std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads)
       : vocab_size_(vocab_size), order_depth_(order_depth), pool_(thread_count(threads)) {}
 
+  std::uint32_t vocab_size() const { return vocab_size_; }
   std::uint32_t order_depth() const { return order_depth_; }
 
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const Snapshot& snapshot, const Contexts& contexts, std::int64_t max_match,

@@ -6,6 +6,7 @@
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "bindings/queries.h"
+#include "bindings/searched.h"
 #include "core/format.h"
 
 namespace suffolk::bindings {
@@ -19,7 +20,7 @@ std::uint32_t least(const Segments& segments, std::uint32_t format::Header::* fi
 }
 
 // The segments of one generation, searched as one. Immutable: any number of threads may query it.
-class Searcher {
+class Searcher : public Searched {
  public:
   // `deletions` hold the tokens of deleted documents; their counts are subtracted. `deleted_documents` are the indices of these
   // documents, which only `occurrences` needs.
@@ -49,7 +50,9 @@ class Searcher {
     for (const auto& [segment, position] : queries_.occurrences(*snapshot_, pattern, limit)) found.emplace_back(segment, position);
     return found;
   }
-  std::uint32_t order_depth() const { return queries_.order_depth(); }
+  std::shared_ptr<const Snapshot> snapshot() const override { return snapshot_; }
+  std::uint32_t vocab_size() const override { return queries_.vocab_size(); }
+  std::uint32_t order_depth() const override { return queries_.order_depth(); }
 
  private:
   Queries queries_;
@@ -59,7 +62,8 @@ class Searcher {
 }  // namespace
 
 void bind_searcher(py::module_& module) {
-  py::class_<Searcher>(module, "Searcher")
+  py::class_<Searched, std::shared_ptr<Searched>>(module, "Searched");
+  py::class_<Searcher, Searched, std::shared_ptr<Searcher>>(module, "Searcher")
       .def(py::init<const Segments&, const Segments&, const DocumentLists&, unsigned>(),
            "segments"_a, "deletions"_a = py::list(), "deleted_documents"_a = py::list(), "threads"_a = 0)
       .def("lookup", &Searcher::lookup, "contexts"_a, "max_match"_a, "min_match"_a)
