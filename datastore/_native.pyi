@@ -145,8 +145,9 @@ class LiveIndex(Searched):
     def order_depth(self) -> int: ...
 
 class MergedSearcher:
-    """Several indexes of one vocabulary, searched as one that holds each document as often as the weight of its part. Each call takes
-    the parts' snapshots."""
+    """Several indexes of one vocabulary, searched as one that holds each document as often as the weight of its part.
+
+    Each call takes the parts' snapshots."""
 
     def __init__(self, parts: Sequence[Searched], weights: Sequence[int], threads: int = ...) -> None: ...
     def lookup(

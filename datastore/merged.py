@@ -13,13 +13,11 @@ from tokenizers import Tokenizer
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.datastore.retriever import Groups, Match, Retriever, Tokens
 
 MAX_DATASTORES = 16
 """Datastores that are searched as one."""
 MAX_WEIGHT = 16
-Groups = str | Sequence[str | None] | None
-"""The group of all contexts or documents, or that of each; None: no group."""
 _SUMS = ("tokens", "documents", "bytes")
 
 
@@ -47,8 +45,8 @@ class MergedDatastore(Retriever):
         self._weights = [weight // common for weight in weights] or [1] * len(stores)
         self._searcher: tuple[list[_native.Searched], _native.MergedSearcher] | None = None
         self._grouped = [store for store in stores.values() if store.has_groups]
-        self._current()
         merged_info({name: store.info() for name, store in stores.items()})
+        self._current()
 
     @property
     def name(self) -> str:
@@ -70,11 +68,22 @@ class MergedDatastore(Retriever):
         """See ``Retriever.has_groups``. A group is one of the only store that has groups."""
         return len(self._grouped) == 1
 
+    def group_keys(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64] | None, str]:
+        """See ``Retriever.group_keys``."""
+        if self.has_groups:
+            return self._grouped[0].group_keys(count, group, scope)
+        return super().group_keys(count, group, scope)
+
     def lookup_batch(
-        self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1, group: Groups = None, scope: str | None = None
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        group: Groups = None,
+        scope: str | None = None,
     ) -> list[Match]:
         """See ``Retriever.lookup_batch``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``."""
-        found = self._current().lookup(contexts, max_match, min_match, *self._groups(len(contexts), group, scope))
+        found = self._current().lookup(contexts, max_match, min_match, *self.group_keys(len(contexts), group, scope))
         return [Match(*answer) for answer in found]
 
     def draft_batch(
@@ -89,7 +98,7 @@ class MergedDatastore(Retriever):
     ) -> list[DraftTree]:
         """See ``Retriever.draft_batch``; ``group`` and ``scope``: see ``LiveStore.draft_batch``."""
         budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        keys = self._groups(len(contexts), group, scope)
+        keys = self.group_keys(len(contexts), group, scope)
         trees = self._current().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, *keys)
         return [DraftTree(*tree) for tree in trees]
 
@@ -125,13 +134,6 @@ class MergedDatastore(Retriever):
         if found is None or any(old is not new for old, new in zip(found[0], parts, strict=True)):
             found = self._searcher = parts, _native.MergedSearcher(parts, self._weights)
         return found[1]
-
-    def _groups(self, contexts: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64] | None, str]:
-        if group is None and scope is None:
-            return None, "store"
-        if not self.has_groups:
-            raise Unsupported(f"datastores {self.name}: groups need exactly one live datastore among them; leave groups out")
-        return self._grouped[0].group_keys(contexts, group, scope)
 
 
 def merged_info(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

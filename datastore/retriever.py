@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
+
+Groups = str | Sequence[str | None] | None
+"""The group of all contexts or documents, or that of each; None: no group."""
 
 DEFAULT_MAX_MATCH = 16
 DEFAULT_MIN_MATCH = 1
@@ -148,6 +151,17 @@ class Retriever(Protocol):
     def native(self) -> _native.Searched | None:
         """The index that it searches now, for ``MergedDatastore``; None if it can only be searched alone."""
         return None
+
+    def group_keys(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64] | None, str]:
+        """The key of the group of each of ``count`` contexts, and the scope, as ``native`` takes them.
+
+        Raises:
+            InvalidArgument: a group or the scope is not allowed.
+            Unsupported: the datastore has no groups.
+        """
+        if group is None and scope is None:
+            return None, "store"
+        raise Unsupported(f"datastore {self.name} has no groups, only live ones have; leave groups out")
 
     def info(self) -> dict[str, Any]:
         """Facts of the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""

@@ -13,10 +13,9 @@ from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.rollouts.arctic_tree import ArcticDrafter
 from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.datastore.retriever import Groups, Match, Retriever, Tokens
 from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.live_store.batch import Groups
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store
 

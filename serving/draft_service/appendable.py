@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
-from suffolk.datastore.retriever import Retriever, Tokens
-from suffolk.serving.live_store.batch import Groups
+from suffolk.datastore.retriever import Groups, Retriever, Tokens
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.live_store.writer import Appended
 

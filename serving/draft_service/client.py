@@ -18,6 +18,7 @@ from suffolk.datastore.retriever import (
     DEFAULT_MAX_MATCH,
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
+    Groups,
     Match,
     Tokens,
 )
@@ -27,7 +28,6 @@ from suffolk.serving.draft_service.choices import DatastoreChoice, pack_choices,
 from suffolk.serving.draft_service.documents import pack_groups
 from suffolk.serving.draft_service.remote_writer import RemoteWriter
 from suffolk.serving.draft_service.tokenizer_frame import unpack_tokenizer
-from suffolk.serving.live_store.batch import Groups
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport import tracing
 from suffolk.serving.transport.call_errors import call_error
@@ -222,7 +222,7 @@ class RemoteDatastore(RemoteWriter):
         infos = {name: parse_server_info(self.url, "draft service", each.info_json) for name, each in found.items()}
         info = merged_info(infos) if len(infos) > 1 else next(iter(infos.values()))
         self._vocab_size = reply.datastores[0].vocab_size
-        self._has_groups = len(infos) == 1 and "live" in info
+        self._has_groups = sum("live" in each for each in infos.values()) == 1
         if info.get("tokenizer") != self._fingerprint:
             self._fingerprint, self._tokenizer = info.get("tokenizer"), None
             self._tokenizer_name = next((name for name in infos if infos[name].get("tokenizer")), "")

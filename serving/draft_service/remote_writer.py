@@ -10,9 +10,8 @@ import numpy as np
 
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.datastore.retriever import Retriever, Tokens
+from suffolk.datastore.retriever import Groups, Retriever, Tokens
 from suffolk.serving.draft_service.documents import pack_documents, pack_groups
-from suffolk.serving.live_store.batch import Groups
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.live_store.writer import Appended
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc

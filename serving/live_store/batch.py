@@ -11,13 +11,11 @@ import numpy.typing as npt
 
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Groups
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import LiveOrigin, pack_origin
 from suffolk.serving.live_store.settings import MAX_BATCH_TOKENS, LiveSettings
-
-Groups = str | Sequence[str | None] | None
-"""The group of all documents of a batch, or that of each; None: no group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from suffolk.datastore.retriever import (
     DEFAULT_MAX_MATCH,
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
+    Groups,
     Match,
     Retriever,
     Tokens,
 )
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.live_store.batch import Groups
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import check_group, unpack_origin
@@ -89,7 +89,7 @@ class LiveQueries(Retriever):
             scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
                 group, and everything if nothing is found there.
         """
-        answers = self._live.lookup(contexts, max_match, min_match, *self._groups(len(contexts), group, scope))
+        answers = self._live.lookup(contexts, max_match, min_match, *self.group_keys(len(contexts), group, scope))
         return [Match(*answer) for answer in answers]
 
     def draft(
@@ -122,7 +122,7 @@ class LiveQueries(Retriever):
                 ``max_nodes``.
         """
         budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        keys, scope = self._groups(len(contexts), group, scope)
+        keys, scope = self.group_keys(len(contexts), group, scope)
         trees = self._live.draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, keys, scope)
         return [DraftTree(*tree) for tree in trees]
 
@@ -141,6 +141,23 @@ class LiveQueries(Retriever):
                 found.append(files[native].occurrence(place, len(ids) + context))
         return found
 
+    def group_keys(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64], str]:
+        """See ``Retriever.group_keys``."""
+        if scope is not None and scope not in SCOPES:
+            raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
+        names = [group] * count if group is None or isinstance(group, str) else list(group)
+        if len(names) != count:
+            raise InvalidArgument(f"{len(names)} groups for {count} contexts; give one for each, or one for all")
+        keys = [0 if name is None else self._key(name) for name in names]
+        if scope in ("group", "group_first") and 0 in keys:
+            raise InvalidArgument(f"scope is {scope!r}, and a context has no group; name it, or use scope 'store'")
+        self._bounds.use(set(keys))
+        return np.array(keys, np.uint64), scope or ("group_first" if any(keys) else "store")
+
+    def native(self) -> _native.Searched:
+        """See ``Retriever.native``."""
+        return self._live
+
     def tokenizer(self) -> Tokenizer | None:
         """See ``Retriever.tokenizer``.
 
@@ -153,19 +170,6 @@ class LiveQueries(Retriever):
                 raise Corruption(f"{path} is missing or another tokenizer; copy the store's tokenizer.json there")
             self._tokenizer = tokenizer
         return self._tokenizer
-
-    def _groups(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64], str]:
-        """The group key of each context, and the scope."""
-        if scope is not None and scope not in SCOPES:
-            raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
-        names = [group] * count if group is None or isinstance(group, str) else list(group)
-        if len(names) != count:
-            raise InvalidArgument(f"{len(names)} groups for {count} contexts; give one for each, or one for all")
-        keys = [0 if name is None else self._key(name) for name in names]
-        if scope in ("group", "group_first") and 0 in keys:
-            raise InvalidArgument(f"scope is {scope!r}, and a context has no group; name it, or use scope 'store'")
-        self._bounds.use(set(keys))
-        return np.array(keys, np.uint64), scope or ("group_first" if any(keys) else "store")
 
     def _key(self, group: str) -> int:
         check_group(group)

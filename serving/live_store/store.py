@@ -18,10 +18,8 @@ from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest, writer_lock
 from suffolk.datastore.query import parse_query
-from suffolk.datastore.retriever import (
-    Tokens,
-)
-from suffolk.serving.live_store.batch import Groups, make_batch
+from suffolk.datastore.retriever import Groups, Tokens
+from suffolk.serving.live_store.batch import make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select
 from suffolk.serving.live_store.identity import LIVE_NAME, create_identity, open_identity, published

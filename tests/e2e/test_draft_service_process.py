@@ -21,7 +21,7 @@ from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from tests.support.brute_force import assert_same_tree
 from tests.support.draft_server import drafted
 from tests.support.processes import WAIT, running, suffolk
-from tests.support.stores import make_store
+from tests.support.stores import make_store, word_tokenizer
 from tests.support.waiting import HANG, until
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5] * 20, [2, 3, 4, 9] * 20]
@@ -269,3 +269,23 @@ def test_help_has_examples(command: str) -> None:
     ended = suffolk(command, "--help")
     assert ended.returncode == 0
     assert "examples:" in ended.stdout
+
+
+def test_a_live_datastore_outlives_a_killed_server(store: Path, tmp_path: Path) -> None:
+    words = word_tokenizer()
+    words.save(str(tmp_path / "tokenizer.json"))
+    command = serve(store, "--live", f"team/chat={tmp_path / 'chat'}", "--listen", "127.0.0.1:0")
+    refused = suffolk(*command)
+    assert refused.returncode == 2
+    assert "there is no such folder; add --live-tokenizer MODEL to make it" in refused.stderr
+    with running(*command, "--live-tokenizer", str(tmp_path / "tokenizer.json")) as server:
+        with connect(f"grpc://{server.endpoint()}/team/chat", HANG) as chat:
+            chat.append("the cat sat", group="g")
+            chat.append("the cat on", id="b")
+            assert len(chat.draft("the cat")) == 2
+        server.process.kill()
+    with running(*command) as server, connect(f"grpc://{server.endpoint()}/team/chat", HANG) as chat:
+        assert len(chat.draft("the cat")) == 2
+        assert chat.delete(ids=["b"]).documents == 1
+        assert chat.seal() is None  # documents of groups stay in memory
+        assert [chat.decode([token]) for token in chat.draft("the cat").tokens] == ["sat"]

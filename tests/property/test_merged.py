@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from suffolk.build_index.delete import delete
 from suffolk.datastore import open_datastore
 from suffolk.datastore.merged import MergedDatastore
+from suffolk.serving.live_store.store import create_live_store
 from tests.property.test_retrieval import Documents, corpora, cut, paths, queries
 from tests.support import oracle
 from tests.support.stores import make_store
@@ -57,3 +58,32 @@ def test_deleted_documents_count_in_no_store(tmp_path: Path) -> None:
     with open_datastore(tmp_path / "a") as a, open_datastore(tmp_path / "b") as b:
         merged = MergedDatastore({"a": a, "b": b}, [3, 1])
         assert paths(merged.draft([1, 2])) == [((3,), 4), ((4,), 1)]
+
+
+@settings(max_examples=30)
+@given(files=corpora(), appended=corpora(), query=queries(), weights=st.tuples(st.integers(1, 3), st.integers(1, 3)))
+def test_a_live_datastore_takes_part(
+    files: Documents, appended: Documents, query: tuple[list[int], dict[str, int]], weights: tuple[int, int]
+) -> None:
+    context, bounds = query
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        static = stack.enter_context(make_store(Path(folder) / "files", [files], vocab_size=VOCABULARY))
+        live = stack.enter_context(create_live_store(Path(folder) / "live", vocab_size=VOCABULARY))
+        merged = MergedDatastore({"files": static, "live": live}, weights)
+        kept = [document for document in appended if document]
+        for number, document in enumerate(kept):  # the merged datastore searches what is appended after it was made
+            live.append(document, id=f"{number % 2}", group=f"g{number % 3}")
+        if len(kept) > 1:
+            live.delete(ids=["1"])
+        common = int(np.gcd(*weights))
+        every = files * (weights[0] // common) + kept[::2] * (weights[1] // common)
+        limits = [bounds[name] for name in ("max_match", "min_match")]
+        assert merged.lookup(context, *limits) == oracle.lookup(every, context, *limits)
+        expected = oracle.draft(every, context, *limits, bounds["max_depth"], bounds["max_nodes"])
+        assert paths(merged.draft(context, **bounds)) == expected
+        group = [document for number, document in enumerate(kept) if number % 2 == 0 and number % 3 == 0]
+        expected = oracle.draft(
+            group * (weights[1] // common), context, *limits, bounds["max_depth"], bounds["max_nodes"]
+        )
+        found = merged.draft_batch([context], **bounds, group="g0", scope="group")
+        assert paths(found[0]) == expected

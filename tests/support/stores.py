@@ -83,12 +83,18 @@ def random_documents(count: int, size: int, seed: int, vocab_size: int) -> list[
     return [chooser.integers(0, vocab_size, int(chooser.integers(1, size))).tolist() for _ in range(count)]
 
 
-def make_word_store(path: Path) -> str:
-    """Publish a datastore with a tokenizer of six words: three documents in two segments."""
+def word_tokenizer() -> Tokenizer:
+    """A tokenizer of six words: the, cat, sat, on, mat, dog."""
     words = ["the", "cat", "sat", "on", "mat", "dog"]
-    documents = [[0, 1, 2, 3, 0, 4], [0, 5, 2, 3, 0, 4], [0, 1, 2]]
     tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="the"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer
+
+
+def make_word_store(path: Path) -> str:
+    """Publish a datastore with a tokenizer of six words: three documents in two segments."""
+    documents = [[0, 1, 2, 3, 0, 4], [0, 5, 2, 3, 0, 4], [0, 1, 2]]
+    tokenizer = word_tokenizer()
     mark = fingerprint(tokenizer)
     make_store(path, [documents[:2], documents[2:]], vocab_size=6, tokenizer=mark).close()
     tokenizer.save(str(path / tokenizer_name(mark)))

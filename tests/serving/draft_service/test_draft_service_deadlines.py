@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 
 from suffolk.cli import lookup
 from suffolk.cli.main import main
 from suffolk.datastore import open_datastore
+from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import (
     DeadlineExceeded,
     InvalidArgument,
     Unavailable,
+    Unsupported,
 )
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE, TOKENIZER_DEADLINE, connect
 from suffolk.serving.draft_service.grpc_server import DraftServicer
+from suffolk.serving.draft_service.remote_writer import APPEND_DEADLINE, SEAL_DEADLINE
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.proto import draft_pb2
@@ -46,13 +51,17 @@ def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
 def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_word_store(tmp_path)
     seen: dict[str, float | None] = {}
-    answer = DraftServicer._answer
+    methods = [method.name for method in draft_pb2.DESCRIPTOR.services_by_name["DraftService"].methods]
 
-    def spy(self: DraftServicer, method: str, context: grpc.ServicerContext, work: object) -> object:
-        seen[method] = context.time_remaining()
-        return answer(self, method, context, work)  # type: ignore[arg-type]
+    def spied(method: str, answer: Callable[..., object]) -> Callable[..., object]:
+        def spy(self: DraftServicer, request: object, context: grpc.ServicerContext) -> object:
+            seen[method] = context.time_remaining()
+            return answer(self, request, context)
 
-    monkeypatch.setattr(DraftServicer, "_answer", spy)
+        return spy
+
+    for name in methods:
+        monkeypatch.setattr(DraftServicer, name, spied(name, getattr(DraftServicer, name)))
     with (
         open_datastore(tmp_path) as store,
         serving({"words": store}) as server,
@@ -60,11 +69,22 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
     ):
         remote.lookup("the cat")
         remote.draft([1])
-    assert set(seen) == {method.name for method in draft_pb2.DESCRIPTOR.services_by_name["DraftService"].methods}
-    limits = {"GetInfo": INFO_DEADLINE, "GetTokenizer": TOKENIZER_DEADLINE}
+        document = Document(None, {}, np.array([1], np.uint32))
+        for call in (
+            lambda: remote.append([1]),
+            lambda: remote.append_stream([document]),
+            lambda: remote.delete(["a"]),
+            remote.seal,
+            remote.stats,
+        ):
+            with pytest.raises(Unsupported):
+                call()
+    assert set(seen) == set(methods)
+    limits = {"GetInfo": INFO_DEADLINE, "GetTokenizer": TOKENIZER_DEADLINE, "Append": APPEND_DEADLINE}
+    limits |= {"Stats": APPEND_DEADLINE} | dict.fromkeys(("AppendStream", "Delete", "Seal"), SEAL_DEADLINE)
     for method, left in seen.items():
         assert left is not None
-        assert left < limits.get(method, HANG) + 1  # gRPC rounds long ones up
+        assert left < 1.01 * limits.get(method, HANG) + 1  # gRPC rounds long ones up
 
 
 def test_deadlines_of_a_client(server: DraftServer) -> None:

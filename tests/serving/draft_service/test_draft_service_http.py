@@ -112,7 +112,7 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [], "datastores": ["wiki"]}, "datastores[0] is 'wiki'; input should be an object"),
         (
             {"contexts": [[1]], "depth": 3},
-            "depth: unknown key; the keys are contexts, datastore, datastores, max_match",
+            "depth: unknown key; the keys are contexts, datastore, datastores, group, scope, max_match",
         ),
     ],
 )
@@ -182,7 +182,7 @@ def test_bodies_are_bounded_before_they_are_read(server: DraftServer) -> None:
     request = b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
     reply = raw(server, request % (limits.MAX_REQUEST_BYTES + 1))
     assert reply.startswith(b"HTTP/1.1 413 ")
-    assert b"the body has more than 1048576 bytes, the limit; split it" in reply
+    assert b"the body has more than 4194304 bytes, the limit; split it" in reply
     for length in (b"9" * 5000, b"-1", b"1x"):
         assert raw(server, request.replace(b"%d", length)).startswith(b"HTTP/1.1 400 ")
     chunked = b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -117,9 +117,9 @@ def test_limits_admit_what_is_within(stub: draft_pb2_grpc.DraftServiceStub, brut
 
 def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Lookup(LOOKUP(contexts=bytes(4096 * 257)), timeout=HANG)
+        stub.Lookup(LOOKUP(contexts=bytes(4096 * 1025)), timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert "larger than max (1052" in caught.value.details()
+    assert "larger than max (4198" in caught.value.details()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from suffolk.serving.live_store.store import LiveStore, create_live_store
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
 from tests.support.draft_server import VOCABULARY, ask, connected, serving
+from tests.support.stores import make_store
 from tests.support.waiting import HANG, until
 
 APPEND = draft_pb2.AppendRequest
@@ -74,8 +75,8 @@ def test_a_url_has_the_methods_of_a_path(remote: RemoteDatastore, store: LiveSto
         assert_same_tree(remote.draft_batch([[1, 2]], **arguments)[0], store.draft_batch([[1, 2]], **arguments)[0])
         assert remote.lookup_batch([[1, 2]], **arguments) == store.lookup_batch([[1, 2]], **arguments)
     several = [[1, 2], [1, 2]]
-    found = remote.draft_batch(several, group=["g", None], scope="group")
-    for actual, expected in zip(found, store.draft_batch(several, group=["g", None], scope="group"), strict=True):
+    found = remote.draft_batch(several, group=["g", None])
+    for actual, expected in zip(found, store.draft_batch(several, group=["g", None]), strict=True):
         assert_same_tree(actual, expected)
     assert [each.source for each in store.documents()] == ["a", "b", None]
     assert next(iter(store.documents())).metadata == {"license": "mit", "stars": 3}
@@ -175,7 +176,7 @@ def test_http_twins(server: DraftServer, store: LiveStore) -> None:
     status, _, reply = ask(server, "POST", "/v1/append", body)
     assert (status, reply["documents"], reply["tokens"]) == (200, 2, 5)
     assert store.group_stats("g").documents == store.group_stats("h").documents == 1
-    query = {"datastore": "chat", "contexts": [[1, 2], [1]], "group": ["g", None], "scope": "group"}
+    query = {"datastore": "chat", "contexts": [[1, 2], [1]], "group": ["g", None]}
     assert [each["tokens"] for each in ask(server, "POST", "/v1/draft", query)[2]["trees"]] == [[3], [2, 3]]
     assert ask(server, "GET", "/v1/stats?datastore=chat")[2]["documents"] == 2
     assert ask(server, "GET", "/v1/stats?datastore=chat&group=g")[2] == {"documents": 1, "tokens": 3}
@@ -280,7 +281,7 @@ def test_the_client_checks_before_it_sends(remote: RemoteDatastore, server: Draf
     with pytest.raises(InvalidArgument, match="scope is 'all'"):
         remote.draft_batch([[1]], group="g", scope="all")
     with connected(server, "chat,team/ids") as both:
-        assert not both.has_groups
+        assert both.has_groups
         with pytest.raises(InvalidArgument, match="are searched as one; open the one that documents are appended to"):
             both.append([1])
     with connected(server, "team/ids") as ids, pytest.raises(Unsupported, match="team/ids takes no documents"):
@@ -311,3 +312,16 @@ def test_open_gives_a_writable_store(server: DraftServer) -> None:
         assert isinstance(store, RemoteDatastore)
         store.append([7, 8, 9])
         assert store.draft([7]).tokens.tolist() == [8, 9]
+
+
+def test_a_live_datastore_is_searched_with_others(store: LiveStore, tmp_path: Path) -> None:
+    with (
+        make_store(tmp_path / "code", [[[1, 2, 3], [1, 2, 3]]], vocab_size=VOCABULARY) as code,
+        serving({"chat": store, "code": code}) as server,
+        connected(server, "code,chat:3") as both,
+    ):
+        assert both.has_groups
+        store.append([1, 2, 4], group="g")
+        tree = both.draft([1, 2])
+        assert (tree.tokens.tolist(), tree.counts.tolist()) == ([4, 3], [3, 2])  # type: ignore[union-attr]
+        assert both.draft_batch([[1, 2]], group="g", scope="group")[0].tokens.tolist() == [4]
