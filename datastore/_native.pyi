@@ -136,7 +136,7 @@ class LiveIndex(Searched):
         """tokens, documents, bytes, segments, deletions, merge_debt, merged_tokens, next_sequence, oldest_sequence, oldest_time."""
 
     def settle(self) -> None:
-        """Wait until no merge is running or due."""
+        """Wait until no merge is running or due, and what merges replaced is freed."""
 
     def close(self) -> None:
         """Free everything. Later calls raise Unavailable."""

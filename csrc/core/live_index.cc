@@ -103,7 +103,7 @@ void LiveIndex::rebase(std::shared_ptr<const FileSet> files, std::uint64_t flush
   const std::lock_guard alone(retiring_);
   Lock lock(mutex_);
   require_open();
-  retire(lock, std::move(files), flushed_through, grouped_stay);
+  replace(lock, std::move(files), flushed_through, grouped_stay);
 }
 
 std::uint64_t LiveIndex::drop_before(std::uint64_t sequence) {
@@ -116,7 +116,7 @@ std::uint64_t LiveIndex::drop_before(std::uint64_t sequence) {
     through = entry.live.segment->last_sequence();
     documents += entry.live.live_documents();
   }
-  if (through > 0) retire(lock, files_, through, false);
+  if (through > 0) replace(lock, files_, through, false);
   return documents;
 }
 
@@ -213,7 +213,7 @@ bool LiveIndex::reserve(std::uint64_t through) {
 
 // Replaces the files, and drops the documents in memory up to number `through`; if `grouped_stay`, only those without a group. A
 // segment of which documents remain is rewritten.
-void LiveIndex::retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay) {
+void LiveIndex::replace(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay) {
   using Segments = std::vector<std::shared_ptr<const MemorySegment>>;
   const auto keep = [&](const std::shared_ptr<const MemorySegment>& segment) {
     const DocumentIndices dropped = documents_through(segment->documents(), through, grouped_stay);
@@ -238,7 +238,7 @@ void LiveIndex::retire(Lock& lock, std::shared_ptr<const FileSet> files, std::ui
   for (std::size_t i = deletions.size(); i < deletions_.size(); ++i) deletions.push_back(keep(deletions_[i].live.segment));  // added meanwhile
   Entries entries;
   for (std::size_t i = 0; i < old.size(); ++i) {
-    if (kept[i] != old[i]) retired_.push_back(old[i]);
+    if (kept[i] != old[i]) retire(old[i]);
     if (kept[i] == nullptr) continue;
     LiveSegment live(kept[i]);
     DocumentIndices removed;

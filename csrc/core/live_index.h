@@ -68,7 +68,7 @@ class LiveIndex {
   LiveStats stats() const;
   const MemoryShape& shape() const noexcept { return shape_; }
 
-  // Waits until no merge is running or due.
+  // Waits until no merge is running or due, and what merges replaced is freed. Queries that run delay it.
   void settle();
   // Ends the background thread and lets go of all segments. Later calls throw kUnavailable. May be called twice.
   void close();
@@ -84,7 +84,7 @@ class LiveIndex {
 
   std::shared_ptr<MemorySegment> sort_removed(std::span<const std::uint64_t> sequences) const;
   void hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion);
-  void retire(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay);
+  void replace(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay);
   bool reserve(std::uint64_t through);
   void publish();
   void require_open() const;
@@ -96,6 +96,7 @@ class LiveIndex {
   void merge_due(Lock& lock);
   bool merge(Lock& lock, Entries& entries, const MergeRun& run);
   void work();
+  void retire(const std::shared_ptr<const MemorySegment>& segment);
   void free_retired(Lock& lock);
 
   const MemoryShape shape_;
@@ -106,7 +107,7 @@ class LiveIndex {
   std::shared_ptr<const FileSet> files_ = std::make_shared<FileSet>();
   Entries memory_;     // from the oldest on
   Entries deletions_;  // hold the removed documents of memory_
-  std::vector<std::shared_ptr<const MemorySegment>> retired_;  // freed by the background thread, so that no query waits for it
+  std::vector<std::shared_ptr<const MemorySegment>> retired_;  // see retire
   std::uint64_t next_sequence_ = 1;
   std::uint64_t merged_tokens_ = 0;
   bool closed_ = false;

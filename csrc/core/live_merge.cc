@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint64_t kSmallMerge = 1 << 15;  // tokens of a merge that an append does itself
 constexpr std::size_t kMaxDeletions = 3;        // deletion segments of documents in memory
+constexpr std::uint64_t kLargeBytes = 1 << 19;  // of a segment that only the background thread frees
 
 }  // namespace
 
@@ -58,7 +59,7 @@ void LiveIndex::merge_due(Lock& lock) {
 void LiveIndex::settle() {
   Lock lock(mutex_);
   changed_.notify_all();
-  changed_.wait(lock, [&] { return closed_ || (!due(memory_) && !due(deletions_) && !any_busy(memory_) && !any_busy(deletions_)); });
+  changed_.wait(lock, [&] { return closed_ || (!due(memory_) && !due(deletions_) && !any_busy(memory_) && !any_busy(deletions_) && retired_.empty()); });
 }
 
 // Merges a run, with the lock released meanwhile. Removed documents are left out, of the deletions too, if no other merge
@@ -112,7 +113,7 @@ bool LiveIndex::merge(Lock& lock, Entries& entries, const MergeRun& run) {
     }
     DocumentIndices removed;  // documents of the new segment that are removed: meanwhile, or not purged
     for (auto each = begin; each != end; ++each) {
-      retired_.push_back(each->live.segment);
+      retire(each->live.segment);
       for (const std::uint32_t index : each->live.removed_documents()) {
         const std::uint64_t sequence = each->live.segment->documents().sequence(index);
         if (!std::binary_search(purged.begin(), purged.end(), sequence)) removed.push_back(static_cast<std::uint32_t>(by->documents().lower_bound(sequence)));
@@ -156,14 +157,22 @@ void LiveIndex::work() {
   }
 }
 
-// Frees segments that no snapshot holds.
+// Keeps a large segment until the background thread frees it, so that no query does: that takes time. Small ones are freed by the
+// last snapshot that holds them.
+void LiveIndex::retire(const std::shared_ptr<const MemorySegment>& segment) {
+  if (segment->bytes() >= kLargeBytes) retired_.push_back(segment);
+}
+
+// Frees large segments that no snapshot holds.
 void LiveIndex::free_retired(Lock& lock) {
   const auto used = std::partition(retired_.begin(), retired_.end(), [](const auto& each) { return each.use_count() > 1; });
   std::vector<std::shared_ptr<const MemorySegment>> unused(std::make_move_iterator(used), std::make_move_iterator(retired_.end()));
   retired_.erase(used, retired_.end());
+  if (unused.empty()) return;
   lock.unlock();
   unused.clear();
   lock.lock();
+  changed_.notify_all();
 }
 
 }  // namespace suffolk

@@ -36,6 +36,7 @@ COMMANDS = {
     "bench worker": "measure what HTTP and gRPC cost, compared to calls in the worker's process",
     "bench build": "measure the throughput and memory of building a datastore, and of its sort",
     "bench memory": "measure a datastore larger than memory",
+    "bench live": "measure insertion, memory and drafts of an index that grows",
     "bench hybrid": "compare one tree of all sources with each source alone",
     "bench prediction": "measure the speed-up that predicted texts give",
     "bench rollouts": "measure drafts from earlier answers to the same prompts",

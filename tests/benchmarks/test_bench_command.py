@@ -21,6 +21,7 @@ MEASUREMENTS = {
     "counts": (NONE,),
     "decode": (*MODEL, *PROMPTS),
     "hybrid": (*MODEL, *PROMPTS, "--output", "out"),
+    "live": (NONE,),
     "memory": (NONE,),
     "prediction": (*MODEL, "--files", NONE),
     "retrieval": (NONE,),

@@ -161,7 +161,7 @@ void test_close_while_others_append() {
       expect(error.code() == Code::kUnavailable, "the error of an append to a closed index");
     }
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  while (index.stats().documents < 50) std::this_thread::yield();
   const auto snapshot = index.snapshot();
   index.close();
   writer.join();

@@ -17,7 +17,7 @@ GROUPS = 3
 
 @pytest.mark.parametrize("width", [2, 3])
 @given(data=st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_answers_equal_the_oracle(width: int, data: st.DataObject) -> None:
     top = VOCAB_SIZES[width] - 1
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Measure retrieval, counting, building, decoding and memory. Each is compared to a baseline in the same run.
+"""Measure retrieval, counting, building, decoding, memory and live indexes. Each is compared to a baseline in the same run.
 
 Every measurement prints tables and writes a JSON file (machine, versions, commit, seed, command
 line) and a plot. The extra packages: pip install '.[bench]'"""
@@ -10,4 +10,5 @@ EXAMPLES = """examples:
   suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10
   suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --json batch.json
   suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json
+  suffolk bench live STORE --against arctic-inference --json live.json
   suffolk bench hybrid --model MODEL_FOLDER --datastore STORE --prompts prompts/ --output results/"""

@@ -1,0 +1,106 @@
+"""The indexes that are compared: Suffolk's live index and the suffix tree of arctic-inference."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from suffolk.benchmarks.live.options import LiveOptions
+from suffolk.benchmarks.live.pieces import Ids, Pieces
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import RETRIEVED
+
+SUFFOLK, ARCTIC = "suffolk", "arctic-inference"
+
+
+class GrowingIndex(ABC):
+    """An index that takes documents and drafts."""
+
+    name: str
+
+    @abstractmethod
+    def append(self, piece: Ids) -> None:
+        """Add one document."""
+
+    @abstractmethod
+    def draft(self, context: Sequence[int]) -> int:
+        """Draft a tree; return its nodes."""
+
+    @abstractmethod
+    def bytes(self) -> int:
+        """Bytes by the index's own count."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Wait for work in the background."""
+
+    def time_draft(self, context: Sequence[int]) -> tuple[float, int]:
+        """Seconds of a draft from Python, and its nodes."""
+        begin = time.perf_counter()
+        nodes = self.draft(context)
+        return time.perf_counter() - begin, nodes
+
+
+class LiveIndex(GrowingIndex):
+    """Suffolk's live index, in memory alone."""
+
+    name = SUFFOLK
+
+    def __init__(self, pieces: Pieces, options: LiveOptions) -> None:
+        self.native = _native.LiveIndex(pieces.vocab_size, pieces.order_depth, 2)
+        self._bounds = (options.max_match, 1, options.max_depth, [options.max_nodes])
+        self._columns = (np.zeros(1, np.uint64), [b""], np.zeros(1, np.int64))
+
+    def append(self, piece: Ids) -> None:
+        """See ``GrowingIndex.append``."""
+        self.native.append(piece, np.array([len(piece)], np.uint64), *self._columns)
+
+    def draft(self, context: Sequence[int]) -> int:
+        """See ``GrowingIndex.draft``."""
+        return len(self.native.draft([context], *self._bounds, RETRIEVED)[0][0])
+
+    def bytes(self) -> int:
+        """See ``GrowingIndex.bytes``."""
+        return self.native.stats()["bytes"]
+
+    def settle(self) -> None:
+        """See ``GrowingIndex.settle``."""
+        self.native.settle()
+
+
+class ArcticTree(GrowingIndex):
+    """The suffix tree of arctic-inference, which vLLM's method ``suffix`` uses; its depth is as there by default: 24.
+
+    Raises:
+        ImportError: the package is not installed.
+    """
+
+    name = ARCTIC
+    DEPTH = 24
+
+    def __init__(self, options: LiveOptions) -> None:
+        from arctic_inference.suffix_decoding._C import SuffixTree  # type: ignore[import-not-found, unused-ignore]
+
+        self._tree: Any = SuffixTree(self.DEPTH)
+        self._bounds = (options.max_nodes, 0.0, float(options.max_nodes), 0.0, True)
+        self._documents = 0
+
+    def append(self, piece: Ids) -> None:
+        """See ``GrowingIndex.append``."""
+        self._tree.extend_ndarray(self._documents, piece.astype(np.int32))
+        self._documents += 1
+
+    def draft(self, context: Sequence[int]) -> int:
+        """See ``GrowingIndex.draft``."""
+        return len(self._tree.speculate(context, *self._bounds).token_ids)
+
+    def bytes(self) -> int:
+        """See ``GrowingIndex.bytes``."""
+        return int(self._tree.estimate_memory())
+
+    def settle(self) -> None:
+        """See ``GrowingIndex.settle``. Nothing works in the background."""

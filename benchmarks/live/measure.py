@@ -1,0 +1,176 @@
+"""Measures insertion, memory and drafts of a live index, and of the suffix tree of arctic-inference in the same run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.benchmarks.live.indexes import ArcticTree, GrowingIndex, LiveIndex
+from suffolk.benchmarks.live.options import LiveOptions
+from suffolk.benchmarks.live.pieces import Ids, Pieces, read_pieces
+from suffolk.benchmarks.process_memory import resident_memory
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.datastore import _native
+from suffolk.datastore.errors import Unsupported
+
+_CHUNK = 25
+"""Contexts between two pauses of the drafting thread."""
+
+
+def measure_live(options: LiveOptions) -> dict[str, Any]:
+    """Run the whole measurement; return the results by name.
+
+    Raises:
+        NotFound, Corruption: the datastore is missing or damaged.
+        Unsupported: arctic-inference is selected, but not installed.
+    """
+    pieces = read_pieces(options)
+    live = LiveIndex(pieces, options)
+    indexes: list[GrowingIndex] = [live, *_rivals(options)]
+    inserted = _insert(indexes, pieces, options)
+    return {
+        "documents": len(pieces.appended),
+        "tokens": pieces.tokens,
+        "vocab_size": pieces.vocab_size,
+        "insertion": inserted,
+        "index": live.native.stats(),
+        "drafts": _drafts(indexes, pieces),
+        "core": {
+            "alone": _core(live, pieces, options),
+            "while appending": _while_appending(live, pieces, options),
+        },
+        "groups": _groups(pieces, options),
+    }
+
+
+def _rivals(options: LiveOptions) -> list[GrowingIndex]:
+    if not options.against:
+        return []
+    try:
+        return [ArcticTree(options)]
+    except ImportError as error:
+        raise Unsupported(
+            f"arctic-inference cannot be imported ({error}); install it (make vllm does), or leave out --against"
+        ) from error
+
+
+def _insert(indexes: list[GrowingIndex], pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
+    """Append the documents in parts, the indexes in turn. Rivals get the first ``rival_tokens`` tokens."""
+    limits = [options.tokens, *[min(options.tokens, options.rival_tokens)] * (len(indexes) - 1)]
+    parts = [list(pieces.parts(options.turns, limit)) for limit in limits]
+    found: list[dict[str, Any]] = [
+        {"tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0, "resident_bytes": 0, "peak_bytes": 0} for _ in indexes
+    ]
+    for turn in range(options.turns):
+        for index, its_parts, total in zip(indexes, parts, found, strict=True):
+            if turn < len(its_parts):
+                _add(total, _append_part(index, its_parts[turn]))
+    for index, total in zip(indexes, found, strict=True):
+        total["bytes"] = index.bytes()
+    return {index.name: total for index, total in zip(indexes, found, strict=True)}
+
+
+def _append_part(index: GrowingIndex, part: list[Ids]) -> dict[str, Any]:
+    before, most = resident_memory()["anonymous"], 0
+    begin, cpu = time.perf_counter(), time.process_time()
+    for number, piece in enumerate(part):
+        index.append(piece)
+        if number % 64 == 0:
+            most = max(most, resident_memory()["anonymous"])
+    index.settle()
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    now = resident_memory()["anonymous"]
+    return {
+        "tokens": sum(map(len, part)),
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "resident_bytes": now - before,
+        "peak_bytes": max(most, now) - before,
+    }
+
+
+def _add(total: dict[str, Any], part: dict[str, Any]) -> None:
+    total["peak_bytes"] = max(total["peak_bytes"], total["resident_bytes"] + part.pop("peak_bytes"))
+    for name, value in part.items():
+        total[name] += value
+
+
+def _drafts(indexes: list[GrowingIndex], pieces: Pieces) -> dict[str, Any]:
+    """Latency of drafts from Python, the indexes in turn, and the mean number of nodes."""
+    seconds: list[list[float]] = [[] for _ in indexes]
+    nodes = [0 for _ in indexes]
+    for context in pieces.contexts:
+        for place, index in enumerate(indexes):
+            took, size = index.time_draft(context)
+            seconds[place].append(took)
+            nodes[place] += size
+    return {
+        index.name: quantiles_us(seconds[place]) | {"nodes": nodes[place] / len(pieces.contexts)}
+        for place, index in enumerate(indexes)
+    }
+
+
+def _core(live: LiveIndex, pieces: Pieces, options: LiveOptions) -> dict[str, float]:
+    """Latency of a lookup and a draft in C++."""
+    taken: list[npt.NDArray[np.float64]] = []
+    for begin in range(0, len(pieces.contexts), _CHUNK):
+        chunk = pieces.contexts[begin : begin + _CHUNK]
+        lookup, draft = live.native.clock(chunk, options.max_match, 1, options.max_depth, options.max_nodes)
+        taken.append(lookup + draft)
+    return quantiles_us(np.concatenate(taken))
+
+
+def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
+    """The same while another thread appends documents at a fixed rate."""
+    ended = threading.Event()
+    appended = 0
+
+    def append() -> None:
+        nonlocal appended
+        begin = time.perf_counter()
+        while not ended.is_set():
+            for piece in pieces.appended:
+                ended.wait(max(0.0, begin + appended / options.rate - time.perf_counter()))
+                if ended.is_set():
+                    return
+                live.append(piece)
+                appended += len(piece)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    begin = time.perf_counter()
+    try:
+        found = _core(live, pieces, options)
+        while time.perf_counter() - begin < 2.0:  # long enough for merges
+            found = _core(live, pieces, options)
+    finally:
+        ended.set()
+        thread.join()
+    return found | {"tokens_per_second": appended / (time.perf_counter() - begin)}
+
+
+def _groups(pieces: Pieces, options: LiveOptions) -> dict[str, float]:
+    """The overhead of documents of one token, each in a group of its own, and the latency of a group's draft."""
+    index = _native.LiveIndex(pieces.vocab_size, pieces.order_depth, 2)
+    random = np.random.default_rng(options.seed)
+    keys = random.integers(1, 1 << 63, options.groups).astype(np.uint64)
+    ids = random.integers(0, pieces.vocab_size, options.groups).astype(np.uint32)
+    one = (np.ones(1, np.uint64), [b""], np.zeros(1, np.int64))
+    for place in range(options.groups):
+        index.append(ids[place : place + 1], one[0], keys[place : place + 1], *one[1:])
+    index.settle()
+    size = index.stats()["bytes"]
+    token = (2 if pieces.vocab_size <= 0xFFFF else 4) + 4  # a token and its position
+    taken = []
+    for place in random.integers(0, options.groups, min(options.groups, options.queries)):
+        begin = time.perf_counter()
+        index.draft([[int(ids[place])]], 4, 1, 4, [8], 1, keys[place : place + 1], "group")
+        taken.append(time.perf_counter() - begin)
+    index.close()
+    return {"documents": options.groups, "bytes": size, "overhead_bytes": size / options.groups - token} | quantiles_us(
+        taken
+    )

@@ -1,0 +1,38 @@
+"""Measure insertion, memory and drafts of a live index, compared to the suffix tree of arctic-inference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffolk.cli.bench.report_options import ReportOptions
+from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
+
+EXAMPLES = "suffolk bench live STORE --against arctic-inference --json live.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReportOptions):
+    store: Path = argument(REQUIRED, "a datastore, whose documents are appended", metavar="STORE")
+    tokens: int = option(8_000_000, "tokens to append")
+    rival_tokens: int = option(2_000_000, "tokens to append to the other index, which takes more memory")
+    document_tokens: int = option(500, "tokens of a document; longer ones are cut")
+    turns: int = option(8, "parts of the insertion; the indexes take turns")
+    rate: int = option(100_000, "tokens appended a second while drafts are measured")
+    queries: int = option(4_000, "contexts")
+    groups: int = option(100_000, "groups of one document of one token each")
+    max_match: int = option(16, "longest match")
+    max_depth: int = option(10, "depth of a draft")
+    max_nodes: int = option(64, "nodes of a draft")
+    against: str | None = option(None, "also measure this package, on the same tokens", choices=("arctic-inference",))
+
+
+def run(options: Options) -> int:
+    from suffolk.benchmarks.live.measure import measure_live
+    from suffolk.benchmarks.live.options import LiveOptions
+    from suffolk.benchmarks.live.report import NOTES, PACKAGES, live_lines, live_panels
+
+    outcome = options.outcome("live")
+    settings = passed_on(options, LiveOptions, against=options.against is not None)
+    results = measure_live(settings)
+    return outcome.finish(settings, results, NOTES, PACKAGES, live_lines(results), live_panels(results))

@@ -1,0 +1,44 @@
+"""``suffolk bench live`` on tiny data writes a correct report."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tests.support.building import suffolk
+from tests.support.measurements import bench, read_report
+
+pytest.importorskip("matplotlib")
+SMALL = ("--tokens", "3000", "--document-tokens", "50", "--turns", "2", "--queries", "60", "--groups", "500")
+
+
+def test_live_reports_insertion_memory_and_drafts(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "live.json"
+    shown = bench("live", folder / "store", *SMALL, "--json", path)
+    results = read_report(path)["results"]
+    inserted = results["insertion"]["suffolk"]
+    assert list(results["insertion"]) == ["suffolk"]
+    assert inserted["tokens"] == results["tokens"]
+    assert 4 * inserted["tokens"] < inserted["bytes"]
+    assert results["index"]["tokens"] == inserted["tokens"]
+    assert results["index"]["segments"] <= 16
+    assert results["drafts"]["suffolk"]["calls"] == results["core"]["while appending"]["calls"] == 60
+    assert results["core"]["while appending"]["tokens_per_second"] > 0
+    assert 0 < results["groups"]["overhead_bytes"] <= 64
+    assert "500 groups of one token" in shown
+
+
+def test_numbers_must_be_positive(folder: Path, tmp_path: Path) -> None:
+    done = suffolk("bench", "live", folder / "store", "--rate", "0", "--json", tmp_path / "x.json")
+    assert done.returncode == 2
+    assert "--rate is 0; it must be 1 or more" in done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("arctic_inference") is not None, reason="the package is installed")
+def test_a_missing_rival_is_one_clear_error(folder: Path, tmp_path: Path) -> None:
+    rival = ("--against", "arctic-inference")
+    done = suffolk("bench", "live", folder / "store", *SMALL, *rival, "--json", tmp_path / "x.json")
+    assert done.returncode != 0
+    assert "arctic-inference cannot be imported" in done.stderr
