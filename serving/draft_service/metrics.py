@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 
 import numpy as np
 from prometheus_client import Histogram
@@ -21,6 +22,9 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 NODES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
+_NAMED: ContextVar[tuple[str, ...]] = ContextVar("named_datastores", default=())
+"""The datastores that the call of this thread has named so far."""
+
 
 class DraftMetrics(RequestMetrics):
     """Metrics of calls, batches, matches, trees and datastores. Thread-safe."""
@@ -35,8 +39,28 @@ class DraftMetrics(RequestMetrics):
         self._nodes = BulkHistogram("suffolk_draft_nodes", "Nodes of a draft tree", NODES)
         registry.register(self._lengths)
         registry.register(self._nodes)
+        self._by_datastore = Histogram(
+            "suffolk_datastore_request_duration_seconds",
+            "Duration of a call that names the datastore",
+            ("datastore", "method", "code"),
+            buckets=SECONDS,
+            registry=registry,
+        )
         registry.register(PageFaults())
         registry.register(DatastoreMetrics(datastores))
+
+    def count_call(self, transport: str, method: str, code: str, seconds: float) -> None:
+        """See ``RequestMetrics``. Also counts the call for each datastore that it named."""
+        super().count_call(transport, method, code, seconds)
+        for name in _NAMED.get():
+            self._by_datastore.labels(name, method, code).observe(seconds)
+        _NAMED.set(())
+
+    @staticmethod
+    def name_datastore(name: str) -> None:
+        """Count the running call of this thread for the datastore ``name``, which exists and which the caller may read."""
+        if name not in _NAMED.get():
+            _NAMED.set((*_NAMED.get(), name))
 
     def count_batch(self, method: str, lengths: list[int], nodes: list[int]) -> None:
         """Count a batch: the match length of each query and, for drafts, the nodes of each tree."""

@@ -153,6 +153,7 @@ class DraftService:
         limits.check_name(name)
         name = short_name(name)
         if name in self._datastores and caller().has(tenant_of(name), Role.READ):
+            self.metrics.name_datastore(name)
             return name
         visible = self._visible()
         known = ", ".join(visible) or "none"
@@ -160,6 +161,7 @@ class DraftService:
             raise NotFound(f"datastore: there is no {name!r}; this caller may read {known}")
         if len(visible) != 1:
             raise InvalidArgument(f"datastore: no name was given and there are several; choose one of {known}")
+        self.metrics.name_datastore(visible[0])
         return visible[0]
 
     def _visible(self) -> list[str]:

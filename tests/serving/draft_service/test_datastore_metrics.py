@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from suffolk.datastore import WatchedDatastore
-from suffolk.datastore.errors import NotFound
+from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.manifest import MANIFEST_NAME
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.datastore_metrics import DatastoreMetrics
@@ -66,6 +66,25 @@ def test_a_live_store(tmp_path: Path) -> None:
 def test_one_behind_a_service_is_left_to_its_server() -> None:
     with serving({"wiki": BruteForceRetriever([[1, 2]], 9)}) as server, connected(server) as remote:
         assert "wiki" not in str(list(DatastoreMetrics({"wiki": remote}).collect()))
+
+
+def test_calls_are_counted_for_each_datastore() -> None:
+    stores = {name: BruteForceRetriever([[1, 2]], 9) for name in ("code", "wiki")}
+    with serving(stores) as server, connected(server, "wiki") as wiki:
+        wiki.draft([1])
+        wiki.draft([2])
+        with pytest.raises(InvalidArgument):
+            wiki.draft([99])
+        with pytest.raises(NotFound), connected(server, "none"):
+            pass
+
+        def count(datastore: str, code: str) -> float | None:
+            labels = {"datastore": datastore, "method": "Draft", "code": code}
+            name = "suffolk_datastore_request_duration_seconds_count"
+            return server.service.metrics.registry.get_sample_value(name, labels)
+
+        assert (count("wiki", "OK"), count("wiki", "INVALID_ARGUMENT"), count("code", "OK")) == (2, 1, None)
+        assert b'datastore="none"' not in server.service.metrics.exposition()
 
 
 def test_calls_are_counted_for_each_tenant() -> None:
