@@ -98,6 +98,11 @@ def read_manifest(store: Path) -> Manifest:
         with open(path, "rb") as file:
             raw = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
+        if (store / "live").is_dir():
+            raise NotFound(
+                f"{store} has published nothing: all its documents are in {store / 'live'}; open it for appending "
+                "(append=True), and seal it to publish them"
+            ) from error
         lack = f"it has no {MANIFEST_NAME}" if store.is_dir() else "there is no such folder"
         raise NotFound(f"{store} is no datastore: {lack}; check the name, or build one with 'suffolk build'") from error
     except IsADirectoryError as error:

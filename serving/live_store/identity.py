@@ -16,6 +16,7 @@ from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
     Manifest,
+    fsync_directory,
     read_manifest,
     tokenizer_name,
     write_atomically,
@@ -134,6 +135,8 @@ def _write(store: Path, identity: StoreIdentity) -> None:
     content = json.dumps({"format": FORMAT, **asdict(identity)}, indent=1).encode()
     write_atomically(store / LIVE_NAME / IDENTITY_NAME, content)
     os.chmod(store / LIVE_NAME / IDENTITY_NAME, 0o600)
+    for folder in (store, store.absolute().parent):
+        fsync_directory(folder)
 
 
 def _write_tokenizer(store: Path, tokenizer: Tokenizer, mark: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,6 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest, now
-from suffolk.datastore.readers import READERS_NAME
 from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
 from suffolk.serving.live_store.identity import LIVE_NAME, StoreIdentity, published
 from suffolk.serving.live_store.origin import unpack_origin
@@ -26,22 +25,25 @@ _NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
 """A segment of live documents; the number is the time of the newest, in seconds."""
 
 
-def publish_live(store: Path, identity: StoreIdentity, pages: Iterable[Change], through: int, threads: int) -> Manifest:
-    """Publish a generation that adds the documents of ``pages``. A crash leaves the old generation or the new one.
+def publish_live(
+    store: Path, identity: StoreIdentity, take: Callable[[], tuple[int, Iterable[Change]]], threads: int
+) -> Manifest:
+    """Publish a generation that adds documents. A crash leaves the old generation or the new one.
 
     Args:
-        pages: at least one document.
-        through: the manifest's ``live_sequence``.
+        take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
+            publication any more.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
         ResourceExhausted: the disk is full.
     """
-    with open_workspace(store, (LIVE_NAME, READERS_NAME)) as workspace:
+    with open_workspace(store, (LIVE_NAME,)) as workspace:
         workspace.refuse_unfinished("seal")
         base = published(store)
         if base is not None:
             identity.require(base, store)
+        through, pages = take()
 
         def make() -> Manifest:
             generation = 1 if base is None else base.generation + 1

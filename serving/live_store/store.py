@@ -27,6 +27,7 @@ from suffolk.serving.live_store.keeper import Keeper
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.publish import drop_published, live_segments, publish_live
 from suffolk.serving.live_store.queries import LiveQueries
+from suffolk.serving.live_store.record import Change
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.live_store.writer import Appended, LiveWriter
@@ -294,16 +295,21 @@ class LiveStore(LiveQueries):
         return LiveDeletion(len(sequences), int(lengths.sum()), self.generation, ())
 
     def _seal(self) -> int | None:
-        if self._ungrouped_tokens() == 0:
+        if not any(True for _ in live_pages(self._live, self._writer.next_sequence, grouped=False, tokens=False)):
             return None
-        through = self._writer.begin_seal()
-        failpoint("seal.rotated")
-        pages = live_pages(self._live, through + 1, grouped=False)
-        manifest = publish_live(self.path, self.identity, pages, through, self.settings.threads)
+        tokens = 0
+
+        def take() -> tuple[int, Iterator[Change]]:
+            nonlocal tokens
+            through, tokens = self._writer.begin_seal()
+            failpoint("seal.rotated")
+            return through, live_pages(self._live, through + 1, grouped=False)
+
+        manifest = publish_live(self.path, self.identity, take, self.settings.threads)
         failpoint("seal.published")
         self._take_up()
         failpoint("seal.searched")
-        self._writer.trim()
+        self._writer.end_seal(tokens)
         return manifest.generation
 
     def _take_up(self) -> bool:
@@ -324,15 +330,18 @@ class LiveStore(LiveQueries):
         return True
 
     def _work_due(self) -> bool:
+        return self._flush_due() or self._bounds.excess(self._live_published()) > 0
+
+    def _flush_due(self) -> bool:
+        """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next seal."""
         flush = self.settings.flush_tokens
-        return bool(flush and self._live.stats()["tokens"] >= flush) or self._bounds.excess(self._live_published()) > 0
+        return bool(flush and self._writer.unpublished_tokens >= flush and self._live.stats()["tokens"] >= flush)
 
     def _keep(self) -> None:
         """The background work: bounds, publication, the size of the log, and generations of other processes."""
         with self._publishing:
             self._evict()
-            flush = self.settings.flush_tokens
-            if flush and self._live.stats()["tokens"] >= flush and self._ungrouped_tokens() >= flush:
+            if self._flush_due():
                 self._seal()
             self._writer.checkpoint()
             self._take_up()
@@ -357,10 +366,6 @@ class LiveStore(LiveQueries):
         """Tokens in published live segments."""
         manifest = self._files.manifest if self._files is not None else None
         return sum(entry.tokens for entry, _ in live_segments(manifest)) if manifest is not None else 0
-
-    def _ungrouped_tokens(self) -> int:
-        pages = live_pages(self._live, self._writer.next_sequence, grouped=False, tokens=False)
-        return sum(int(page.lengths.sum(dtype=np.int64)) for page in pages)
 
 
 def _published_size(files: Datastore | None) -> tuple[int, int]:

@@ -75,9 +75,12 @@ class LiveWriter:
             )
         self.index = _native.LiveIndex(identity.vocab_size, identity.order_depth, settings.threads)
         state = replay(recovered.changes, flushed_through)
+        self.unpublished_tokens = 0
+        """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
         for batch in state.batches:
             if len(batch.lengths):
                 self._index(batch)
+                self.unpublished_tokens += ungrouped_tokens(batch.lengths, batch.groups)
         self._next = state.next_sequence
         self._clock = StoreClock(state.newest_time)
         if self._clock.behind:
@@ -115,6 +118,7 @@ class LiveWriter:
             change = Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed)
             position = self._apply(change)
             self._next = first + count
+            self.unpublished_tokens += ungrouped_tokens(batch.lengths, batch.keys)
         failpoint("append.visible")
         durable = self.log.acknowledge(position)
         return Appended(first, count, len(batch.tokens), len(removed), durable)
@@ -151,11 +155,17 @@ class LiveWriter:
         failpoint("evict.dropped")
         self.trim()
 
-    def begin_seal(self) -> int:
-        """Close the current log file. Returns the sequence up to which all documents are in closed files."""
+    def begin_seal(self) -> tuple[int, int]:
+        """Begin a new log file. Returns the sequence up to which all documents are in older ones, and ``unpublished_tokens``."""
         with self._lock:
             self.log.rotate()
-            return self._next - 1
+            return self._next - 1, self.unpublished_tokens
+
+    def end_seal(self, tokens: int) -> None:
+        """Note that ``tokens`` unpublished tokens are published, and remove log files whose documents are all gone."""
+        with self._lock:
+            self.unpublished_tokens -= tokens
+        self.trim()
 
     def trim(self) -> None:
         """Remove log files whose documents are all gone."""
@@ -226,3 +236,8 @@ class LiveWriter:
             count = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), excess)) + 1
             removed.append(sequences[:count])
         return np.sort(np.concatenate(removed))
+
+
+def ungrouped_tokens(lengths: npt.NDArray[np.uint32], groups: npt.NDArray[np.uint64]) -> int:
+    """Tokens of the documents without a group."""
+    return int(lengths[groups == 0].sum(dtype=np.int64))

@@ -9,6 +9,7 @@ import pytest
 
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
+from suffolk.datastore.manifest import writer_lock
 from suffolk.serving.live_store import writer
 from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.settings import LiveSettings
@@ -124,6 +125,20 @@ def test_large_stores_publish_by_themselves(open_store: OpenStore) -> None:
     store._keep()
     assert store.generation == 1
     assert (store.stats().published_tokens, store.stats().tokens) == (100, 99)
+
+
+def test_a_seal_that_another_writer_hinders_is_tried_again(open_store: OpenStore) -> None:
+    store = open_store(flush_tokens=10)
+    with writer_lock(store.path):
+        store.append([1] * 10)
+        while store.stats().background_error is None:
+            store._keeper._stopped.wait(0.01)
+        assert "another process is writing" in str(store.stats().background_error)
+        assert store.stats().log_files == 1
+        assert store.append([2]).sequence == 2
+    while store.generation == 0 or store.stats().background_error is not None:
+        store._keeper._stopped.wait(0.01)
+    assert first_tokens(store) == [1, 2]
 
 
 def test_the_thread_works_when_a_bound_is_passed(open_store: OpenStore) -> None:

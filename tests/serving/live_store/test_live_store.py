@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -112,10 +113,35 @@ def test_delete_takes_ids_conditions_and_groups(open_store: OpenStore) -> None:
     assert held(store) == held(open_store()) == []
 
 
+def test_threads_append_search_and_seal_at_the_same_time(open_store: OpenStore) -> None:
+    store = open_store(durability="always", flush_tokens=200)
+    errors: list[BaseException] = []
+
+    def append(thread: int) -> None:
+        try:
+            for number in range(60):
+                before = store.lookup([thread], scope="store").count
+                store.append([thread, number % 40], group="g" if number % 5 == 0 else None)
+                assert store.lookup([thread], scope="store").count == before + 1
+        except BaseException as error:  # noqa: BLE001  the test shows it
+            errors.append(error)
+
+    threads = [threading.Thread(target=append, args=(thread,)) for thread in range(40, 44)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not errors
+    store.seal()
+    for _ in range(2):
+        assert sorted(held(store)) == sorted([thread, number % 40] for thread in range(40, 44) for number in range(60))
+        store = open_store()
+
+
 def test_seal_publishes_what_has_no_group(open_store: OpenStore, tmp_path: Path) -> None:
     store = open_store()
     assert store.seal() is None
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="has published nothing"):
         open_datastore(tmp_path / "store")
     store.append_batch([document(1, 2, 3, source="a", license="mit"), document(1, 2, 4)], [None, "g"])
     assert store.seal() == 1
