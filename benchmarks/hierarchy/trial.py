@@ -1,4 +1,4 @@
-"""Times stacks and plain decoding in turn, prompt by prompt, so that a busy machine slows all of them."""
+"""Times plain decoding and several hierarchies. They take turns on each prompt, so that a busy machine slows all alike."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class TrialSummary:
     """The speed of one decoding method.
 
     Attributes:
-        seconds: time per token after the first: the prompts' median times summed, divided by all tokens.
+        seconds: seconds per token, without the first token of an answer: the sum of each prompt's median over the rounds,
+            divided by the number of tokens.
         tokens: tokens per target pass.
         reading: mean seconds that the drafting levels take to read a prompt.
     """

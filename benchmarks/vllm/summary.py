@@ -12,14 +12,14 @@ from suffolk.benchmarks.table import format_table
 Run = dict[str, Any]
 HEADERS = ("set", "batch", "method", "tokens/s", "speed-up", "CPU", "tokens a pass", "drafted", "accepted", "identical")
 NOTES = (
-    "speed-up: seconds without drafts divided by seconds, for the same prompts in the same turns",
+    "speed-up: seconds without drafts divided by seconds of the method, for the same prompts in the same rounds",
     "CPU: the engine's CPU seconds per token, as a share of those without drafts",
     "tokens a pass: generated tokens per request and pass; accepted: share of drafted tokens that are accepted",
 )
 
 
 def summarize(runs: Sequence[Run]) -> list[Run]:
-    """Return one row per set, batch size and method, and one per batch size for all sets."""
+    """Return one row per set, batch size and method, and one per batch size and method for all sets."""
     keys = {
         (each[0], each[1], run["method"])
         for run in runs

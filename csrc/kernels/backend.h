@@ -20,7 +20,7 @@ struct Backend {
   void (*pack)(const SkinnyGemm& product, float* packed);
 
   // Computes the outputs [begin, end) of all rows.
-  // REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`; `end` is one too, or the number of outputs
+  // REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`; `end` is also a multiple of it, or the number of outputs
   void (*multiply)(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end);
 };
 

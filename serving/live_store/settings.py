@@ -22,14 +22,15 @@ class LiveSettings:
     Attributes:
         durability: when an append is acknowledged. ``always``: its record is on disk. ``interval``: the record is written, and
             is flushed within ``interval`` seconds. ``none``: the record is written, and the system decides when it is
-            flushed. Every one survives the end of the process; only ``always`` survives a power loss at any time.
+            flushed. In all three, an acknowledged append survives the end of the process. Only with
+            ``always`` does every acknowledged append survive a power loss.
         interval: seconds between flushes.
-        max_tokens, max_bytes: bounds of what was appended; 0: none. Tokens in published live segments count; bytes are those
-            of memory. The oldest documents go first.
+        max_tokens, max_bytes: bounds of what was appended; 0: none. ``max_tokens`` also bounds the tokens in published live
+            segments, ``max_bytes`` only memory. The oldest documents go first.
         max_group_tokens: bound of each group. Its oldest documents go first.
         ttl_seconds: documents that are older go; 0: none do.
-        evict: the order of eviction. ``age``: the oldest documents first. ``use``: first the groups whose last append or
-            query is the longest ago, then the oldest documents.
+        evict: the order of eviction. ``age``: the oldest documents first. ``use``: whole groups
+            first, the least recently used one first; after all groups, the oldest other documents.
         flush_tokens: documents without a group are published as segment files when they have this many tokens; 0: only
             ``seal`` publishes.
         residency, threads: as ``suffolk.datastore.open_datastore``.
@@ -52,7 +53,7 @@ class LiveSettings:
     def __post_init__(self) -> None:
         for good, name, value, allowed in (
             (self.durability in DURABILITIES, "durability", self.durability, f"one of {', '.join(DURABILITIES)}"),
-            (0 < self.interval <= 3600, "interval", self.interval, "more than 0 to 3600 seconds"),
+            (0 < self.interval <= 3600, "interval", self.interval, "a number of seconds above 0, at most 3600"),
             (self.max_tokens >= 0, "max_tokens", self.max_tokens, "0 (no bound) or more"),
             (self.max_bytes >= 0, "max_bytes", self.max_bytes, "0 (no bound) or more"),
             (self.max_group_tokens > 0, "max_group_tokens", self.max_group_tokens, "1 or more"),

@@ -88,7 +88,9 @@ def build_openai_app(
         Route("/ready", health),
         Route("/version", version),
     ]
-    middleware = [_cors(cors_origins)] if cors_origins else []  # a browser's preflight request has no token
+    middleware = (
+        [_cors(cors_origins)] if cors_origins else []
+    )  # before access is checked: a browser's preflight request has no token
     return build_app(routes, service.metrics.exposition, ready, error_body, authenticator, middleware)
 
 

@@ -41,7 +41,8 @@ class AdmissionController:
             if self._in_flight + places > self.max_in_flight:
                 full = self._in_flight == self.max_in_flight
                 raise ResourceExhausted(
-                    f"the server already runs {self._in_flight} calls, {'its limit' if full else f'with no room for {places}'}; "
+                    f"the server already runs {self._in_flight} calls, "
+                    f"{'its limit' if full else f'and its limit of {self.max_in_flight} leaves no room for {places} more'}; "
                     f"try again later or raise {self._option}"
                 )
             self._in_flight += places

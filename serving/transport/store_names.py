@@ -23,11 +23,11 @@ def short_name(name: str) -> str:
 
 
 def check_store_name(name: str, field: str) -> str:
-    """``short_name`` of a well-formed name. Raises InvalidArgument. ``field``: for its message."""
+    """``short_name`` of a well-formed name. Raises InvalidArgument, with the name of ``field`` in its message."""
     tenant, slash, store = name.rpartition("/")
     if not NAME.fullmatch(store) or (slash and not NAME.fullmatch(tenant)) or len(name) > MAX_NAME:
         raise InvalidArgument(
-            f"{field}: {name!r} cannot name a datastore; write NAME or TENANT/NAME of letters, digits, '.', '_' and '-', at most "
-            f"{MAX_NAME}"
+            f"{field}: {name!r} cannot name a datastore; write NAME or TENANT/NAME with letters, digits, '.', '_' and '-', at most "
+            f"{MAX_NAME} characters in all"
         )
     return short_name(name)

@@ -1,4 +1,4 @@
-// Queries on segments whose sections hold anything. The input says which bytes to change and what to ask; the checksums are
+// Runs queries on segments whose sections have arbitrary bytes. The input says which bytes to change and what to ask; the checksums are
 // mended, so the files open. Answers may be wrong, but each must keep its bounds.
 #include <memory>
 
@@ -25,7 +25,7 @@ const std::vector<fuzz::Bytes>& samples() {
   return made;
 }
 
-// A sample with up to 31 changed bytes in its sections, often in a row: a wild position is four bytes.
+// A sample with up to 31 changed bytes in its sections, often next to each other, so that all four bytes of a position change.
 fuzz::Bytes changed(const fuzz::Bytes& sample, fuzz::Input& input) {
   fuzz::Bytes file = sample;
   std::uint64_t end = 0;
@@ -68,14 +68,14 @@ void check_tree(const DraftTree& tree, const QueryBounds& bounds, std::uint32_t 
     fuzz::require(tree.parents[i] >= -1 && tree.parents[i] < static_cast<std::int32_t>(i), "parents precede their children");
     depths.push_back(tree.parents[i] < 0 ? 1 : depths[static_cast<std::size_t>(tree.parents[i])] + 1);
     fuzz::require(depths.back() <= bounds.max_depth, "the depth of the tree");
-    fuzz::require(tree.counts[i] >= 1, "what is drafted occurs");
+    fuzz::require(tree.counts[i] >= 1, "every drafted node has a count of at least 1");
   }
 }
 
 void ask_documents(const Segment& segment, fuzz::Input& input) {
   const auto& header = segment.header();
   const std::uint64_t document = segment.document_at(input.take<std::uint32_t>() % (header.token_count + 8));
-  fuzz::require(document <= header.document_count, "document_at answers a document, or their number");
+  fuzz::require(document <= header.document_count, "document_at returns a document, or the number of documents");
   const Interval range = segment.document_range(input.take<std::uint8_t>() % header.document_count);
   fuzz::require(range.lo <= range.hi && range.hi <= header.token_count, "document_range stays inside the tokens");
 }
@@ -96,7 +96,7 @@ void ask_context(fuzz::Input& input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::uint8_t kind = input.take<std::uint8_t>();
-  const fuzz::Bytes& sample = samples()[kind < 8 ? 1 : 0];  // the wide one is a quarter of a megabyte: seldom
+  const fuzz::Bytes& sample = samples()[kind < 8 ? 1 : 0];  // seldom the sample of 3-byte tokens, which is large
   std::vector<std::unique_ptr<Segment>> segments;
   std::vector<Suffixes> views;
   for (std::uint32_t count = input.between(1, 3); count > 0; --count) {
@@ -104,7 +104,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     segments.push_back(std::make_unique<Segment>(file.path()));
     views.push_back(segments.back()->suffixes());
   }
-  const Corpus corpus(views, kind % 2 == 0 ? views.size() : 1);  // the others are deletions
+  const Corpus corpus(views, kind % 2 == 0 ? views.size() : 1);  // segments after the first are deletions
   for (int queries = 0; queries < 12 && !input.empty(); ++queries) {
     const Ids context = take_ids(input, views[0].vocab_size);
     const QueryBounds bounds = take_bounds(input);

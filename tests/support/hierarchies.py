@@ -52,7 +52,7 @@ def hierarchy(
     capacity: int = 160,
     temperatures: tuple[float | None, float | None] = (None, None),
 ) -> HierarchyDrafter:
-    """Create a stack from prompt lookup, two exits (of the target and of the draft model), and the draft model.
+    """Create a hierarchy of four drafters: prompt lookup, early exits of the target and the draft model, the draft model.
 
     ``temperatures``: those of the first exit and the draft model.
     """

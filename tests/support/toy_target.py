@@ -85,7 +85,7 @@ def all_trees(size: int, vocab: int) -> Iterator[DraftTree]:
 
 
 def trees_up_to_names(size: int, vocab: int) -> Iterator[DraftTree]:
-    """Like ``all_trees``, with one tree of all trees that differ only by a renaming of tokens.
+    """Like ``all_trees``, but only one of the trees that differ by a renaming of tokens.
 
     Each token occurred before, or is the next new one.
     """
@@ -104,7 +104,7 @@ def contexts(draft: DraftTree) -> list[Text]:
 
 
 class FirstSteps:
-    """Yield the outcomes of a first step, for every vector of samples at the rows of ``draft`` within the text.
+    """The outcomes of a first step, for every combination of sampled tokens. Rows beyond the text's end are left out.
 
     ``rule``: returns the committed tokens, given the tree and int64[rows] sampled tokens.
     """
@@ -137,7 +137,7 @@ class FirstSteps:
     def _pieces(self, distributions: Sequence[Distribution], depth: int) -> list[tuple[int, float]]:
         """Split 0..1 into intervals with constant samples at all rows of ``depth``.
 
-        Returns for each interval its share of the index into ``committed``, and its width.
+        Returns for each interval the number that it adds to the index into ``committed``, and its width.
         """
         own = [place for place, text in enumerate(self.texts) if len(text) == depth]
         sums = np.stack([np.append(distributions[place].cumsum()[:-1], 1.0) for place in own])

@@ -17,7 +17,7 @@ PATTERN = "features-*.safetensors"
 
 
 class FeatureCache:
-    """Hidden states by number of window. Not thread-safe.
+    """The hidden states of windows; the key is a window's number. Not thread-safe.
 
     They are written when a shard is full, and on ``flush``. States that a killed process did not write are computed again.
 
@@ -63,7 +63,7 @@ class FeatureCache:
             return found
 
     def put(self, features: Mapping[int, torch.Tensor]) -> None:
-        """Keep the hidden states of one pass. Once they would exceed the limit, nothing more is kept."""
+        """Keep the hidden states of one pass. If the cache would exceed its limit, these and all later ones are dropped."""
         if self.full or not features:
             return
         added = sum(each.nbytes for each in features.values())

@@ -1,8 +1,8 @@
 """Measure what gRPC and HTTP (streamed and whole answers) cost, compared to calls in the worker's
 process.
 
-Ctrl-C ends it early with exit code 130. The report then covers the turns that every transport has
-finished, and says so."""
+Ctrl-C ends it early with exit code 130. The report then covers the prompts that every transport
+has answered, and says so."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Options:
 
     Attributes:
         given: by name, the settings that were given; the others have their defaults.
-        read_again: reads them again from the same words and file; None unless a command line was read.
+        read_again: reads all settings again from the same command line and file; None if they are from no command line.
     """
 
     given: Mapping[str, Given] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -144,7 +144,10 @@ class Configurable(Assignable):
 
 
 def passed_on(options: Options, kind: type[T], **more: Any) -> T:
-    """A ``kind`` with the fields that ``options`` has too, and with ``more``. Raises as ``kind``."""
+    """A ``kind`` whose fields have the values of the fields of ``options`` with the same names; ``more`` has further values.
+
+    Raises what ``kind`` raises.
+    """
     names = {each.name for each in dataclasses.fields(kind)} - more.keys()  # type: ignore[arg-type]
     return kind(**{name: getattr(options, name) for name in names if hasattr(options, name)}, **more)
 

@@ -25,7 +25,10 @@ def test_admission_controller_rejects_calls_beyond_its_limit() -> None:
 def test_a_call_may_take_several_places() -> None:
     admission = AdmissionController(3, "--slots")
     with admission.admit_call(2):
-        with pytest.raises(ResourceExhausted, match="already runs 2 calls, with no room for 2; try again later"):
+        with pytest.raises(
+            ResourceExhausted,
+            match="already runs 2 calls, and its limit of 3 leaves no room for 2 more; try again later",
+        ):
             admission.admit_call(2).__enter__()
         with admission.admit_call():
             assert admission.in_flight() == 3
