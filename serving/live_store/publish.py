@@ -16,6 +16,7 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest, now
+from suffolk.datastore.readers import READERS_NAME
 from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
 from suffolk.serving.live_store.identity import LIVE_NAME, StoreIdentity, published
 from suffolk.serving.live_store.origin import unpack_origin
@@ -38,7 +39,7 @@ def publish_live(
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
         ResourceExhausted: the disk is full.
     """
-    with open_workspace(store, (LIVE_NAME,)) as workspace:
+    with open_workspace(store, (LIVE_NAME, READERS_NAME)) as workspace:
         workspace.refuse_unfinished("seal")
         base = published(store)
         if base is not None:

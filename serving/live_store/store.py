@@ -85,9 +85,8 @@ class LiveStore(LiveQueries):
         self.path = path
         self.settings = settings
         self.identity = open_identity(path)
-        self._publishing = (
-            threading.Lock()
-        )  # held by what changes published files, and by what removes ungrouped documents
+        # held by what changes published files, and by what removes documents without a group
+        self._publishing = threading.Lock()
         self._files: Datastore | None = None
         with ExitStack() as stack:
             stack.enter_context(writer_lock(path / LIVE_NAME))
@@ -220,7 +219,10 @@ class LiveStore(LiveQueries):
         return self._files.manifest.generation if self._files is not None else 0
 
     def documents(self) -> Iterator[Document]:
-        """Yield every document: the published ones in order, then those in memory, the oldest first."""
+        """Yield every document: the published ones in order, then those in memory, the oldest first.
+
+        Documents that are sealed meanwhile may be missing. ``suffolk snapshot`` copies one state.
+        """
         if self._files is not None:
             yield from self._files.documents()
         for page in live_pages(self._live, self._writer.next_sequence):
@@ -338,13 +340,12 @@ class LiveStore(LiveQueries):
         return bool(flush and self._writer.unpublished_tokens >= flush and self._live.stats()["tokens"] >= flush)
 
     def _keep(self) -> None:
-        """The background work: bounds, publication, the size of the log, and generations of other processes."""
+        """The background work: bounds, publication, and the size of the log."""
         with self._publishing:
             self._evict()
             if self._flush_due():
                 self._seal()
             self._writer.checkpoint()
-            self._take_up()
 
     def _evict(self) -> None:
         """Remove published live segments, the oldest first, then documents in memory."""
