@@ -25,7 +25,12 @@ def configure_logs(form: str = "text", requests: bool = False) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter("suffolk: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    REQUESTS.setLevel(logging.INFO if requests else logging.WARNING)
+    set_log_requests(requests)
+
+
+def set_log_requests(on: bool) -> None:
+    """Log every finished call from now on, or none."""
+    REQUESTS.setLevel(logging.INFO if on else logging.WARNING)
 
 
 def log_call(transport: str, method: str, code: str, seconds: float) -> None:

@@ -134,6 +134,10 @@ class Server(ABC):
         """Change the time that running calls get when the server stops. Raises InvalidArgument: it is not allowed."""
         self.config = replace(self.config, grace=seconds)
 
+    def set_drain(self, seconds: float) -> None:
+        """Change the time for which a stopping server answers new calls. Raises InvalidArgument: it is not allowed."""
+        self.config = replace(self.config, drain=seconds)
+
     def request_reload(self) -> None:
         """Call ``reload`` in a thread soon. Threads and signal handlers may call it."""
         self._reload_requests.put(None)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.cli.live_options import LiveOptions
-from suffolk.cli.options.reload import SettingsReload
+from suffolk.cli.options.reload import SettingsReload, server_settings
 from suffolk.cli.options.setting import Configurable, argument, option, rare
 from suffolk.cli.server_options import ServerOptions
 from suffolk.datastore.datastore import RESIDENCIES
@@ -73,7 +73,7 @@ def run(options: Options) -> int:
             stores[name] = options.open_live(path, *opening) if name in live else WatchedDatastore(path, *opening)
             stack.callback(stores[name].close)
         server = DraftServer(config, stores)
-        server.reloads["the settings"] = SettingsReload(options, {"grace": server.set_grace})
+        server.reloads["the settings"] = SettingsReload(options, server_settings(server))
         run_until_signal(server)
     return 0
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions, require_costs
 from suffolk.cli.kept_files import RECORD, CalibrationOptions, kept_calibration, require_record
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
-from suffolk.cli.options.reload import SettingsReload
+from suffolk.cli.options.reload import SettingsReload, server_settings
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
 from suffolk.cli.server_options import ServerOptions, http_option, listen_option
 from suffolk.cli.stores import opened_stores
@@ -183,7 +183,7 @@ def run(options: Options) -> int:
             service.set_stream_interval(options.stream_interval)
             LOG.info("%s", _facts(service))
             running = OpenAIServer(server, service, origins, options.tool_format)
-            live = {"grace": running.set_grace, "stream_interval": service.set_stream_interval}
+            live = server_settings(running) | {"stream_interval": service.set_stream_interval}
             running.reloads["the settings"] = SettingsReload(options, live)
             starting.close()
             run_until_signal(running)

@@ -8,8 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from suffolk.cli.options.setting import Options
+from suffolk.serving.transport.logs import set_log_requests
+from suffolk.serving.transport.server import Server
 
 LOG = logging.getLogger("suffolk.server")
+
+
+def server_settings(server: Server) -> dict[str, Callable[[Any], None]]:
+    """The settings of every server that may change while it runs."""
+    return {"grace": server.set_grace, "drain": server.set_drain, "log_requests": set_log_requests}
 
 
 class SettingsReload:
