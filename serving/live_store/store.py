@@ -281,7 +281,7 @@ class LiveStore(LiveQueries):
         """
         stats = self._live.group_stats(self._key(group))
         if not stats["documents"]:
-            raise NotFound(f"{self.path}: group {group!r} has no documents; append some, or check the name")
+            raise NotFound(f"datastore {self.name}: group {group!r} has no documents; append some, or check the name")
         return GroupStats(stats["documents"], stats["tokens"])
 
     def close(self) -> None:
