@@ -16,10 +16,11 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.openai.answer import Answer, BodyT
 from suffolk.serving.openai.calls import require_model
 from suffolk.serving.openai.errors import error_body
+from suffolk.serving.openai.large_bodies import parse_body
 from suffolk.serving.openai.streaming import send_events, until_disconnect
 from suffolk.serving.openai.text_run import TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
-from suffolk.serving.transport.http_body import InvalidField, parse_body, read_body
+from suffolk.serving.transport.http_body import InvalidField, read_body
 from suffolk.serving.transport.request_metrics import CallOutcome
 from suffolk.serving.transport.status import grpc_code, http_status
 from suffolk.serving.worker import limits

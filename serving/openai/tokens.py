@@ -7,8 +7,9 @@ from typing import Any
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.prompt import encode_text
 from suffolk.serving.openai.calls import encode_messages, max_length, require_model
+from suffolk.serving.openai.large_bodies import parse_body
 from suffolk.serving.openai.schema import DetokenizeBody, DraftFields, TokenizeBody
-from suffolk.serving.transport.http_body import InvalidField, parse_body
+from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.limits import check_size
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.service import DecodeService

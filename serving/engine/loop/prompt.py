@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ from jinja2 import TemplateError
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Tokens
+from suffolk.serving.engine.turns import Turns
 
 if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target
@@ -29,8 +28,8 @@ _SHORT = 1 << 11
 """Characters of a text that is encoded without waiting: less than a millisecond."""
 _PIECE = 1 << 15
 """Characters of a piece of a long text: some 20 ms."""
-_LONG_TEXT = threading.Lock()
-"""Held while a text of more than ``_SHORT`` characters is encoded."""
+_LONG_TEXTS = Turns(0.5)
+"""Texts of more than ``_SHORT`` characters take turns."""
 _END = 8
 """Number of last tokens of a prompt on which the encoding of a continuation may depend."""
 
@@ -162,7 +161,7 @@ def token_ids(name: str, ids: Any, forms: str) -> npt.NDArray[np.int64]:
 
 
 def _encode(tokenizer: Any, text: str, special_tokens: bool) -> list[int]:
-    with _LONG_TEXT if len(text) > _SHORT else contextlib.nullcontext():
+    with _LONG_TEXTS.take(len(text) > _SHORT):
         return list(tokenizer(text, add_special_tokens=special_tokens)["input_ids"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within, check_fields
@@ -148,7 +148,11 @@ def settings_or_default(settings: SamplingSettings | None) -> SamplingSettings:
 
 
 def _word(name: str, word: object) -> tuple[int, ...]:
-    ids = tuple(whole_number(f"{name}[{at}]", token) for at, token in enumerate(listed(name, word, "token ids")))
+    items = listed(name, word, "token ids")
+    if {*map(type, items)} == {int}:  # 65,000 ids one by one would hold up the step loop
+        ids = cast("tuple[int, ...]", items)
+    else:
+        ids = tuple(whole_number(f"{name}[{at}]", token) for at, token in enumerate(items))
     if not ids or min(ids) < 0:
         raise InvalidArgument(f"{name} is {ids}; it must be one or more token ids, none below 0")
     return ids
