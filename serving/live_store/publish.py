@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,14 @@ from suffolk.build_index.delete import deleted_sources, write_deletions
 from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace, open_workspace
+from suffolk.datastore import _native
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import Manifest, now
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, now
+from suffolk.datastore.open_segment import OpenSegment
 from suffolk.datastore.readers import READERS_NAME
-from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
+from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
 from suffolk.serving.live_store.identity import LIVE_NAME, StoreIdentity, published
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.record import Change
@@ -27,13 +29,21 @@ _NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
 
 
 def publish_live(
-    store: Path, identity: StoreIdentity, take: Callable[[], tuple[int, Iterable[Change]]], threads: int
+    store: Path,
+    identity: StoreIdentity,
+    take: Callable[[], tuple[int, Iterable[Change]]],
+    most_tokens: int,
+    threads: int,
 ) -> Manifest:
     """Publish a generation that adds documents. A crash leaves the old generation or the new one.
+
+    Earlier live segments that are no larger than the new ones together are merged with them. So there are about as many live
+    segments as the number of seals has binary digits.
 
     Args:
         take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
             publication any more.
+        most_tokens: the largest size of a merged segment.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -50,6 +60,10 @@ def publish_live(
             generation = 1 if base is None else base.generation + 1
             entries = tuple(_write(workspace, identity, pages, generation, threads))
             failpoint("seal.written")
+            merged = _to_merge(store, base, entries, most_tokens)
+            if base is not None and merged:
+                entries = (_merge(workspace, (*merged, *entries), generation, threads),)
+                failpoint("seal.merged")
             if base is None:
                 return Manifest(
                     generation,
@@ -60,7 +74,8 @@ def publish_live(
                     now(),
                     live_sequence=through,
                 )
-            return base.next(segments=(*base.segments, *entries), live_sequence=through)
+            kept = base.segments[: len(base.segments) - len(merged)]
+            return base.next(segments=(*kept, *entries), live_sequence=through)
 
         return workspace.publish_change(make)
 
@@ -84,8 +99,61 @@ def drop_published(store: Path, names: Collection[str], threads: int) -> Manifes
 
 def live_segments(manifest: Manifest) -> list[tuple[SegmentEntry, int]]:
     """The segments that ``publish_live`` wrote, the oldest first, each with the time of its newest document in seconds."""
-    found = ((entry, _NAME.fullmatch(entry.name)) for entry in manifest.segments)
-    return [(entry, int(match[1])) for entry, match in found if match is not None]
+    return [(entry, _newest_time(entry)) for entry in manifest.segments if _NAME.fullmatch(entry.name) is not None]
+
+
+def _to_merge(
+    store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], most_tokens: int
+) -> tuple[SegmentEntry, ...]:
+    """The last segments of ``base`` to merge with ``entries``: live ones without deleted documents."""
+    size = sum(entry.tokens + entry.documents for entry in entries)
+    chosen: list[SegmentEntry] = []
+    if base is None:
+        return ()
+    with open_datastore(store) as datastore:
+        deleted = datastore.deleted() if base.deletions else {}
+    for entry in reversed(base.segments):
+        tokens = entry.tokens + entry.documents
+        if (
+            _NAME.fullmatch(entry.name) is None
+            or len(deleted.get(entry.name, ()))
+            or tokens > min(size, most_tokens - size)
+        ):
+            break
+        chosen.insert(0, entry)
+        size += tokens
+    return tuple(chosen)
+
+
+def _merge(workspace: Workspace, entries: Sequence[SegmentEntry], generation: int, threads: int) -> SegmentEntry:
+    """One segment of the documents of ``entries``, published ones and new ones, in order."""
+    published = workspace.store / SEGMENTS_NAME
+    places = [(workspace.new_segment(entry.name), published / entry.name) for entry in entries]
+    paths = [new if new.exists() else old for new, old in places]
+    table, newest = DocumentTableWriter(), 0
+    for entry, path in zip(entries, paths, strict=True):
+        segment = _native.Segment(str(path))
+        segment.verify("checksums")  # merging would write valid checksums for damaged tokens
+        for source, metadata in OpenSegment(segment, entry).origins():
+            table.add(source or "", metadata)
+        newest = max(newest, _newest_time(entry))
+    name = _segment_name(workspace, generation, len(entries), newest)
+    no_documents = np.empty(0, np.uint32)
+    merged = merge_segments(
+        workspace.new_segment(name), paths, [no_documents] * len(paths), documents=table.finish(), threads=threads
+    )
+    for new, _ in places:
+        new.unlink(missing_ok=True)
+    return merged
+
+
+def _segment_name(workspace: Workspace, generation: int, number: int, newest: int) -> str:
+    return workspace.segment_name(generation, number).replace(".segment", f"-live{newest}.segment")
+
+
+def _newest_time(entry: SegmentEntry) -> int:
+    found = _NAME.fullmatch(entry.name)
+    return int(found[1]) if found is not None else 0
 
 
 def _write(
@@ -110,7 +178,7 @@ def _write(
                     break
             if file.tokens == 0:
                 return
-            name = workspace.segment_name(generation, number).replace(".segment", f"-live{newest}.segment")
+            name = _segment_name(workspace, generation, number, newest)
             yield write_segment(
                 workspace.new_segment(name),
                 file.mapped(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.datastore.datastore import MAX_THREADS, RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
@@ -65,3 +66,8 @@ class LiveSettings:
         ):
             if not good:
                 raise InvalidArgument(f"{name}: {value} is not allowed; give {allowed}")
+
+    @property
+    def most_segment_tokens(self) -> int:
+        """The largest published live segment that merging makes. Bounds evict whole segments, so theirs are small."""
+        return min(MAX_SEGMENT_TOKENS, self.max_tokens // 8) if self.max_tokens else MAX_SEGMENT_TOKENS

@@ -307,7 +307,9 @@ class LiveStore(LiveQueries):
             failpoint("seal.rotated")
             return through, live_pages(self._live, through + 1, grouped=False)
 
-        manifest = publish_live(self.path, self.identity, take, self.settings.threads)
+        manifest = publish_live(
+            self.path, self.identity, take, self.settings.most_segment_tokens, self.settings.threads
+        )
         failpoint("seal.published")
         self._take_up()
         failpoint("seal.searched")

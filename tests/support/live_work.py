@@ -58,8 +58,8 @@ class Expected:
 SMALL = LiveSettings(durability="always", threads=1, flush_tokens=600)
 MODES = {
     "unbounded": SMALL,
-    "bounded memory": replace(SMALL, flush_tokens=0, max_tokens=BOUND),
-    "bounded files": replace(SMALL, max_tokens=BOUND),
+    "bounded memory": replace(SMALL, durability="interval", flush_tokens=0, max_tokens=BOUND),
+    "bounded files": replace(SMALL, durability="none", max_tokens=BOUND),
 }
 """Settings of the store, small, so that all background work is frequent. A bounded one is only appended to, and its oldest
 documents go."""

@@ -158,6 +158,23 @@ def test_seal_publishes_what_has_no_group(open_store: OpenStore, tmp_path: Path)
     assert open_store().append([1]).sequence == 4
 
 
+def test_seals_merge_small_segments(open_store: OpenStore, tmp_path: Path) -> None:
+    store = open_store()
+    for number in range(40):
+        store.append([1, 2, number], id=f"{number}", metadata={"number": f"{number}"})
+        store.seal()
+        assert store.stats().segments <= 6
+        if number == 20:
+            store.delete(ids=["3"])
+    expected = [number for number in range(40) if number != 3]
+    with open_datastore(tmp_path / "store") as published:
+        published.verify("full")
+        assert [each.source for each in published.documents()] == [f"{number}" for number in expected]
+        assert [dict(each.metadata) for each in published.documents()][-1] == {"number": "39"}
+    assert held(store) == [[1, 2, number] for number in expected]
+    assert len(list((tmp_path / "store" / "segments").iterdir())) == len(published.manifest.files())
+
+
 def test_sealing_shortens_the_log(open_store: OpenStore, tmp_path: Path) -> None:
     store = open_store()
     for number in range(20):
