@@ -127,8 +127,8 @@ def _to_merge(
 
 def _merge(workspace: Workspace, entries: Sequence[SegmentEntry], generation: int, threads: int) -> SegmentEntry:
     """One segment of the documents of ``entries``, published ones and new ones, in order."""
-    published = workspace.store / SEGMENTS_NAME
-    places = [(workspace.new_segment(entry.name), published / entry.name) for entry in entries]
+    old_folder = workspace.store / SEGMENTS_NAME
+    places = [(workspace.new_segment(entry.name), old_folder / entry.name) for entry in entries]
     paths = [new if new.exists() else old for new, old in places]
     table, newest = DocumentTableWriter(), 0
     for entry, path in zip(entries, paths, strict=True):
