@@ -19,6 +19,7 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.draft_service.client import connect
+from suffolk.serving.draft_service.text_appender import TextAppender, open_appendable
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
@@ -94,7 +95,13 @@ class DraftCore:
             InvalidArgument, NotFound, Unavailable and others: as ``suffolk.open``.
         """
         self._vocab_size, self._on_finish = vocab_size, on_finish
-        self._stores = _open(options, vocab_size, model, tokenizer)
+        self._memory = None if options.remember is None else open_appendable(options.remember, tokenizer)
+        self._appender = None if self._memory is None else TextAppender(self._memory)
+        try:
+            self._stores = _open(options, self._memory, vocab_size, model, tokenizer)
+        except SuffolkError:
+            self._close_memory()
+            raise
         calibration = Calibration()
         sources: list[RetrievalSource] = [
             DatastoreDrafter(store, vocab_size, options.limits, calibration, prefetch=False) for store in self._stores
@@ -145,14 +152,22 @@ class DraftCore:
         found = self._drafter.stats()
         for name, count in self._failures.stats().items():
             found[name] = found.get(name, 0) + count
-        return {**found, **self._counts}
+        remembered = {} if self._appender is None else self._appender.stats()
+        return {**found, **self._counts, **{f"remember_{name}": count for name, count in remembered.items()}}
 
     def close(self) -> None:
-        """Release datastores and memory."""
+        """Append the texts that wait, and release datastores and memory."""
         self._running.clear()
         self._drafter.close()
+        self._close_memory()
         for store in self._stores:
             store.close()
+
+    def _close_memory(self) -> None:
+        if self._appender is not None:
+            self._appender.close()
+        if self._memory is not None:
+            self._memory.close()
 
     def _chains(self, contexts: Sequence[Context], most: int, reads_prompts: bool) -> list[list[int]]:
         requests = self._observe(contexts)
@@ -209,6 +224,8 @@ class DraftCore:
     def _end(self, request: RunningRequest) -> None:
         self._drafter.release(request.number)
         self._planner.end(request.number)
+        if self._appender is not None:
+            self._appender.add(request.tokens)
         if self._on_finish is not None:
             try:
                 self._on_finish(FinishedText(request.key, request.tokens, request.prompt_tokens))
@@ -248,14 +265,20 @@ class DraftCore:
         self._counts["draft_seconds"] += self._clock() - begin
 
 
-def _open(options: IntegrationOptions, vocab_size: int, model: str, tokenizer: str | Path | None) -> list[Retriever]:
-    """The open datastores, each checked against the model."""
+def _open(
+    options: IntegrationOptions, memory: Retriever | None, vocab_size: int, model: str, tokenizer: str | Path | None
+) -> list[Retriever]:
+    """The open datastores, each checked against the model. ``memory``: the open datastore of ``remember``."""
     mark = None if tokenizer is None or not options.datastores else fingerprint(load_tokenizer(tokenizer))
     deadline = None if options.deadline_ms is None else options.deadline_ms / 1000
     stores: list[Retriever] = []
     try:
         for name in merge_urls(options.datastores):
-            store: Retriever = connect(name, deadline) if is_url(name) else WatchedDatastore(name)
+            store: Retriever
+            if memory is not None and name == options.remember and not is_url(name):
+                store = memory
+            else:
+                store = connect(name, deadline) if is_url(name) else WatchedDatastore(name)
             stores.append(store)
             if mark is not None:
                 require_match(store, name, options.limits, model, mark)
@@ -266,6 +289,6 @@ def _open(options: IntegrationOptions, vocab_size: int, model: str, tokenizer: s
                 )
     except SuffolkError:
         for store in stores:
-            store.close()
+            store.close()  # twice for ``memory``, which may be closed again
         raise
     return stores

@@ -22,6 +22,8 @@ class IntegrationOptions:
         deadline_ms: deadline of one draft-service call. None: the URL's deadline, else 20 ms.
         max_match: longest context suffix to look up, in tokens.
         max_depth: longest draft from a datastore, in tokens. Drafts from the request's own text may be twice as long.
+        remember: live datastore to which every finished text is appended in the background, and which is searched too: a URL, or a
+            folder that no other process appends to. None: no text is remembered.
         row_cost: time per additional verified token, as a share of a one-token pass. None: measured while running.
 
     Raises:
@@ -33,11 +35,14 @@ class IntegrationOptions:
     deadline_ms: Annotated[float, Within(0.1, MAX_DEADLINE * 1000)] | None = None
     max_match: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_MATCH
     max_depth: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_DEPTH
+    remember: str | None = None
     row_cost: Annotated[float, Within(0.0, 1.0)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "datastores", tuple(self.datastores))
+        if self.remember is not None and self.remember not in self.datastores:
+            object.__setattr__(self, "datastores", (*self.datastores, self.remember))
         if not self.datastores and not self.prompt_lookup:
             raise InvalidArgument(
                 "datastores is empty and prompt_lookup is False; name a datastore, or leave prompt_lookup on"

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.datastore_metrics import DatastoreMetrics
+from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.transport.admission import AdmissionController
@@ -62,6 +63,25 @@ class WorkerMetrics(RequestMetrics):
         self.recording_failures = Counter(
             "suffolk_recording_failures", "Texts that could not be recorded", registry=self.registry
         )
+
+
+class AppenderMetrics(Collector):
+    """``suffolk_remembered_texts_total`` by outcome, and ``suffolk_remember_waiting``."""
+
+    def __init__(self, appender: TextAppender) -> None:
+        self._appender = appender
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        stats = self._appender.stats()
+        yield GaugeMetricFamily(
+            "suffolk_remember_waiting", "Finished texts that wait to be appended", stats.pop("waiting")
+        )
+        texts = CounterMetricFamily(
+            "suffolk_remembered_texts", "Finished texts, by what became of them", labels=("outcome",)
+        )
+        for outcome, count in stats.items():
+            texts.add_metric((outcome,), count)
+        yield texts
 
 
 class EngineMetrics(Collector):

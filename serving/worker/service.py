@@ -11,11 +11,13 @@ from dataclasses import replace
 from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.version import __version__
+from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.prompt import encode_text, has_template
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.replay.recorder import Recorder
+from suffolk.serving.replay.recording import FINISHED
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.identity import EVERY_TENANT, OPERATOR, Role, caller
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
@@ -24,7 +26,7 @@ from suffolk.serving.transport.store_names import tenant_of
 from suffolk.serving.transport.usage import take_queries
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
-from suffolk.serving.worker.metrics import WorkerMetrics
+from suffolk.serving.worker.metrics import AppenderMetrics, WorkerMetrics
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.slow_client_timeout import SlowClientTimeout
 
@@ -55,6 +57,7 @@ class DecodeService:
         max_nodes: int = 64,
         slow_client_seconds: float = limits.SLOW_CLIENT_SECONDS,
         recorder: Recorder | None = None,
+        appender: TextAppender | None = None,
         stream_interval: float = 0.0,
         policy: RemotePolicy = DEFAULT_POLICY,
         datastores: Sequence[Retriever] = (),
@@ -64,6 +67,7 @@ class DecodeService:
         Args:
             slow_client_seconds: seconds that a client may take to read one reply.
             recorder: records every finished text; the caller closes it.
+            appender: appends every finished text to a live datastore; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
             policy: what callers may ask for.
             datastores: what drafters search, for the metrics.
@@ -78,6 +82,9 @@ class DecodeService:
         self.metrics = WorkerMetrics(engine, self.admission, {each.name: each for each in datastores})
         self.stream_interval = stream_interval
         self._recorder = recorder
+        self._appender = appender
+        if appender is not None:
+            self.metrics.registry.register(AppenderMetrics(appender))
         self._policy = policy
         self._warned = False
         if engine.target.tokenizer is not None:
@@ -141,7 +148,10 @@ class DecodeService:
         return caller().tenant or EVERY_TENANT
 
     def record(self, generation: Generation, call: GenerateCall) -> None:
-        """Record a text that has ended. Failures are logged, and not reported to the client."""
+        """Record and remember a text that has ended. Failures are logged, and not reported to the client."""
+        request = generation.request
+        if self._appender is not None and generation.stats.finish in FINISHED and request.options.remember:
+            self._appender.add(request.tokens[: request.length], request.options.group)
         if self._recorder is None:
             return
         try:

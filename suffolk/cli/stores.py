@@ -13,29 +13,41 @@ from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.draft_service.open_store import open_store
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.transport.url import is_url
 
 log = logging.getLogger(__name__)
 
 
 def opened_stores(
-    names: Sequence[str], deadline_ms: float | None, limits: Limits, model: str, watch: bool = False
+    names: Sequence[str],
+    deadline_ms: float | None,
+    limits: Limits,
+    model: str,
+    watch: bool = False,
+    live: LiveStore | None = None,
 ) -> contextlib.AbstractContextManager[list[Retriever]]:
     """The datastores of those names or URLs, which fit the model. Raises as ``open_named`` and ``require_match``.
 
-    ``watch``: follow newly published generations.
+    Args:
+        watch: follow newly published generations.
+        live: one more datastore, which is open and is left open.
     """
 
     def require_fit(store: Retriever, name: str) -> None:
         require_match(store, name, limits, model, fingerprint(load_tokenizer(model)))
         _require_vocabulary(store, name, model)
 
-    return checked_stores(names, deadline_ms, require_fit, watch)
+    return checked_stores(names, deadline_ms, require_fit, watch, live)
 
 
 @contextlib.contextmanager
 def checked_stores(
-    names: Sequence[str], deadline_ms: float | None, require_fit: Callable[[Retriever, str], None], watch: bool = False
+    names: Sequence[str],
+    deadline_ms: float | None,
+    require_fit: Callable[[Retriever, str], None],
+    watch: bool = False,
+    live: LiveStore | None = None,
 ) -> Iterator[list[Retriever]]:
     """The datastores of those names or URLs, those of one server as one; closed at the end.
 
@@ -47,6 +59,9 @@ def checked_stores(
             stores.append(open_named(name, deadline_ms, watch))
             stack.callback(stores[-1].close)
             require_fit(stores[-1], name)
+        if live is not None:
+            require_fit(live, str(live.path))
+            stores.append(live)
         yield stores
 
 

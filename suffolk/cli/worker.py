@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,9 +24,12 @@ from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
 from suffolk.cli.server_options import ServerOptions, http_option, listen_option
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
+from suffolk.serving.draft_service.appendable import Appendable
+from suffolk.serving.draft_service.text_appender import TextAppender, open_appendable
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.drafters.registry import NONE, find, names
 from suffolk.serving.engine.checked_fields import Within
+from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.openai.tool_format import AUTO, FORMATS
 from suffolk.serving.transport.url import WORKER_PORT
 
@@ -45,6 +48,7 @@ suffolk worker --model MODEL_FOLDER --datastore code/ --set recycle=true
 suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
 suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key --access access.toml
 suffolk worker --model MODEL_FOLDER --record day.jsonl       every finished text, for 'suffolk replay'
+suffolk worker --model MODEL_FOLDER --remember chat/          search earlier texts, and add every finished one
 suffolk worker --model MODEL_FOLDER --http :8000 --access access.toml     OpenAI's API on 127.0.0.1:8000/v1
 suffolk worker --config worker.toml
 suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
@@ -124,6 +128,19 @@ class Options(
         30.0, "seconds that running requests may still take when the server stops", metavar="SECONDS"
     )
     record: Path | None = option(None, RECORD, group="serving")
+    remember: str | None = option(
+        None,
+        "live datastore to which finished texts are appended in the background, and which is searched too: a URL, or a folder, "
+        "which is made if it does not exist. Requests may refuse, and name a group",
+        metavar="STORE",
+        group="serving",
+    )
+
+    @property
+    def datastore(self) -> tuple[str, ...]:
+        """Folders and URLs of datastores, and ``remember``."""
+        names = super().datastore
+        return names if self.remember is None or self.remember in names else (*names, self.remember)
 
 
 def run(options: Options) -> int:
@@ -145,6 +162,11 @@ def run(options: Options) -> int:
             "recycle: with --access, token recycling would learn from the texts of all tenants; leave it out, or add "
             "--set share_learning=true"
         )
+    if options.access and options.remember and not options.share_learning:
+        raise InvalidArgument(
+            f"remember {options.remember}: with --access, one datastore would hold the texts of all tenants; leave it out, or add "
+            "--set share_learning=true"
+        )
     server.check()  # before a model is loaded
     sys.setswitchinterval(SWITCH_SECONDS)
     require_costs(options.costs)
@@ -152,7 +174,15 @@ def run(options: Options) -> int:
     with (
         kept_calibration(options.calibration) as calibration,
         ExitStack() as starting,
-        opened_stores(options.datastore, options.deadline_ms, limits, options.model, watch=True) as stores,
+        opened_memory(options.remember, options.model) as memory,
+        opened_stores(
+            [name for name in options.datastore if not (isinstance(memory, LiveStore) and name == options.remember)],
+            options.deadline_ms,
+            limits,
+            options.model,
+            watch=True,
+            live=memory if isinstance(memory, LiveStore) else None,
+        ) as stores,
     ):
         starting.enter_context(starting_page(server.http, "loading the model", server.tls))
         name = Path(options.model).absolute().name
@@ -179,11 +209,12 @@ def run(options: Options) -> int:
         costs = find_costs(target, options.slots, options.costs, options.pass_mode).costs if drafters else None
         with (
             opened_recorder(options.record, target, options.model) as recorder,
+            nullcontext() if memory is None else TextAppender(memory) as appender,
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
             policy = RemotePolicy(options.typical_floor, options.share_learning)
             service = DecodeService(
-                engine, name, options.max_nodes, recorder=recorder, policy=policy, datastores=stores
+                engine, name, options.max_nodes, recorder=recorder, appender=appender, policy=policy, datastores=stores
             )
             service.set_stream_interval(options.stream_interval)
             LOG.info("%s", _facts(service))
@@ -193,6 +224,16 @@ def run(options: Options) -> int:
             starting.close()
             run_until_signal(running)
     return 0
+
+
+@contextmanager
+def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
+    """The live datastore of ``--remember``, or None. Raises as ``open_appendable``."""
+    if name is None:
+        yield None
+        return
+    with open_appendable(name, model) as store:
+        yield store
 
 
 def _drafters(options: Options) -> list[str]:

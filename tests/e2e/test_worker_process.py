@@ -18,6 +18,7 @@ import pytest
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.live_store.store import open_live_store
 from suffolk.serving.worker.client import connect_worker
 from tests.support.processes import SUFFOLK, WAIT, Running, running, suffolk
 from tests.support.stores import make_store
@@ -241,3 +242,20 @@ def test_help_has_examples() -> None:
     ended = suffolk("worker", "--help")
     assert ended.returncode == 0
     assert "examples:" in ended.stdout
+
+
+def test_finished_texts_are_remembered(model: Path, tmp_path: Path) -> None:
+    words = ("--max-new-tokens", "80", "--drafter", "datastore", PROMPT)
+    with working(model, "--remember", str(tmp_path / "chat")) as worker:  # the datastore is made
+        first, second = (suffolk("generate", "--worker", f"grpc://{worker.endpoint()}", *words) for _ in range(2))
+        assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+        assert first.stdout == second.stdout
+        with connect_worker(f"grpc://{worker.endpoint()}") as client:
+            assert client.info()["datastores"] == ["chat"]
+        with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
+            text = reply.read().decode()
+        code, errors = worker.stop(signal.SIGTERM)
+        assert code == 0, errors
+    assert 'suffolk_remembered_texts_total{outcome="appended"} 2.0' in text
+    with open_live_store(tmp_path / "chat") as store:
+        assert store.stats().documents == 2

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.engine import Engine
@@ -43,6 +44,7 @@ def working(
     queue: int = 8,
     slow_client_seconds: float = HANG,
     recorder: Recorder | None = None,
+    appender: TextAppender | None = None,
     stream_interval: float = 0.0,
     policy: RemotePolicy = DEFAULT_POLICY,
     kind: Callable[[ServerConfig, DecodeService], WorkerServer] = WorkerServer,
@@ -58,6 +60,7 @@ def working(
                 target.name,
                 slow_client_seconds=slow_client_seconds,
                 recorder=recorder,
+                appender=appender,
                 stream_interval=stream_interval,
                 policy=policy,
             ),

@@ -16,6 +16,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import IntegrationOptions, read_options
 from suffolk.serving.integrations.running_requests import Context
+from suffolk.serving.live_store.store import create_live_store
 from tests.support.draft_server import serving
 from tests.support.simulated_host import CLOCK, SimulatedHost
 from tests.support.stores import make_store
@@ -258,3 +259,33 @@ def test_a_datastore_of_another_model_is_refused(tmp_path: Path) -> None:
 def test_the_core_needs_no_torch() -> None:
     code = "import sys, suffolk.serving.integrations.core; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_texts_are_remembered_and_searched(tmp_path: Path) -> None:
+    """The first texts are drafted from nothing; the same texts again are drafted from the first ones."""
+    create_live_store(tmp_path / "live", vocab_size=VOCAB).close()
+    passes = []
+    for _ in range(2):
+        core = core_of(remember=str(tmp_path / "live"), prompt_lookup=False)
+        host = SimulatedHost(TEXTS, 20)
+        passes.append(host.run(core))
+        for key in range(len(TEXTS)):
+            core.finish(key)
+        core.close()
+        assert core.stats()["remember_appended"] == len(TEXTS)
+        assert core.stats()["failed"] == 0
+    assert passes[1] < passes[0] / 2
+
+
+def test_texts_are_remembered_behind_a_url(tmp_path: Path) -> None:
+    with (
+        create_live_store(tmp_path / "live", vocab_size=VOCAB) as live,
+        serving({"live": live}) as server,
+    ):
+        core = core_of(remember=f"grpc://{server.listening[0]}/live?deadline_ms=60000", prompt_lookup=False)
+        host = SimulatedHost(TEXTS, 20)
+        host.run(core)
+        for key in range(len(TEXTS)):
+            core.finish(key)
+        core.close()
+        assert live.stats().documents == len(TEXTS)
