@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from suffolk.serving.live_store.writer import Appended
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of
+from suffolk.serving.transport.usage import usage_of
 
 T = TypeVar("T")
 
@@ -34,6 +36,9 @@ class LiveCalls:
         store = self._find(request.datastore, Role.APPEND)
         documents = unpack_documents(request)
         groups = unpack_groups(request.groups, len(documents), "documents")
+        self._require_room(
+            tenant_of(self._service.find(request.datastore)[0]), sum(len(each.tokens) for each in documents)
+        )
         return store.append_batch(documents, groups, request.replace)
 
     def append_stream(
@@ -83,6 +88,13 @@ class LiveCalls:
     def encode(self, name: str, text: str) -> list[int]:
         """The token ids of a text to append. Raises NotFound if the datastore has no tokenizer."""
         return self._find(name, Role.APPEND).encode(text)
+
+    def _require_room(self, tenant: str, added: int) -> None:
+        """Raise ResourceExhausted if the tenant's quota has no room. Appends that run at the same time may exceed it a little."""
+        usage = usage_of(tenant)
+        if usage.quota.stored_tokens < math.inf:
+            counts = [store.stats() for store in self._service.of_tenant(tenant) if isinstance(store, Appendable)]
+            usage.require_stored(sum(each.tokens + each.published_tokens for each in counts), added)
 
     def _find(self, name: str, role: Role) -> Appendable:
         name, store = self._service.find(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,11 +39,19 @@ class MinCount(Retriever):
     def vocab_size(self) -> int:
         return self._store.vocab_size
 
+    @property
+    def has_groups(self) -> bool:
+        return self._store.has_groups
+
     def lookup_batch(
-        self, contexts: Sequence[Tokens], max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        **groups: Any,
     ) -> list[Match]:
-        """See ``Retriever.lookup_batch``."""
-        found = self._store.lookup_batch(contexts, max_match, min_match)
+        """See ``Retriever.lookup_batch``. ``groups``: group and scope, if ``store`` has groups."""
+        found = self._store.lookup_batch(contexts, max_match, min_match, **groups)
         low = [match if match.count >= self._least else Match(0, 0) for match in found]
         high = [match.length for match in found]  # this length or more occurs too rarely, unless ``low`` has it
         while True:
@@ -52,9 +60,8 @@ class MinCount(Retriever):
                 return low
             sizes = [(max(low[at].length, min_match - 1) + high[at]) // 2 for at in open_]
             tails = [_tail(contexts[at], size) for at, size in zip(open_, sizes, strict=True)]
-            for at, size, match in zip(
-                open_, sizes, self._store.lookup_batch(tails, max(sizes), min_match), strict=True
-            ):
+            matches = self._store.lookup_batch(tails, max(sizes), min_match, **_part(groups, open_))
+            for at, size, match in zip(open_, sizes, matches, strict=True):
                 if match.length == size and match.count >= self._least:
                     low[at] = match
                 else:
@@ -67,11 +74,12 @@ class MinCount(Retriever):
         min_match: int = DEFAULT_MIN_MATCH,
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+        **groups: Any,
     ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``."""
-        lengths = [match.length for match in self.lookup_batch(contexts, max_match, min_match)]
+        """See ``Retriever.draft_batch``. ``groups``: as for ``lookup_batch``."""
+        lengths = [match.length for match in self.lookup_batch(contexts, max_match, min_match, **groups)]
         tails = [_tail(context, length) for context, length in zip(contexts, lengths, strict=True)]
-        trees = self._store.draft_batch(tails, max_match, min_match, max_depth, max_nodes)
+        trees = self._store.draft_batch(tails, max_match, min_match, max_depth, max_nodes, **groups)
         return [self._kept(tree) for tree in trees]
 
     def tokenizer(self) -> Tokenizer | None:
@@ -93,3 +101,11 @@ class MinCount(Retriever):
 
 def _tail(context: Tokens, length: int) -> Tokens:
     return context[max(0, len(context) - length) :]
+
+
+def _part(groups: Mapping[str, Any], places: Sequence[int]) -> dict[str, Any]:
+    """The group arguments of the contexts at ``places``."""
+    group = groups.get("group")
+    if group is None or isinstance(group, str):
+        return dict(groups)
+    return {**groups, "group": [group[at] for at in places]}

@@ -131,6 +131,10 @@ class DraftService:
             self._merged[key] = MergedDatastore(stores, list(choices.values()))
         return self._merged[key]
 
+    def of_tenant(self, tenant: str) -> list[Retriever]:
+        """All datastores of a tenant."""
+        return [store for name, store in self._datastores.items() if tenant_of(name) == tenant]
+
     def find(self, name: str) -> tuple[str, Retriever]:
         """The full name and the datastore of ``name``. Raises NotFound if the caller may not read it."""
         name = self._resolve(name)

@@ -20,7 +20,7 @@ LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.001, 60.0
 class QuotaExceeded(ResourceExhausted):
     """A quota is used up. ``retry_seconds``: when to try again."""
 
-    def __init__(self, text: str, retry_seconds: float) -> None:
+    def __init__(self, text: str, retry_seconds: float = 1.0) -> None:
         super().__init__(text)
         self.retry_seconds = min(max(retry_seconds, LEAST_RETRY_SECONDS), MAX_RETRY_SECONDS)
 

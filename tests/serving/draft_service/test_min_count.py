@@ -9,6 +9,7 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.min_count import MinCount
+from suffolk.serving.live_store.store import create_live_store
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, connected, serving
 from tests.support.stores import make_store
@@ -69,3 +70,17 @@ def test_weights_do_not_count_as_occurrences(tmp_path: Path) -> None:
         choices = [draft_pb2.DatastoreChoice(name=name, weight=weight) for name, weight in (("a", 16), ("b", 1))]
         chosen = server.service._chosen(choices)
         assert chosen.lookup_batch([[1, 2]]) == [(0, 0)]
+
+
+def test_groups_pass_through(tmp_path: Path) -> None:
+    with create_live_store(tmp_path / "live", vocab_size=VOCABULARY) as live:
+        for group, tokens in (("a", [1, 2, 3]), ("a", [1, 2, 4]), ("b", [1, 2, 3])):
+            live.append(tokens, group=group)
+        store = MinCount(live, 2)
+        assert store.has_groups
+        contexts = [[1, 2], [1, 2], [9, 2]]
+        found = store.lookup_batch(contexts, group=["a", "b", "a"], scope="group")
+        assert found == [(2, 2), (0, 0), (1, 2)]
+        trees = store.draft_batch(contexts, group=["a", "b", "a"], scope="group")
+        assert [len(tree) for tree in trees] == [0, 0, 0]
+        assert store.draft_batch([[1, 2]])[0].tokens.tolist() == [3]
