@@ -38,6 +38,10 @@ class GrowingIndex(ABC):
     def settle(self) -> None:
         """Wait for work in the background."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Free the memory."""
+
     def time_draft(self, context: Sequence[int]) -> tuple[float, int]:
         """Seconds of a draft from Python, and its nodes."""
         begin = time.perf_counter()
@@ -70,6 +74,10 @@ class LiveIndex(GrowingIndex):
     def settle(self) -> None:
         """See ``GrowingIndex.settle``."""
         self.native.settle()
+
+    def close(self) -> None:
+        """See ``GrowingIndex.close``."""
+        self.native.close()
 
 
 class ArcticTree(GrowingIndex):
@@ -104,3 +112,7 @@ class ArcticTree(GrowingIndex):
 
     def settle(self) -> None:
         """See ``GrowingIndex.settle``. Nothing works in the background."""
+
+    def close(self) -> None:
+        """See ``GrowingIndex.close``."""
+        self._tree = None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.live.indexes import ArcticTree, GrowingIndex, LiveIndex
+from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex
 from suffolk.benchmarks.live.options import LiveOptions
-from suffolk.benchmarks.live.pieces import Ids, Pieces, read_pieces
+from suffolk.benchmarks.live.pieces import Pieces, read_pieces
 from suffolk.benchmarks.process_memory import resident_memory
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.datastore import _native
@@ -29,13 +30,16 @@ def measure_live(options: LiveOptions) -> dict[str, Any]:
         Unsupported: arctic-inference is selected, but not installed.
     """
     pieces = read_pieces(options)
-    live = LiveIndex(pieces, options)
-    indexes: list[GrowingIndex] = [live, *_rivals(options)]
+    memory = {index.name: _fill(index, pieces, options) for index in _make(pieces, options)}
+    indexes = list(_make(pieces, options))
+    live = indexes[0]
+    assert isinstance(live, LiveIndex)
     inserted = _insert(indexes, pieces, options)
     return {
         "documents": len(pieces.appended),
         "tokens": pieces.tokens,
         "vocab_size": pieces.vocab_size,
+        "memory": memory,
         "insertion": inserted,
         "index": live.native.stats(),
         "drafts": _drafts(indexes, pieces),
@@ -47,59 +51,60 @@ def measure_live(options: LiveOptions) -> dict[str, Any]:
     }
 
 
-def _rivals(options: LiveOptions) -> list[GrowingIndex]:
-    if not options.against:
-        return []
-    try:
-        return [ArcticTree(options)]
-    except ImportError as error:
-        raise Unsupported(
-            f"arctic-inference cannot be imported ({error}); install it (make vllm does), or leave out --against"
-        ) from error
+def _make(pieces: Pieces, options: LiveOptions) -> Iterator[GrowingIndex]:
+    """Empty indexes, the live index first."""
+    yield LiveIndex(pieces, options)
+    if options.against:
+        try:
+            yield ArcticTree(options)
+        except ImportError as error:
+            raise Unsupported(
+                f"arctic-inference cannot be imported ({error}); install it (make vllm does), or leave out --against"
+            ) from error
 
 
-def _insert(indexes: list[GrowingIndex], pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
-    """Append the documents in parts, the indexes in turn. Rivals get the first ``rival_tokens`` tokens."""
-    limits = [options.tokens, *[min(options.tokens, options.rival_tokens)] * (len(indexes) - 1)]
-    parts = [list(pieces.parts(options.turns, limit)) for limit in limits]
-    found: list[dict[str, Any]] = [
-        {"tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0, "resident_bytes": 0, "peak_bytes": 0} for _ in indexes
-    ]
-    for turn in range(options.turns):
-        for index, its_parts, total in zip(indexes, parts, found, strict=True):
-            if turn < len(its_parts):
-                _add(total, _append_part(index, its_parts[turn]))
-    for index, total in zip(indexes, found, strict=True):
-        total["bytes"] = index.bytes()
-    return {index.name: total for index, total in zip(indexes, found, strict=True)}
+def _limit(index: GrowingIndex, options: LiveOptions) -> int:
+    """The number of tokens to append to an index."""
+    return options.tokens if index.name == SUFFOLK else min(options.tokens, options.rival_tokens)
 
 
-def _append_part(index: GrowingIndex, part: list[Ids]) -> dict[str, Any]:
-    before, most = resident_memory()["anonymous"], 0
-    begin, cpu = time.perf_counter(), time.process_time()
+def _fill(index: GrowingIndex, pieces: Pieces, options: LiveOptions) -> dict[str, int]:
+    """Append all documents to an index, and measure its memory: by its own count, by the process's growth, and at the peak."""
+    before = most = resident_memory()["anonymous"]
+    [part] = pieces.parts(1, _limit(index, options))
     for number, piece in enumerate(part):
         index.append(piece)
         if number % 64 == 0:
             most = max(most, resident_memory()["anonymous"])
     index.settle()
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     now = resident_memory()["anonymous"]
-    return {
+    found = {
         "tokens": sum(map(len, part)),
-        "seconds": seconds,
-        "cpu_seconds": cpu,
+        "bytes": index.bytes(),
         "resident_bytes": now - before,
         "peak_bytes": max(most, now) - before,
     }
+    index.close()
+    return found
 
 
-def _add(total: dict[str, Any], part: dict[str, Any]) -> None:
-    total["peak_bytes"] = max(total["peak_bytes"], total["resident_bytes"] + part.pop("peak_bytes"))
-    for name, value in part.items():
-        total[name] += value
+def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
+    """Append the documents in parts, the indexes in turn: tokens, seconds, and CPU seconds of all threads."""
+    parts = [list(pieces.parts(options.turns, _limit(index, options))) for index in indexes]
+    found = [{"tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0} for _ in indexes]
+    for turn in range(options.turns):
+        for index, its_parts, total in zip(indexes, parts, found, strict=True):
+            begin, cpu = time.perf_counter(), time.process_time()
+            for piece in its_parts[turn] if turn < len(its_parts) else ():
+                index.append(piece)
+                total["tokens"] += len(piece)
+            index.settle()
+            total["seconds"] += time.perf_counter() - begin
+            total["cpu_seconds"] += time.process_time() - cpu
+    return {index.name: total for index, total in zip(indexes, found, strict=True)}
 
 
-def _drafts(indexes: list[GrowingIndex], pieces: Pieces) -> dict[str, Any]:
+def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces) -> dict[str, Any]:
     """Latency of drafts from Python, the indexes in turn, and the mean number of nodes."""
     seconds: list[list[float]] = [[] for _ in indexes]
     nodes = [0 for _ in indexes]

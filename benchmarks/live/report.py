@@ -10,6 +10,7 @@ from suffolk.benchmarks.table import format_table
 
 PACKAGES = ("numpy", "arctic-inference", "matplotlib")
 INSERTION = ("insertion", "tokens", "tokens/s", "tokens a CPU second", "bytes a token", "resident", "at the peak")
+BYTES = ("bytes", "resident_bytes", "peak_bytes")
 DRAFTS = ("drafts, microseconds", "p50", "p99", "nodes")
 NOTES = (
     "tokens/s: documents appended one by one from one thread, merges in the background included; the indexes take turns",
@@ -28,7 +29,7 @@ def live_lines(results: dict[str, Any]) -> list[str]:
             each["tokens"],
             each["tokens"] / each["seconds"],
             each["tokens"] / each["cpu_seconds"],
-            *(each[field] / each["tokens"] for field in ("bytes", "resident_bytes", "peak_bytes")),
+            *(results["memory"][name][field] / results["memory"][name]["tokens"] for field in BYTES),
         )
         for name, each in results["insertion"].items()
     ]
@@ -60,7 +61,7 @@ def live_panels(results: dict[str, Any]) -> list[Panel]:
     inserted, drafts = results["insertion"], results["drafts"]
     names = list(inserted)
     rates = [each["tokens"] / each["seconds"] for each in inserted.values()]
-    sizes = [each["bytes"] / each["tokens"] for each in inserted.values()]
+    sizes = [each["bytes"] / each["tokens"] for each in results["memory"].values()]
     return [
         Panel("insertion", "tokens a second", names, {"tokens/s": rates}, logarithmic=True),
         Panel("memory", "bytes a token", names, {"bytes": sizes}, logarithmic=True),

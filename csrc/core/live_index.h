@@ -80,6 +80,7 @@ class LiveIndex {
     bool retiring = false;  // part of a rebase
   };
   using Entries = std::vector<Entry>;
+  struct MergeJob;
   using Lock = std::unique_lock<std::mutex>;
 
   std::shared_ptr<MemorySegment> sort_removed(std::span<const std::uint64_t> sequences) const;
@@ -95,6 +96,9 @@ class LiveIndex {
   std::size_t limit(const Entries& entries) const;
   void merge_due(Lock& lock);
   bool merge(Lock& lock, Entries& entries, const MergeRun& run);
+  void finish(Entries& entries, const MergeJob& job, bool done);
+  void substitute(Entries& entries, std::span<const LiveSegment> old, const MergeJob& job,
+                  const std::shared_ptr<const MemorySegment>& by, bool done);
   void work();
   void retire(const std::shared_ptr<const MemorySegment>& segment);
   void free_retired(Lock& lock);
@@ -108,6 +112,7 @@ class LiveIndex {
   Entries memory_;     // from the oldest on
   Entries deletions_;  // hold the removed documents of memory_
   std::vector<std::shared_ptr<const MemorySegment>> retired_;  // see retire
+  int freeing_ = 0;  // threads that free such segments
   std::uint64_t next_sequence_ = 1;
   std::uint64_t merged_tokens_ = 0;
   bool closed_ = false;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kSmallMerge = 1 << 15;  // tokens of a merge that an append does itself
 constexpr std::size_t kMaxDeletions = 3;        // deletion segments of documents in memory
-constexpr std::uint64_t kLargeBytes = 1 << 19;  // of a segment that only the background thread frees
+constexpr std::uint64_t kLargeBytes = 1 << 19;  // of a segment that no query may free
 
 }  // namespace
 
@@ -59,82 +59,98 @@ void LiveIndex::merge_due(Lock& lock) {
 void LiveIndex::settle() {
   Lock lock(mutex_);
   changed_.notify_all();
-  changed_.wait(lock, [&] { return closed_ || (!due(memory_) && !due(deletions_) && !any_busy(memory_) && !any_busy(deletions_) && retired_.empty()); });
+  changed_.wait(lock, [&] { return closed_ || (!due(memory_) && !due(deletions_) && !any_busy(memory_) && !any_busy(deletions_) && retired_.empty() && !freeing_); });
 }
+
+// The segments of one merge, and what it makes of them.
+struct LiveIndex::MergeJob {
+  std::vector<LiveSegment> inputs;
+  std::vector<LiveSegment> deletions;  // if removed documents are left out: all deletions, from which they go too
+  std::vector<std::uint64_t> purged;   // the numbers of the documents that are left out, rising
+  std::shared_ptr<const MemorySegment> merged;  // null if no document remains
+  std::shared_ptr<const MemorySegment> kept;    // of the deletions; null if none remains
+
+  void run(const MemoryShape& shape) {
+    std::vector<MemorySegment::Input> views;
+    for (const LiveSegment& each : inputs) {
+      views.push_back({each.segment.get(), deletions.empty() ? std::span<const std::uint32_t>() : each.removed_documents()});
+      for (const std::uint32_t index : views.back().removed) purged.push_back(each.segment->documents().sequence(index));
+    }
+    merged = MemorySegment::merge(views, shape);
+    views.clear();
+    std::vector<DocumentIndices> gone(deletions.size());
+    for (std::size_t i = 0; i < deletions.size(); ++i) {
+      const LiveDocuments& documents = deletions[i].segment->documents();
+      for (std::uint32_t index = 0; index < documents.size(); ++index) {
+        if (is_purged(documents.sequence(index))) gone[i].push_back(index);
+      }
+      views.push_back({deletions[i].segment.get(), gone[i]});
+    }
+    if (!views.empty()) kept = MemorySegment::merge(views, shape);
+  }
+
+  bool is_purged(std::uint64_t sequence) const { return std::binary_search(purged.begin(), purged.end(), sequence); }
+};
 
 // Merges a run, with the lock released meanwhile. Removed documents are left out, of the deletions too, if no other merge
 // holds the deletions. False, and nothing changes, if memory is used up.
 bool LiveIndex::merge(Lock& lock, Entries& entries, const MergeRun& run) {
-  using Segments = std::vector<LiveSegment>;
-  const auto take = [](Entry& entry, Segments& taken) {
+  MergeJob job;
+  const auto take = [](Entry& entry, std::vector<LiveSegment>& taken) {
     taken.push_back(entry.live);
     entry.busy = true;
   };
-  Segments inputs, deletions;
-  for (std::size_t i = run.begin; i < run.end; ++i) take(entries[i], inputs);
-  const bool purge = &entries == &memory_ && !any_busy(deletions_) &&
-                     std::any_of(inputs.begin(), inputs.end(), [](const LiveSegment& each) { return each.removed != nullptr; });
-  if (purge) {
-    for (Entry& entry : deletions_) take(entry, deletions);
+  const bool purges = &entries == &memory_ && !any_busy(deletions_);
+  for (std::size_t i = run.begin; i < run.end; ++i) take(entries[i], job.inputs);
+  if (purges && std::any_of(job.inputs.begin(), job.inputs.end(), [](const LiveSegment& each) { return each.removed != nullptr; })) {
+    for (Entry& entry : deletions_) take(entry, job.deletions);
   }
   lock.unlock();
-  std::shared_ptr<const MemorySegment> merged, kept;
-  std::vector<MemorySegment::Input> views;
-  std::vector<std::uint64_t> purged;
   bool done = true;
   try {
-    for (const LiveSegment& each : inputs) {
-      views.push_back({each.segment.get(), purge ? each.removed_documents() : std::span<const std::uint32_t>()});
-      for (const std::uint32_t index : views.back().removed) purged.push_back(each.segment->documents().sequence(index));
-    }
-    merged = MemorySegment::merge(views, shape_);
-    std::vector<DocumentIndices> lists(deletions.size());
-    views.clear();
-    for (std::size_t i = 0; i < deletions.size(); ++i) {
-      const LiveDocuments& documents = deletions[i].segment->documents();
-      for (std::uint32_t index = 0; index < documents.size(); ++index) {
-        if (std::binary_search(purged.begin(), purged.end(), documents.sequence(index))) lists[i].push_back(index);
-      }
-      views.push_back({deletions[i].segment.get(), lists[i]});
-    }
-    if (purge) kept = MemorySegment::merge(views, shape_);
+    job.run(shape_);
   } catch (const std::bad_alloc&) {
     done = false;
   }
   lock.lock();
-  const auto place = [](Entries& all, const LiveSegment& first) {
-    return std::find_if(all.begin(), all.end(), [&](const Entry& each) { return each.live.segment == first.segment; });
-  };
-  const auto replace = [&](Entries& all, const Segments& old, const std::shared_ptr<const MemorySegment>& by) {
-    const auto begin = place(all, old.front()), end = begin + static_cast<std::ptrdiff_t>(old.size());
-    if (!done) {
-      for (auto each = begin; each != end; ++each) each->busy = false;
-      return;
-    }
-    DocumentIndices removed;  // documents of the new segment that are removed: meanwhile, or not purged
-    for (auto each = begin; each != end; ++each) {
-      retire(each->live.segment);
-      for (const std::uint32_t index : each->live.removed_documents()) {
-        const std::uint64_t sequence = each->live.segment->documents().sequence(index);
-        if (!std::binary_search(purged.begin(), purged.end(), sequence)) removed.push_back(static_cast<std::uint32_t>(by->documents().lower_bound(sequence)));
-      }
-    }
-    const auto after = all.erase(begin, end);
-    if (by == nullptr) return;
-    LiveSegment live(by);
-    if (!removed.empty()) live.remove(removed);
-    all.insert(after, {std::move(live)});
-  };
-  if (!closed_) {
-    replace(entries, inputs, merged);
-    if (!deletions.empty()) replace(deletions_, deletions, kept);
-    if (done) {
-      merged_tokens_ += run.tokens;
-      publish();
+  if (!closed_) finish(entries, job, done);
+  changed_.notify_all();
+  job = {};
+  free_retired(lock);
+  return done;
+}
+
+// Publishes the result of a merge, or gives its segments back.
+void LiveIndex::finish(Entries& entries, const MergeJob& job, bool done) {
+  substitute(entries, job.inputs, job, job.merged, done);
+  if (!job.deletions.empty()) substitute(deletions_, job.deletions, job, job.kept, done);
+  if (!done) return;
+  for (const LiveSegment& each : job.inputs) merged_tokens_ += each.segment->suffixes().count;
+  publish();
+}
+
+// Replaces the segments `old` by one, in which documents stay removed that the merge did not purge, or that were removed meanwhile.
+void LiveIndex::substitute(Entries& entries, std::span<const LiveSegment> old, const MergeJob& job,
+                           const std::shared_ptr<const MemorySegment>& by, bool done) {
+  const auto begin = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return each.live.segment == old.front().segment; });
+  const auto end = begin + static_cast<std::ptrdiff_t>(old.size());
+  if (!done) {
+    for (auto each = begin; each != end; ++each) each->busy = false;
+    return;
+  }
+  DocumentIndices removed;
+  for (auto each = begin; each != end; ++each) {
+    retire(each->live.segment);
+    for (const std::uint32_t index : each->live.removed_documents()) {
+      const std::uint64_t sequence = each->live.segment->documents().sequence(index);
+      if (!job.is_purged(sequence)) removed.push_back(static_cast<std::uint32_t>(by->documents().lower_bound(sequence)));
     }
   }
-  changed_.notify_all();
-  return done;
+  const auto after = entries.erase(begin, end);
+  if (by == nullptr) return;
+  LiveSegment live(by);
+  if (!removed.empty()) live.remove(removed);
+  entries.insert(after, {std::move(live)});
 }
 
 void LiveIndex::work() {
@@ -157,7 +173,7 @@ void LiveIndex::work() {
   }
 }
 
-// Keeps a large segment until the background thread frees it, so that no query does: that takes time. Small ones are freed by the
+// Keeps a large segment until a thread that merges frees it, so that no query does: that takes time. Small ones are freed by the
 // last snapshot that holds them.
 void LiveIndex::retire(const std::shared_ptr<const MemorySegment>& segment) {
   if (segment->bytes() >= kLargeBytes) retired_.push_back(segment);
@@ -169,9 +185,11 @@ void LiveIndex::free_retired(Lock& lock) {
   std::vector<std::shared_ptr<const MemorySegment>> unused(std::make_move_iterator(used), std::make_move_iterator(retired_.end()));
   retired_.erase(used, retired_.end());
   if (unused.empty()) return;
+  ++freeing_;
   lock.unlock();
   unused.clear();
   lock.lock();
+  --freeing_;
   changed_.notify_all();
 }
 

@@ -20,8 +20,10 @@ def test_live_reports_insertion_memory_and_drafts(folder: Path, tmp_path: Path) 
     results = read_report(path)["results"]
     inserted = results["insertion"]["suffolk"]
     assert list(results["insertion"]) == ["suffolk"]
-    assert inserted["tokens"] == results["tokens"]
-    assert 4 * inserted["tokens"] < inserted["bytes"]
+    assert 3000 <= inserted["tokens"] <= results["tokens"]
+    memory = results["memory"]["suffolk"]
+    assert memory["tokens"] == inserted["tokens"]
+    assert 4 * memory["tokens"] < memory["bytes"]
     assert results["index"]["tokens"] == inserted["tokens"]
     assert results["index"]["segments"] <= 16
     assert results["drafts"]["suffolk"]["calls"] == results["core"]["while appending"]["calls"] == 60
