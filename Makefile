@@ -57,7 +57,8 @@ fuzz: .venv/ready
 	  -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target tests/fuzz/corpus/$$target || exit 1; \
 	done
 
-# Commands killed at KILLS random times: the old or the new generation stands, and the work goes on.
+# Commands killed at KILLS random times: the old or the new generation stands, and the work goes on. As many kills of processes that
+# append to live stores: every acknowledged change is there once.
 .PHONY: kills
 KILLS ?= 300
 kills: .venv/ready
