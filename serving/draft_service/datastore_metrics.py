@@ -41,6 +41,10 @@ class DatastoreMetrics(Collector):
         """``datastores``: by their label. Those behind a draft service are left out, because their own server reports them."""
         self._datastores = {name: store for name, store in datastores.items() if not isinstance(store, RemoteDatastore)}
 
+    def add(self, name: str, datastore: Retriever) -> None:
+        """Report one more datastore."""
+        self._datastores = {**self._datastores, name: datastore}
+
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         infos = {name: store.info() for name, store in self._datastores.items()}
         for key, text in (("generation", "Generation that is served"), ("tokens", "Tokens in the datastore")):

@@ -27,7 +27,11 @@ _NAMED: ContextVar[tuple[str, ...]] = ContextVar("named_datastores", default=())
 
 
 class DraftMetrics(RequestMetrics):
-    """Metrics of calls, batches, matches, trees and datastores. Thread-safe."""
+    """Metrics of calls, batches, matches, trees and datastores. Thread-safe.
+
+    Attributes:
+        datastores: the metrics of the datastores.
+    """
 
     def __init__(self, datastores: Mapping[str, Retriever], admission: AdmissionController) -> None:
         super().__init__(admission, SECONDS)
@@ -47,7 +51,8 @@ class DraftMetrics(RequestMetrics):
             registry=registry,
         )
         registry.register(PageFaults())
-        registry.register(DatastoreMetrics(datastores))
+        self.datastores = DatastoreMetrics(datastores)
+        registry.register(self.datastores)
 
     def count_call(self, transport: str, method: str, code: str, seconds: float) -> None:
         """See ``RequestMetrics``. Also counts the call for each datastore that it named."""

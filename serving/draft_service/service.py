@@ -44,6 +44,11 @@ class DraftService:
         self.admission = AdmissionController(max_concurrent, "max_concurrent")
         self.metrics = DraftMetrics(self._datastores, self.admission)
 
+    def add_datastore(self, name: str, datastore: Retriever) -> None:
+        """Serve one more datastore, for the calls that begin later. The caller closes it after the server's end."""
+        self._datastores = dict(sorted({**self._datastores, name: datastore}.items()))
+        self.metrics.datastores.add(name, datastore)
+
     def handle_call(self, transport: str, method: str, work: Callable[[], T]) -> T:
         """Admit, measure and run one call. All transports use it. Raises SuffolkError only."""
         with self.metrics.measure_call(transport, method), self.admission.admit_call():

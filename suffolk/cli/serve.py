@@ -10,8 +10,10 @@ ends the command at once. SIGHUP reads certificates and settings again.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +26,12 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.server import MAX_MIN_COUNT, DraftServer, DraftServerConfig
+from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.server import ignore_sighup, run_until_signal
 from suffolk.serving.transport.store_names import check_store_name
 
+LOG = logging.getLogger("suffolk.server")
 EXAMPLES = """
 suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
 suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residency warm
@@ -73,9 +77,27 @@ def run(options: Options) -> int:
             stores[name] = options.open_live(path, *opening) if name in live else WatchedDatastore(path, *opening)
             stack.callback(stores[name].close)
         server = DraftServer(config, stores)
-        server.reloads["the settings"] = SettingsReload(options, server_settings(server))
+        more = partial(_add_stores, server.service, stack, options, [*options.stores])
+        live_settings = server_settings(server) | {"stores": more}
+        server.reloads["the settings"] = SettingsReload(options, live_settings)
         run_until_signal(server)
     return 0
+
+
+def _add_stores(
+    service: DraftService, stack: contextlib.ExitStack, options: Options, served: list[str], wanted: Sequence[str]
+) -> None:
+    """Serve the datastores of ``wanted`` that are not in ``served``, and add them there. Raises as ``run``."""
+    parse_stores([*served, *options.live, *(text for text in wanted if text not in served)])  # names must be free
+    for text in wanted:
+        if text not in served:
+            [(name, path)] = parse_stores([text]).items()
+            store = WatchedDatastore(path, options.residency, options.search_threads)
+            stack.callback(store.close)
+            service.add_datastore(name, store)
+            served.append(text)
+    if gone := [text for text in served if text not in wanted]:
+        LOG.warning("reload: %s is still served; restart the server to remove it", ", ".join(gone))
 
 
 def parse_stores(texts: Sequence[str]) -> dict[str, str]:

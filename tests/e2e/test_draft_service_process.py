@@ -98,6 +98,36 @@ def test_sighup_reads_the_settings_again(store: Path, tmp_path: Path) -> None:
         assert (code, "8.0 s of grace" in errors) == (0, True)
 
 
+def test_sighup_adds_datastores(store: Path, tmp_path: Path) -> None:
+    make_store(tmp_path / "news", [[[7, 8, 9]]], vocab_size=40).close()
+    config = tmp_path / "serve.toml"
+    config.write_text(f'stores = ["{store}"]\n')
+    with running("serve", "--config", str(config), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0") as server:
+
+        def reload(*stores: Path | str) -> list[str]:
+            config.write_text(f"stores = {json.dumps(list(map(str, stores)))}\n")
+            server.process.send_signal(signal.SIGHUP)
+            assert server.process.stderr is not None
+            lines: list[str] = []
+            while not lines or "the settings" not in lines[-1]:
+                lines.append(server.process.stderr.readline())
+            return lines
+
+        wiki = connect(f"grpc://{server.endpoint()}/wiki", HANG)
+        assert "there is no such folder" in reload(store, tmp_path / "none")[-1]
+        assert "read the settings again" in reload(store, tmp_path / "news")[-1]
+        news = connect(f"grpc://{server.endpoint()}/news", HANG)
+        assert (wiki.lookup([1, 2]).length, news.lookup([7, 8]).length) == (2, 2)
+        with urllib.request.urlopen(f"http://{server.endpoint('http')}/metrics", timeout=WAIT) as reply:
+            assert b'suffolk_datastore_tokens{datastore="news"} 3.0' in reply.read()
+        assert "has the name 'wiki' already" in reload(store, tmp_path / "news", f"wiki={tmp_path}/news")[-1]
+        assert any("is still served; restart" in line for line in reload(store))
+        assert news.lookup([7, 8]).length == 2
+        wiki.close()
+        news.close()
+        assert server.stop(signal.SIGTERM)[0] == 0
+
+
 def test_json_logs_name_the_request(store: Path) -> None:
     with running(*serve(store), "--log-format", "json", "--set", "log_requests=true") as server:
         asked = urllib.request.Request(
