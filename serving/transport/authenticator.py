@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from suffolk.datastore.errors import PermissionDenied, SuffolkError
-from suffolk.serving.transport.access_file import AccessRules, read_access_file
+from suffolk.serving.transport.access_file import read_access_file
+from suffolk.serving.transport.access_rules import AccessRules
 from suffolk.serving.transport.identity import OPERATOR, Identity, set_caller
 from suffolk.serving.transport.usage import Usage, Usages, set_usages
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.serving.transport.access_file import AccessRules, read_access_file
+from suffolk.serving.transport.access_file import read_access_file
+from suffolk.serving.transport.access_rules import AccessRules
 from suffolk.serving.transport.identity import Identity
 
 EXAMPLES = """
