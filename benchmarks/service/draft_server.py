@@ -20,6 +20,16 @@ ANNOUNCEMENT = re.compile(r"on grpc (\S+?),? ?(?:http \S+)?$")
 def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
     """Start ``suffolk serve`` for ``store`` on a free local port, and yield its URL. The server stops with the block.
 
+    Arguments and errors as for ``serving``.
+    """
+    with serving(store, command) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def serving(store: Path, command: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
+    """As ``served``, but yield the URL and the id of the server's process.
+
     Args:
         command: command of another server that prints the same line when it is ready.
 
@@ -38,7 +48,7 @@ def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
                 errors.seek(0)
                 output = f"{line}\n{errors.read()}".strip()[-300:]
                 raise Unavailable(f"the draft service of {store} did not start: {output or 'it printed nothing'}")
-            yield f"grpc://{found.group(1)}/store"
+            yield f"grpc://{found.group(1)}/store", server.pid
         finally:
             _stop(server)
 

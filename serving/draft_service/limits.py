@@ -18,6 +18,8 @@ MAX_DEPTH = 64
 """Tokens on the longest path of a draft tree."""
 MAX_BATCH_NODES = 131_072
 """Nodes of all trees of one request: 2.5 MiB at 20 bytes per node."""
+MAX_WAITING = 16
+"""gRPC calls that wait for a thread. A longer queue would answer after the deadlines of its calls."""
 MAX_REQUEST_BYTES = 4 << 20
 """Size of one request, gRPC message or HTTP body: a million tokens to append."""
 MAX_DOCUMENTS = 65_536

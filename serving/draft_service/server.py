@@ -64,6 +64,7 @@ class DraftServer(Server):
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
             self.authenticator,
+            limits.MAX_WAITING,
         )
 
     def build_app(self) -> ASGIApp:

@@ -26,6 +26,7 @@ PLAINTEXT_CLOSED = "the server closed the connection; if it uses TLS, write grpc
 TLS_CLOSED = "the server closed the connection; if it requires client certificates, add cert=FILE and key=FILE"
 CONNECTION_LOST = "the connection was lost; check whether the {server} still runs, and try again"
 CANCELLED = "the {server} cancelled the call: it is stopping, or its replies were not read in time; try again"
+OVERLOADED = "the {server} has too many calls waiting; try again in 0.1 s, or ask another one"
 OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
 
 
@@ -47,6 +48,8 @@ def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
     """Suffolk's message if gRPC wrote ``text``; None if the server wrote it."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and text == "Concurrent RPC limit exceeded!":
+        return OVERLOADED
     if code is grpc.StatusCode.CANCELLED:
         return CANCELLED
     if code is not grpc.StatusCode.UNAVAILABLE:

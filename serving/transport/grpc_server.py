@@ -10,17 +10,19 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import ResourceExhausted, SuffolkError
 from suffolk.serving.transport.authenticator import Authenticator
-from suffolk.serving.transport.grpc_access import AccessInterceptor
+from suffolk.serving.transport.grpc_access import RETRY_KEY, AccessInterceptor
 from suffolk.serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.transport.malformed_requests import MalformedRequestInterceptor
 from suffolk.serving.transport.status import error_text, grpc_code
 
 SPARE_THREADS = 8
 """Threads in addition to one per admitted call. They reject calls and answer health checks."""
+RETRY_SECONDS = 0.1
+"""When a refused call may be tried again."""
 BACKLOG = 256
-"""Most calls that wait for a thread. gRPC rejects further calls."""
+"""Most calls that wait for a thread, by default."""
 
 
 def build_grpc_server(
@@ -30,6 +32,7 @@ def build_grpc_server(
     max_request_bytes: int,
     max_reply_bytes: int,
     authenticator: Authenticator,
+    backlog: int = BACKLOG,
 ) -> tuple[grpc.Server, health.HealthServicer]:
     """A server that is not yet bound or started, and its health service.
 
@@ -38,6 +41,7 @@ def build_grpc_server(
         max_in_flight: calls that the service admits at a time. Each call has a thread.
         max_request_bytes, max_reply_bytes: limits of one message.
         authenticator: finds the caller of every call except health checks.
+        backlog: most calls that wait for a thread. gRPC refuses further calls at once.
     """
     pool = ThreadPoolExecutor(max_in_flight + SPARE_THREADS, thread_name_prefix="grpc")
     options = (
@@ -49,7 +53,7 @@ def build_grpc_server(
     )
     interceptors: list[grpc.ServerInterceptor] = [AccessInterceptor(authenticator), MalformedRequestInterceptor()]
     server = grpc.server(
-        pool, interceptors=interceptors, options=options, maximum_concurrent_rpcs=max_in_flight + BACKLOG
+        pool, interceptors=interceptors, options=options, maximum_concurrent_rpcs=max_in_flight + backlog
     )
     register(server)
     health_service = health.HealthServicer()
@@ -60,5 +64,7 @@ def build_grpc_server(
 
 
 def abort_call(context: grpc.ServicerContext, error: SuffolkError) -> NoReturn:
-    """End a call with the status code and the message of ``error``."""
+    """End a call with the status code and the message of ``error``. A refusal says when to try again."""
+    if isinstance(error, ResourceExhausted):
+        context.set_trailing_metadata(((RETRY_KEY, str(round(1000 * RETRY_SECONDS))),))
     context.abort(grpc_code(error), error_text(error))

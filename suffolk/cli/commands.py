@@ -30,6 +30,7 @@ COMMANDS = {
     "hierarchy plan": "plan a hierarchy of drafters from measured costs and rates",
     "train": "train a draft head for a model",
     "bench retrieval": "measure the latency of lookups and drafts, in-process and over gRPC",
+    "bench service": "measure latency, throughput and overload of a draft service",
     "bench counts": "compare the speed of counting and the bytes per token with infini-gram",
     "bench decode": "compare each drafter with plain decoding",
     "bench batch": "measure the engine's throughput by batch size",

@@ -25,6 +25,7 @@ MEASUREMENTS = {
     "memory": (NONE,),
     "prediction": (*MODEL, "--files", NONE),
     "retrieval": (NONE,),
+    "service": (NONE,),
     "worker": (*MODEL, *PROMPTS),
 }
 

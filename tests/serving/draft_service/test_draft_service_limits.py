@@ -20,6 +20,7 @@ from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport.grpc_access import RETRY_KEY
 from suffolk.serving.transport.grpc_server import SPARE_THREADS
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
@@ -181,3 +182,29 @@ def test_calls_beyond_max_concurrent_are_rejected(brute: BruteForceRetriever) ->
         brute.gate.set()
         assert [len(future.result()) for future in held] == [len(brute.draft(DOCUMENTS[0][:5]))] * 2
         assert len(remote.draft(DOCUMENTS[0][:5])) > 0
+
+
+@pytest.mark.parametrize(
+    ("waiting", "text"), [(16, "the server already runs 1 calls"), (0, "has too many calls waiting")]
+)
+def test_a_refusal_comes_at_once_and_says_when_to_try_again(
+    waiting: int, text: str, brute: BruteForceRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_WAITING", waiting)
+    with (
+        serving({"wiki": brute}, max_concurrent=1) as server,
+        connected(server) as remote,
+        grpc.insecure_channel(str(server.listening[0])) as channel,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        brute.gate.clear()
+        held = pool.submit(remote.draft, [1])
+        assert brute.entered.wait(HANG)
+        with pytest.raises(ResourceExhausted, match=text):
+            remote.draft([1])
+        if waiting:
+            with pytest.raises(grpc.RpcError) as caught:
+                draft_pb2_grpc.DraftServiceStub(channel).Draft(DRAFT(), timeout=HANG)
+            assert dict(caught.value.trailing_metadata())[RETRY_KEY] == "100"
+        brute.gate.set()
+        assert held.result().match_length == 1

@@ -1,0 +1,150 @@
+"""Measures a draft service: latency, calls a second and processor time at both ends, and how it behaves when overloaded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffolk.benchmarks.process_memory import family_memory
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
+from suffolk.benchmarks.service.draft_server import serving
+from suffolk.benchmarks.service.load import Load, run_closed, run_open
+from suffolk.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.draft_service import wire
+from suffolk.serving.draft_service.client import connect
+from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.url import parse_url
+
+MAX_DEPTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Settings of ``suffolk bench service``. Checked when made.
+
+    Attributes:
+        store: the datastore's folder.
+        calls: calls of each batch size, one after another.
+        batches: contexts in a call.
+        clients: numbers of clients of the closed loops. Calls under load have the largest of ``batches``.
+        seconds: duration of each loop.
+        deadline_ms: deadline of a call in the loops.
+        max_match, max_nodes: as in ``Retriever.draft``.
+        seed: of every random choice.
+    """
+
+    store: Path
+    calls: int = 500
+    batches: tuple[int, ...] = (1, 32)
+    clients: tuple[int, ...] = (1, 4, 16, 64, 256)
+    seconds: float = 5.0
+    deadline_ms: float = 250.0
+    max_match: int = 16
+    max_nodes: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "max_match", "max_nodes"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        for name in ("batches", "clients"):
+            if not getattr(self, name) or min(getattr(self, name)) < 1:
+                raise InvalidArgument(f"{name} are {getattr(self, name)}; each must be 1 or more")
+        if not self.seconds > 0 or not self.deadline_ms > 0:
+            raise InvalidArgument(f"seconds is {self.seconds}, deadline_ms {self.deadline_ms}; both must be above 0")
+
+
+def measure_service(options: ServiceOptions) -> dict[str, Any]:
+    """Run the whole measurement; return the results by name.
+
+    Raises:
+        NotFound, Corruption: the datastore is missing or damaged.
+        Unavailable: the server does not start.
+    """
+    with open_datastore(options.store) as store:
+        tokens, starts = join_documents(store)
+        contexts = sample_seen(tokens, starts, 2048, options.max_match, MAX_DEPTH, options.seed).contexts
+        facts = {"path": str(store.path), "tokens": store.info()["tokens"]}
+    with serving(options.store) as (url, server):
+        single = {str(size): _one_by_one(url, server, contexts, size, options) for size in options.batches}
+        size = max(options.batches)
+        whole = range(0, len(contexts) - size + 1, size)
+        requests = [_request(contexts[start : start + size], options) for start in whole]
+        target, deadline = parse_url(url).target, options.deadline_ms / 1000
+        run_closed(target, requests, 4, 1.0, deadline)  # warms up
+        closed = {}
+        for clients in options.clients:
+            closed[str(clients)] = _loaded(
+                server, partial(run_closed, target, requests, clients, options.seconds, deadline)
+            )
+        peak = max(each["goodput"] for each in closed.values())
+        rate = 2 * peak
+        overload = _loaded(server, lambda: run_open(target, requests, rate, options.seconds, deadline))
+    return {
+        "datastore": facts,
+        "one_by_one": single,
+        "closed_loop": closed,
+        "open_loop": overload | {"rate": rate, "share_of_peak": overload["goodput"] / peak},
+    }
+
+
+def _one_by_one(url: str, server: int, contexts: Sequence[Any], size: int, options: ServiceOptions) -> dict[str, Any]:
+    """Calls of the client that drafters use, one after another."""
+    with connect(url, 10.0) as remote:
+        batches = [
+            [contexts[(place * size + at) % len(contexts)] for at in range(size)] for place in range(options.calls)
+        ]
+        seconds = []
+        for counted in (False, True):
+            server_cpu, client_cpu = _cpu_seconds(server), time.process_time()
+            for batch in batches:
+                begin = time.perf_counter()
+                remote.draft_batch(batch, options.max_match, 1, MAX_DEPTH, options.max_nodes)
+                if counted:
+                    seconds.append(time.perf_counter() - begin)
+        return {
+            "latency": quantiles_us(seconds),
+            "calls_per_second": len(seconds) / sum(seconds),
+            "server_cpu_us": 1e6 * (_cpu_seconds(server) - server_cpu) / len(seconds),
+            "client_cpu_us": 1e6 * (time.process_time() - client_cpu) / len(seconds),
+        }
+
+
+def _loaded(server: int, run: Any) -> dict[str, Any]:
+    memory, cpu = family_memory(server)[0], _cpu_seconds(server)
+    load: Load = run()
+    calls = max(1, sum(load.codes.values()))
+    return {
+        "goodput": load.codes["OK"] / load.seconds,
+        "codes": dict(load.codes),
+        "answered": quantiles_us(load.answered),
+        "refused": quantiles_us(load.refused),
+        "refusals_with_hint": load.hinted,
+        "server_cpu_us": 1e6 * (_cpu_seconds(server) - cpu) / calls,
+        "grown_bytes": family_memory(server)[0] - memory,
+    }
+
+
+def _request(contexts: Sequence[Any], options: ServiceOptions) -> bytes:
+    request = draft_pb2.DraftRequest(
+        max_match=options.max_match,
+        max_depth=MAX_DEPTH,
+        max_nodes=wire.pack_sizes([options.max_nodes]),
+        **wire.pack_contexts([np.asarray(context, np.int32) for context in contexts], options.max_match),
+    )
+    return request.SerializeToString()
+
+
+def _cpu_seconds(process: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
