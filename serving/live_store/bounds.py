@@ -37,20 +37,21 @@ class Bounds:
                     self._used[key] = now  # the end of a dict is its newest entry
 
     def excess(self, published_tokens: int) -> int:
-        """Tokens to evict, so that the store is within its bounds again; 0 if it is.
+        """Tokens to evict, in files and in memory, so that ``max_tokens`` holds again; 0 if it does.
 
         Args:
             published_tokens: tokens in published live segments.
         """
-        settings, stats = self._settings, self._writer.index.stats()
-        tokens, size = stats["tokens"], stats["bytes"]
-        excess = 0
-        if settings.max_tokens and tokens + published_tokens > settings.max_tokens:
-            excess = tokens + published_tokens - settings.max_tokens + settings.max_tokens // SLACK
-        if settings.max_bytes and size > settings.max_bytes:
-            over = size - settings.max_bytes + settings.max_bytes // SLACK
-            excess = max(excess, over * tokens // size)
-        return excess
+        bound = self._settings.max_tokens
+        tokens = self._writer.index.stats()["tokens"] + published_tokens
+        return tokens - bound + bound // SLACK if bound and tokens > bound else 0
+
+    def memory_excess(self) -> int:
+        """Tokens to evict in memory, so that ``max_bytes`` holds again; 0 if it does."""
+        bound, stats = self._settings.max_bytes, self._writer.index.stats()
+        if not bound or stats["bytes"] <= bound:
+            return 0
+        return int((stats["bytes"] - bound + bound // SLACK) * stats["tokens"] // stats["bytes"])
 
     def evict(self, excess: int) -> None:
         """Remove documents in memory with ``excess`` tokens in all, and documents older than the time to live.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from suffolk.build_index.delete import deleted_sources, write_deletions
 from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
@@ -43,7 +45,7 @@ def publish_live(
     Args:
         take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
             publication any more.
-        most_tokens: the largest size of a merged segment.
+        most_tokens: about the largest size of a segment.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -58,7 +60,8 @@ def publish_live(
 
         def make() -> Manifest:
             generation = 1 if base is None else base.generation + 1
-            entries = tuple(_write(workspace, identity, pages, generation, threads))
+            size = min(most_tokens, DEFAULT_SEGMENT_TOKENS)
+            entries = tuple(_write(workspace, identity, pages, generation, size, threads))
             failpoint("seal.written")
             merged = _to_merge(store, base, entries, most_tokens)
             if base is not None and merged:
@@ -157,30 +160,32 @@ def _newest_time(entry: SegmentEntry) -> int:
 
 
 def _write(
-    workspace: Workspace, identity: StoreIdentity, pages: Iterable[Change], generation: int, threads: int
+    workspace: Workspace,
+    identity: StoreIdentity,
+    pages: Iterable[Change],
+    generation: int,
+    most_tokens: int,
+    threads: int,
 ) -> Iterator[SegmentEntry]:
-    """Segments of at most about 64 million tokens."""
+    """Segments of about ``most_tokens`` tokens."""
     dtype = token_dtype(identity.vocab_size)
     end = np.array([separator(dtype)], dtype)
-    remaining = iter(pages)
+    remaining = _documents(pages)
     for number in range(1 << 16):
         table, newest = DocumentTableWriter(), 0
         with TokenFile(workspace.tokens, dtype) as file:
-            for page in remaining:
-                begin = 0
-                for length, time, origin in zip(page.lengths.tolist(), page.times.tolist(), page.origins, strict=True):
-                    file.append(page.tokens[begin : begin + length].astype(dtype))
-                    file.append(end)
-                    source, metadata, _ = unpack_origin(origin)
-                    table.add(source or "", metadata)
-                    newest, begin = max(newest, time), begin + length
-                if file.tokens >= DEFAULT_SEGMENT_TOKENS:
+            for tokens, time, origin in remaining:
+                file.append(tokens.astype(dtype))
+                file.append(end)
+                source, metadata, _ = unpack_origin(origin)
+                table.add(source or "", metadata)
+                newest = max(newest, time)
+                if file.tokens >= most_tokens:
                     break
             if file.tokens == 0:
                 return
-            name = _segment_name(workspace, generation, number, newest)
             yield write_segment(
-                workspace.new_segment(name),
+                workspace.new_segment(_segment_name(workspace, generation, number, newest)),
                 file.mapped(),
                 vocab_size=identity.vocab_size,
                 order_depth=identity.order_depth,
@@ -188,3 +193,10 @@ def _write(
                 documents=table.finish(),
                 threads=threads,
             )
+
+
+def _documents(pages: Iterable[Change]) -> Iterator[tuple[npt.NDArray[Any], int, bytes]]:
+    """The tokens, time and origin of each document."""
+    for page in pages:
+        parts = np.split(page.tokens, np.cumsum(page.lengths[:-1], dtype=np.int64))
+        yield from zip(parts, page.times.tolist(), page.origins, strict=True)

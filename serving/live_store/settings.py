@@ -69,5 +69,5 @@ class LiveSettings:
 
     @property
     def most_segment_tokens(self) -> int:
-        """The largest published live segment that merging makes. Bounds evict whole segments, so theirs are small."""
-        return min(MAX_SEGMENT_TOKENS, self.max_tokens // 8) if self.max_tokens else MAX_SEGMENT_TOKENS
+        """About the largest size of a published live segment. Bounds evict whole segments, so theirs are small."""
+        return min(MAX_SEGMENT_TOKENS, max(1, self.max_tokens // 8)) if self.max_tokens else MAX_SEGMENT_TOKENS

@@ -334,7 +334,8 @@ class LiveStore(LiveQueries):
         return True
 
     def _work_due(self) -> bool:
-        return self._flush_due() or self._bounds.excess(self._live_published()) > 0
+        bounds = self._bounds
+        return self._flush_due() or bounds.excess(self._live_published()) > 0 or bounds.memory_excess() > 0
 
     def _flush_due(self) -> bool:
         """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next seal."""
@@ -359,11 +360,14 @@ class LiveStore(LiveQueries):
                 names.append(entry.name)
                 excess -= entry.tokens
         if self._files is not None and len(names) == len(self._files.manifest.segments):
-            names.pop()  # a generation holds at least one segment
+            if self._seal() is not None:
+                self._evict()  # a generation holds at least one segment: now it is one of newer documents
+                return
+            names.pop()
         if names:
             drop_published(self.path, names, self.settings.threads)
             self._take_up()
-        self._bounds.evict(excess)
+        self._bounds.evict(max(excess, self._bounds.memory_excess()))
 
     def _live_published(self) -> int:
         """Tokens in published live segments."""

@@ -104,6 +104,19 @@ def test_published_documents_go_in_whole_segments(open_store: OpenStore) -> None
     assert first_tokens(open_store()) == [2, 3, 40, 4, 40, 5, 40]
 
 
+def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore) -> None:
+    """A generation holds at least one segment, so newer documents in memory went before the only one."""
+    store = without_keeper(open_store(max_tokens=100))
+    store.append([0] * 20)
+    store.seal()
+    for number in range(1, 16):
+        store.append([number] * 20)
+    store._keep()
+    left = first_tokens(store)
+    assert left == list(range(16 - len(left), 16))
+    assert 80 <= store.stats().tokens + store.stats().published_tokens <= 100
+
+
 def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
     make_store(tmp_path / "base", [[[1] * 50]], vocab_size=50).close()
     with LiveStore(tmp_path / "base", LiveSettings(max_tokens=20)) as store:
