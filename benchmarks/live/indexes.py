@@ -56,7 +56,7 @@ class LiveIndex(GrowingIndex):
 
     def __init__(self, pieces: Pieces, options: LiveOptions) -> None:
         self.native = _native.LiveIndex(pieces.vocab_size, pieces.order_depth, 2)
-        self._bounds = (options.max_match, 1, options.max_depth, [options.max_nodes])
+        self._bounds = (options.max_match, options.min_match, options.max_depth, [options.max_nodes])
         self._columns = (np.zeros(1, np.uint64), [b""], np.zeros(1, np.int64))
 
     def append(self, piece: Ids) -> None:

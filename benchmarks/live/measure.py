@@ -124,7 +124,9 @@ def _core(live: LiveIndex, pieces: Pieces, options: LiveOptions) -> dict[str, fl
     taken: list[npt.NDArray[np.float64]] = []
     for begin in range(0, len(pieces.contexts), _CHUNK):
         chunk = pieces.contexts[begin : begin + _CHUNK]
-        lookup, draft = live.native.clock(chunk, options.max_match, 1, options.max_depth, options.max_nodes)
+        lookup, draft = live.native.clock(
+            chunk, options.max_match, options.min_match, options.max_depth, options.max_nodes
+        )
         taken.append(lookup + draft)
     return quantiles_us(np.concatenate(taken))
 

@@ -25,6 +25,7 @@ class LiveOptions:
     queries: int = 4_000
     groups: int = 100_000
     max_match: int = 16
+    min_match: int = 2
     max_depth: int = 10
     max_nodes: int = 64
     against: bool = False

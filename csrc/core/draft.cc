@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <queue>
@@ -221,17 +222,24 @@ class Expansion {
   // Fills heavy_, sorted by token and segment, with runs of every child that has `least` to `bound` occurrences in the live
   // segments.
   void find_heavy_runs(std::int32_t parent, std::uint64_t least, std::uint64_t bound) {
-    // Such a child has at least `fewest` in one segment, and at most `most` in any; deletions may lower its count by any number.
-    const std::uint64_t fewest = (least + corpus_.live - 1) / corpus_.live;
+    // Such a child has at least its share of `least` in one segment, for any shares that add up to 1. Shares in proportion to the
+    // roots of the segments' intervals need the fewest samples. It has at most `most` in any; deletions may lower its count by any
+    // number.
+    double roots = 0;
+    for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) roots += root(parent, segment);
     const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? bound : std::numeric_limits<std::uint64_t>::max();
     heavy_.clear();
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) {
+      const double share = std::ceil(static_cast<double>(least) * root(parent, segment) / roots);
+      const std::uint64_t fewest = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 1, least);
       for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), fewest, most, ends_,
                      [&](std::uint32_t token, Interval run) { heavy_.push_back({token, segment, run}); });
     }
     const auto order = [](const Run& a, const Run& b) { return a.token != b.token ? a.token < b.token : a.segment < b.segment; };
     if (corpus_.live > 1) std::sort(heavy_.begin(), heavy_.end(), order);
   }
+
+  double root(std::int32_t index, std::uint32_t segment) const { return std::sqrt(static_cast<double>(interval(index, segment).size())); }
 
   Interval find_child(std::int32_t parent, std::uint32_t segment, std::uint32_t token) const {
     const auto [lo, hi] = interval(parent, segment);

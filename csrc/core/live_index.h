@@ -18,6 +18,7 @@ namespace suffolk {
 
 inline constexpr std::size_t kMaxSearched = 16;  // segments, deletions included
 inline constexpr std::size_t kMinMemory = 6;     // segments in memory, if the files alone are many
+inline constexpr std::size_t kWanted = 8;        // segments in memory while no merge runs: with more, appends are faster and drafts slower
 
 struct LiveStats {
   std::uint64_t tokens = 0;     // in memory, without separators and removed documents

@@ -31,7 +31,7 @@ std::optional<MergeRun> LiveIndex::due(const Entries& entries) const {
   for (const Entry& entry : entries) {
     loads.push_back({entry.live.segment->suffixes().count, purges ? entry.live.removed_tokens : 0, entry.busy});
   }
-  return choose_run(loads, limit(entries));
+  return choose_run(loads, std::min(kWanted, limit(entries)), limit(entries));
 }
 
 // Merges what is small; leaves the rest to the background thread unless there are too many segments.

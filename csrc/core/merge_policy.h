@@ -29,9 +29,9 @@ inline constexpr std::uint64_t kMaxMergedTokens = 0x7FFFFFFF;
 //
 // Sizes fall geometrically from the oldest to the newest segment: a segment that is not `ratio` times as large as all newer ones
 // together is merged with them. So a token is merged O(log tokens) times, and there are at most log(tokens / newest) / log(1 + ratio)
-// segments. The ratio is 1, or larger if `limit` segments demand it. A segment of which a quarter is removed is rewritten alone.
-// If there are more than `limit` segments all the same, the smallest pair is merged.
-inline std::optional<MergeRun> choose_run(std::span<const SegmentLoad> segments, std::size_t limit) {
+// segments. The ratio is 1, or larger if `wanted` segments demand it. A segment of which a quarter is removed is rewritten alone.
+// If there are more than `limit` segments all the same, because merges run, the smallest pair is merged.
+inline std::optional<MergeRun> choose_run(std::span<const SegmentLoad> segments, std::size_t wanted, std::size_t limit) {
   constexpr double kMaxRatio = 8;
   std::size_t first = segments.size();
   while (first > 0 && !segments[first - 1].busy) --first;
@@ -39,7 +39,7 @@ inline std::optional<MergeRun> choose_run(std::span<const SegmentLoad> segments,
   std::uint64_t all = 0, newer = 0;
   for (const SegmentLoad& each : segments) all += each.tokens;
   const double span = static_cast<double>(all) / static_cast<double>(std::max<std::uint64_t>(1, segments.back().tokens));
-  const double ratio = std::clamp(std::pow(span, 1.0 / static_cast<double>(limit)) - 1, 1.0, kMaxRatio);
+  const double ratio = std::clamp(std::pow(span, 1.0 / static_cast<double>(wanted)) - 1, 1.0, kMaxRatio);
   MergeRun run, pair;
   for (std::size_t i = segments.size(); i-- > first;) {
     const std::uint64_t with = newer + segments[i].tokens;

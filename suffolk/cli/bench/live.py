@@ -22,6 +22,7 @@ class Options(ReportOptions):
     queries: int = option(4_000, "contexts")
     groups: int = option(100_000, "groups of one document of one token each")
     max_match: int = option(16, "longest match")
+    min_match: int = option(2, "shortest match")
     max_depth: int = option(10, "depth of a draft")
     max_nodes: int = option(64, "nodes of a draft")
     against: str | None = option(None, "also measure this package, on the same tokens", choices=("arctic-inference",))
