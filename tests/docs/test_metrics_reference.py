@@ -6,6 +6,8 @@ import re
 import urllib.request
 from pathlib import Path
 
+from suffolk.serving.draft_service.text_appender import TextAppender
+from suffolk.serving.live_store.store import create_live_store
 from tests.support.draft_server import serving
 from tests.support.stores import make_store
 from tests.support.worker_server import talking_target, working
@@ -23,7 +25,11 @@ def reported(address: str) -> set[tuple[str, str]]:
 def test_the_page_names_every_metric(tmp_path: Path) -> None:
     with make_store(tmp_path / "store", [[[1, 2, 3]]], vocab_size=257) as store, serving({"store": store}) as server:
         expected = reported(str(server.http))
-    with working(talking_target()) as worker:
+    with (
+        create_live_store(tmp_path / "chat", vocab_size=257) as chat,
+        TextAppender(chat) as appender,
+        working(talking_target(), appender=appender) as worker,
+    ):
         expected |= reported(str(worker.http))
     documented = re.findall(r"^\| `((?:suffolk_|vllm:)\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
     assert set(documented) == expected
