@@ -263,4 +263,6 @@ def _parse_entry(data: dict[str, Any]) -> SegmentEntry:
         raise ValueError(f"segment name {entry.name!r}")
     if any(type(value) is not int or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
         raise ValueError(f"the sizes of segment {entry.name}")
+    if not isinstance(entry.checksum, str):
+        raise ValueError(f"the checksum of segment {entry.name}")
     return entry

@@ -22,9 +22,11 @@ MEASUREMENTS = {
     "decode": (*MODEL, *PROMPTS),
     "hybrid": (*MODEL, *PROMPTS, "--output", "out"),
     "live": (NONE,),
+    "agents": (*MODEL, "--files", NONE),
     "memory": (NONE,),
     "prediction": (*MODEL, "--files", NONE),
     "retrieval": (NONE,),
+    "rollouts": (*MODEL, *PROMPTS),
     "service": (NONE,),
     "worker": (*MODEL, *PROMPTS),
 }

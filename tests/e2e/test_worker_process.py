@@ -101,7 +101,7 @@ def test_health_tells_loading_from_ready(model: Path) -> None:
         ready.set()
         asking.join()
     assert "starting: loading the model\n" in bodies
-    assert set(bodies) <= {"starting: loading the model\n", "ok\n"}
+    assert set(bodies) <= {"starting: loading the model\n", "starting\n", "ok\n"}
 
 
 def page(address: str) -> str:
