@@ -66,7 +66,7 @@ class ServerOptions(Options):
         "seconds for which a stopping server still answers new requests, so that load balancers can notice",
         metavar="SECONDS",
     )
-    log_format: str = option("text", "form of the log on stderr", choices=FORMATS)
+    log_format: str = rare("text", "form of the log on stderr", choices=FORMATS)
     log_requests: bool = rare(False, "log every finished request with its id, caller, status and duration")
     otlp_endpoint: str | None = rare(
         None, "OTLP endpoint (gRPC) of a collector of traces, such as http://127.0.0.1:4317", metavar="URL"

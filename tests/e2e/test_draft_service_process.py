@@ -129,7 +129,7 @@ def test_sighup_adds_datastores(store: Path, tmp_path: Path) -> None:
 
 
 def test_json_logs_name_the_request(store: Path) -> None:
-    with running(*serve(store), "--log-format", "json", "--set", "log_requests=true") as server:
+    with running(*serve(store), "--set", "log_format=json", "--set", "log_requests=true") as server:
         asked = urllib.request.Request(
             f"http://{server.endpoint('http')}/v1/lookup", b'{"contexts": [[1, 2]]}', {"X-Request-Id": "mine-1"}
         )

@@ -42,8 +42,10 @@ MISTAKES = {
     "skinny_gemm": (*MODEL, "--rounds", "1"),
     "split_attention": (*MODEL, "--rounds", "1"),
     "stream_fingerprint": ("--worker", "127.0.0.1:1", *PROMPTS),
+    "tenant_fairness": (NONE,),
     "tuning_prompts": ("--output", "file/x"),
     "unrelated_corpus": ("--output", "file/x", "--megabytes", "0.001"),
+    "victim_latency": MODEL,
 }
 
 
