@@ -63,6 +63,27 @@ class DraftTree:
             self.match_count,
         )
 
+    def where(self, kept: npt.NDArray[np.bool_]) -> DraftTree:
+        """The nodes of ``kept``, bool[n], whose ancestors are all kept too."""
+        if kept.all():
+            return self
+        rooted = self.parents < 0
+        while (
+            kept != (left := kept & (rooted | kept[self.parents]))
+        ).any():  # one more level below a node that is left out
+            kept = left
+        numbers = np.cumsum(kept, dtype=np.int32) - 1
+        parents = np.where(rooted, np.int32(-1), numbers[self.parents])
+        return DraftTree(
+            self.tokens[kept],
+            parents[kept],
+            self.scores[kept],
+            self.sources[kept],
+            None if self.counts is None else self.counts[kept],
+            self.match_length,
+            self.match_count,
+        )
+
     def depths(self) -> npt.NDArray[np.int32]:
         """int32[n], the depth of each node: 1 for a child of the context's last token.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
@@ -96,7 +95,7 @@ class MinCount(Retriever):
     def _kept(self, tree: DraftTree) -> DraftTree:
         if tree.match_count < self._least or tree.counts is None:
             return DraftTree.empty()
-        return tree.head(int(np.count_nonzero(tree.counts >= self._least)))  # counts fall from node to node
+        return tree.where(tree.counts >= self._least)
 
 
 def _tail(context: Tokens, length: int) -> Tokens:

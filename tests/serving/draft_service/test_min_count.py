@@ -84,3 +84,17 @@ def test_groups_pass_through(tmp_path: Path) -> None:
         trees = store.draft_batch(contexts, group=["a", "b", "a"], scope="group")
         assert [len(tree) for tree in trees] == [0, 0, 0]
         assert store.draft_batch([[1, 2]])[0].tokens.tolist() == [3]
+
+
+def test_trees_of_a_group_and_the_store_have_frequent_nodes_only(tmp_path: Path) -> None:
+    """Regression: counts of such a tree do not fall from node to node, and rare nodes were shown in place of frequent ones."""
+    with create_live_store(tmp_path / "live", vocab_size=VOCABULARY) as live:
+        for last in (8, 9, 10):
+            live.append([1, 2, 7, last], group="g")
+        for _ in range(3):
+            live.append([1, 2, 5, 6])
+        live.append([1, 2, 5, 4])
+        [tree] = MinCount(live, 3).draft_batch([[1, 2]], group="g", scope="group_first")
+        assert tree.tokens.tolist() == [7, 5, 6]
+        assert tree.parents.tolist() == [-1, -1, 1]
+        assert (np.asarray(tree.counts) >= 3).all()
