@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,6 +26,7 @@ from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.live_store.writer import Appended
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.grpc_server import abort_call
+from suffolk.serving.transport.identity import Role, caller
 
 Reply = TypeVar("Reply")
 Request = TypeVar("Request")
@@ -36,7 +38,8 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     def __init__(self, service: DraftService) -> None:
         self._service = service
         self._live = LiveCalls(service)
-        self._streams = threading.BoundedSemaphore(limits.MAX_STREAMS)
+        self._streams: Counter[str] = Counter()  # that are open now, by tenant
+        self._lock = threading.Lock()
 
     def Draft(self, request: draft_pb2.DraftRequest, context: grpc.ServicerContext) -> draft_pb2.DraftReply:
         return self._answer("Draft", context, lambda: self._draft(request, _expiry(context)))
@@ -52,7 +55,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     ) -> draft_pb2.AppendReply:
         try:
             with self._one_stream():
-                received = received_in_time(requests, context, limits.STREAM_SECONDS)
+                received = received_in_time(requests, context, limits.STREAM_SECONDS, limits.FIRST_MESSAGE_SECONDS)
                 return _append_reply(
                     self._live.append_stream(received, partial(self._service.handle_call, "grpc", "AppendStream"))
                 )
@@ -88,14 +91,23 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     @contextmanager
     def _one_stream(self) -> Iterator[None]:
-        if not self._streams.acquire(blocking=False):
-            raise ResourceExhausted(
-                f"the server already reads {limits.MAX_STREAMS} streams, its limit; try again later or use Append"
-            )
+        caller().require_anywhere(Role.APPEND)  # before a place is taken
+        tenant = caller().tenant
+        with self._lock:
+            for whose, count, limit in (
+                ("", self._streams.total(), limits.MAX_STREAMS),
+                (f" of tenant {tenant}", self._streams[tenant] if tenant else 0, limits.MAX_TENANT_STREAMS),
+            ):
+                if count >= limit:
+                    raise ResourceExhausted(
+                        f"the server already reads {count} streams{whose}, its limit; try again later or use Append"
+                    )
+            self._streams[tenant] += 1
         try:
             yield
         finally:
-            self._streams.release()
+            with self._lock:
+                self._streams[tenant] -= 1
 
     def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
         return wire.pack_trees(self._service.draft(request, expired))
@@ -123,10 +135,13 @@ def _append_reply(appended: Appended) -> draft_pb2.AppendReply:
     return draft_pb2.AppendReply(**asdict(appended))
 
 
-def received_in_time(requests: Iterator[Request], context: grpc.ServicerContext, seconds: float) -> Iterator[Request]:
-    """Yield ``requests``. The call is cancelled if the next one does not come within ``seconds``."""
+def received_in_time(
+    requests: Iterator[Request], context: grpc.ServicerContext, seconds: float, first_seconds: float
+) -> Iterator[Request]:
+    """Yield ``requests``. The call is cancelled if the next one takes over ``seconds``, or the first ``first_seconds``."""
+    allowed = first_seconds
     while True:
-        timer = threading.Timer(seconds, context.cancel)
+        timer = threading.Timer(allowed, context.cancel)
         timer.daemon = True
         timer.start()
         try:
@@ -140,6 +155,7 @@ def received_in_time(requests: Iterator[Request], context: grpc.ServicerContext,
         if isinstance(request, DecodeError):
             raise InvalidArgument("the request is not a message of this method; encode it with the service's .proto")
         yield request
+        allowed = seconds
 
 
 def _expiry(context: grpc.ServicerContext) -> Expired:

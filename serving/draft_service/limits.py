@@ -28,6 +28,10 @@ SCOPES = ("store", "group", "group_first")
 """What a query with a group searches."""
 MAX_STREAMS = 4
 """Streams of appends at a time."""
+MAX_TENANT_STREAMS = 2
+"""Streams of appends of one tenant at a time."""
+FIRST_MESSAGE_SECONDS = 5.0
+"""Seconds within which the first message of a stream must come."""
 STREAM_SECONDS = 60.0
 """Seconds that a stream of appends may be silent."""
 MAX_REPLY_BYTES = 16 << 20

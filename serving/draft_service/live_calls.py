@@ -72,13 +72,22 @@ class LiveCalls:
         )
 
     def delete(self, request: draft_pb2.DeleteRequest) -> LiveDeletion:
-        """Delete documents by ids and conditions, or a group."""
+        """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``seal``, unless it is a group."""
         store = self._find(request.datastore, Role.ADMIN)
-        return store.delete(list(request.ids), list(request.where), request.group or None)
+        if request.group:
+            return store.delete(list(request.ids), list(request.where), request.group)
+        with self._service.exclusive_change(request.datastore):
+            return store.delete(list(request.ids), list(request.where))
 
     def seal(self, name: str) -> int | None:
-        """Publish the documents in memory. Returns the new generation; None if there was nothing to publish."""
-        return self._find(name, Role.ADMIN).seal()
+        """Publish the documents in memory. Returns the new generation; None if there was nothing to publish.
+
+        Raises:
+            ResourceExhausted: another seal or deletion of the datastore runs. A call that waits would occupy a place of admission.
+        """
+        store = self._find(name, Role.ADMIN)
+        with self._service.exclusive_change(name):
+            return store.seal()
 
     def stats(self, name: str, group: str) -> dict[str, Any]:
         """The fields of ``LiveStats``, or of ``GroupStats`` if ``group`` is not empty."""

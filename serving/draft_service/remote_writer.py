@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -64,11 +65,12 @@ class RemoteWriter(Retriever):
             group: the group of all documents.
         """
         requests = (self._request(part, group, False) for part in _parts(documents))
+        first = list(islice(requests, 1))  # the server allows little time for it
         failed: list[Exception] = []
 
         def sent() -> Iterator[draft_pb2.AppendRequest]:
             try:
-                yield from requests
+                yield from chain(first, requests)
             except Exception as error:  # gRPC reads this in a thread of its own
                 failed.append(error)
                 raise

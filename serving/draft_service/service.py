@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted, Unsupported
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
@@ -41,6 +43,8 @@ class DraftService:
         self._min_count = min_count
         self._tokenizers: dict[str, bytes] = {}  # packed at the first call
         self._merged: dict[tuple[tuple[str, int], ...], MergedDatastore] = {}
+        self._changing: set[str] = set()  # names of datastores
+        self._change_lock = threading.Lock()
         self.admission = AdmissionController(max_concurrent, "max_concurrent")
         self.metrics = DraftMetrics(self._datastores, self.admission)
 
@@ -144,6 +148,20 @@ class DraftService:
         """The full name and the datastore of ``name``. Raises NotFound if the caller may not read it."""
         name = self._resolve(name)
         return name, self._datastores[name]
+
+    @contextmanager
+    def exclusive_change(self, name: str) -> Iterator[None]:
+        """The block is the only seal or deletion of datastore ``name``. Raises ResourceExhausted if another one runs."""
+        name = self._resolve(name)
+        with self._change_lock:
+            if name in self._changing:
+                raise ResourceExhausted(f"datastore {name}: another seal or deletion runs; try again when it has ended")
+            self._changing.add(name)
+        try:
+            yield
+        finally:
+            with self._change_lock:
+                self._changing.remove(name)
 
     @staticmethod
     def _groups(

@@ -61,6 +61,13 @@ class Identity:
                 f"{self.name} lacks the role {role} in {where}; ask the operator of the server for it"
             )
 
+    def require_anywhere(self, role: Role) -> None:
+        """Raise PermissionDenied unless the caller has ``role`` or a higher one in some tenant."""
+        if not any(each >= role for each in self.roles.values()):
+            raise PermissionDenied(
+                f"{self.name} has the role {role} in no tenant; ask the operator of the server for it"
+            )
+
 
 OPERATOR = Identity("the operator", {EVERY_TENANT: Role.ADMIN})
 """The caller of a server without an access file, and of code in the server's own process."""

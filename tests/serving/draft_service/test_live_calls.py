@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def refused(remote: RemoteDatastore) -> bool:
     try:
         remote.append_stream([document([1])])
     except ResourceExhausted as error:
-        return "the server already reads 4 streams, its limit; try again later or use Append" in str(error)
+        return f"the server already reads {limits.MAX_STREAMS} streams, its limit; try again later or use" in str(error)
     return False
 
 
@@ -154,7 +155,7 @@ def test_streams_are_bounded(
     for call in held:
         call.cancel()
     hold.set()
-    monkeypatch.setattr(limits, "STREAM_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "FIRST_MESSAGE_SECONDS", 0.05)
     stuck = threading.Event()
 
     def never() -> Iterator[draft_pb2.AppendRequest]:
@@ -165,6 +166,51 @@ def test_streams_are_bounded(
         stub.AppendStream(never(), timeout=HANG)
     stuck.set()
     assert caught.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+def test_a_stream_may_fall_silent_after_its_first_message(
+    stub: draft_pb2_grpc.DraftServiceStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STREAM_SECONDS", 0.05)
+    stuck = threading.Event()
+
+    def requests() -> Iterator[draft_pb2.AppendRequest]:
+        yield APPEND(datastore="chat", tokens=bytes(4), lengths=np.array([1], "<u4").tobytes())
+        stuck.wait(HANG)
+
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.AppendStream(requests(), timeout=HANG)
+    stuck.set()
+    assert caught.value.code() is grpc.StatusCode.CANCELLED
+
+
+def test_a_datastore_has_one_seal_or_deletion_at_a_time(
+    server: DraftServer, remote: RemoteDatastore, store: LiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: deletions that waited for a long seal filled all places of the server."""
+    remote.append([1, 2, 3], id="a")
+    remote.append([1, 2, 3], group="g")
+    entered, finish, seal = threading.Event(), threading.Event(), store.seal
+
+    def slow() -> int | None:
+        entered.set()
+        finish.wait(HANG)
+        return seal()
+
+    monkeypatch.setattr(store, "seal", slow)
+    with ThreadPoolExecutor(1) as pool:
+        sealing = pool.submit(remote.seal)
+        assert entered.wait(HANG)
+        for call in (lambda: remote.delete(["a"]), remote.seal):
+            with pytest.raises(ResourceExhausted, match="chat: another seal or deletion runs; try again when it has"):
+                call()
+        status, headers, _ = ask(server, "POST", "/v1/seal", {"datastore": "chat"})
+        assert (status, headers["retry-after"]) == (429, "1")
+        assert server.service.admission.in_flight() == 1
+        assert remote.delete(group="g").documents == 1  # waits for no seal
+        finish.set()
+        assert sealing.result(HANG) == 1
+    assert remote.delete(["a"]).documents == 1
 
 
 def test_http_twins(server: DraftServer, store: LiveStore) -> None:

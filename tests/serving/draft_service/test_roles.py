@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from google.protobuf.message import Message
 
 from suffolk.datastore.documents import Document
+from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.documents import pack_documents
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.live_store.store import LiveStore, create_live_store
@@ -21,7 +23,7 @@ from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.serving.draft_service.test_draft_service_access import get
 from tests.support.draft_server import VOCABULARY, serving
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, until
 
 SECRET = "acme/plans"
 STORES = ("chat", SECRET)
@@ -118,7 +120,10 @@ def test_every_call_with_every_role(
     for store, tenant in (("chat", "default"), (SECRET, "acme")):
         role = max(ROLES[name].get(tenant, 0), ROLES[name].get("*", 0))
         code, text = call(stub, method, REQUESTS[method](store), tokens[name])
-        if role == 0:
+        if method == "AppendStream" and max(ROLES[name].values()) < Role.APPEND:  # refused before a name is read
+            assert code == "PERMISSION_DENIED"
+            assert f"{name} has the role append in no tenant" in text
+        elif role == 0:
             unknown = call(stub, method, REQUESTS[method](store[:-1] + "x"), tokens[name])
             assert (code, text) == (unknown[0], unknown[1].replace(store[:-1] + "x", store))
             assert code == "NOT_FOUND"
@@ -173,3 +178,27 @@ def test_stored_tokens_are_within_the_quota(tmp_path: Path) -> None:
         assert (status, json.loads(reply)["error"]["code"]) == (429, "RESOURCE_EXHAUSTED")
         one.seal()
         assert call(stub, "Append", append("acme/a"), token)[0] == "RESOURCE_EXHAUSTED"  # published tokens count too
+
+
+def test_streams_of_one_tenant_leave_places_for_others(
+    stub: draft_pb2_grpc.DraftServiceStub, tokens: dict[str, str]
+) -> None:
+    hold = threading.Event()
+
+    def silent() -> Iterator[draft_pb2.AppendRequest]:
+        hold.wait(HANG)
+        yield from ()
+
+    def open_stream(token: str) -> grpc.Future:
+        return stub.AppendStream.future(silent(), timeout=HANG, metadata=[("authorization", f"Bearer {token}")])
+
+    for held in [open_stream(tokens["acme-read"]) for _ in range(limits.MAX_STREAMS)]:
+        assert held.exception(HANG).code() is grpc.StatusCode.PERMISSION_DENIED  # before it sends anything
+    several = [open_stream(tokens["acme-append"]) for _ in range(limits.MAX_TENANT_STREAMS)]
+    text = f"already reads {limits.MAX_TENANT_STREAMS} streams of tenant acme, its limit"
+    until(lambda: text in call(stub, "AppendStream", iter([append(SECRET)]), tokens["acme-append"])[1])
+    assert call(stub, "AppendStream", iter([append("chat")]), tokens["default-append"])[0] == "OK"
+    for held in several:
+        held.cancel()
+    hold.set()
+    until(lambda: call(stub, "AppendStream", iter([append(SECRET)]), tokens["acme-append"])[0] == "OK")
