@@ -57,7 +57,7 @@ LiveIndex::LiveIndex(const MemoryShape& shape, unsigned threads) : shape_(shape)
   if (shape.order_depth == 0 || shape.order_depth > format::kMaxOrderDepth) {
     refuse("order_depth is ", shape.order_depth, "; it must be 1 to ", format::kMaxOrderDepth);
   }
-  publish();
+  publish(files_, {}, {});
   try {
     worker_ = std::jthread([this] { work(); });
   } catch (const std::system_error& error) {
@@ -76,11 +76,11 @@ std::uint64_t LiveIndex::append(std::span<const Document> documents, std::span<c
   require_open();
   check_sequences(documents, next_sequence_);
   if (documents.front().sequence == 0) segment->number(next_sequence_);
-  memory_.reserve(memory_.size() + 1);
-  if (!gone.empty()) hide(gone, std::move(deletion));
-  memory_.push_back({LiveSegment(segment)});
+  Entries memory = memory_, deletions = deletions_;
+  if (!gone.empty()) hide(gone, std::move(deletion), memory, deletions);
+  memory.push_back({LiveSegment(segment)});
+  publish(files_, std::move(memory), std::move(deletions));
   next_sequence_ = segment->last_sequence() + 1;
-  publish();
   const std::uint64_t first = segment->first_sequence();
   merge_due(lock);
   return first;
@@ -92,8 +92,9 @@ std::uint64_t LiveIndex::remove(std::span<const std::uint64_t> sequences) {
   Lock lock(mutex_);
   require_open();
   if (gone.empty()) return 0;
-  hide(gone, std::move(deletion));
-  publish();
+  Entries memory = memory_, deletions = deletions_;
+  hide(gone, std::move(deletion), memory, deletions);
+  publish(files_, std::move(memory), std::move(deletions));
   merge_due(lock);
   return gone.size();
 }
@@ -136,7 +137,7 @@ LiveStats LiveIndex::stats() const {
   for (const Entries* entries : {&memory_, &deletions_}) {
     for (const Entry& entry : *entries) {
       stats.bytes += entry.live.segment->bytes() + entry.live.removed_documents().size_bytes();
-      if (entry.busy) stats.merge_debt += entry.live.segment->suffixes().count;
+      if (entry.holder != nullptr) stats.merge_debt += entry.live.segment->suffixes().count;
     }
     if (const auto run = due(*entries)) stats.merge_debt += run->tokens;
   }
@@ -144,10 +145,8 @@ LiveStats LiveIndex::stats() const {
     stats.tokens += entry.live.live_tokens();
     stats.documents += entry.live.live_documents();
     if (stats.oldest_sequence != 0 || entry.live.live_documents() == 0) continue;
-    std::uint32_t oldest = 0;
-    while (entry.live.is_removed(oldest)) ++oldest;
-    stats.oldest_sequence = entry.live.segment->documents().sequence(oldest);
-    stats.oldest_time = entry.live.segment->documents().time(oldest);
+    stats.oldest_sequence = entry.live.segment->documents().sequence(entry.live.first_live);
+    stats.oldest_time = entry.live.segment->documents().time(entry.live.first_live);
   }
   return stats;
 }
@@ -186,23 +185,22 @@ std::shared_ptr<MemorySegment> LiveIndex::sort_removed(std::span<const std::uint
   return std::make_shared<MemorySegment>(documents, shape_, threads_);
 }
 
-// Removes documents of which `deletion` holds the tokens. Throws kNotFound, and changes nothing, if one was removed meanwhile.
-void LiveIndex::hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion) {
+// Removes documents, of which `deletion` holds the tokens, from copies of the lists. Throws kNotFound if one was removed meanwhile.
+void LiveIndex::hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion, Entries& memory,
+                     Entries& deletions) const {
   const std::vector<DocumentIndices> found = snapshot_->find(sequences);
-  std::vector<LiveSegment> next(snapshot_->memory().begin(), snapshot_->memory().end());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!found[i].empty()) next[i].remove(found[i]);
+    if (!found[i].empty()) memory[i].live.remove(found[i]);
   }
-  deletions_.push_back({LiveSegment(std::move(deletion))});
-  for (std::size_t i = 0; i < next.size(); ++i) memory_[i].live = std::move(next[i]);
+  deletions.push_back({LiveSegment(std::move(deletion))});
 }
 
-// Marks all segments with documents up to `through`, and all deletions, as busy. False if merges hold some of them.
-bool LiveIndex::reserve(std::uint64_t through) {
+// Holds all segments with documents up to `through`, and all deletions. False if merges hold some of them.
+bool LiveIndex::reserve(std::uint64_t through, const Hold& hold) {
   bool all = true;
   const auto take = [&](Entry& entry) {
-    all = all && (!entry.busy || entry.retiring);
-    if (!entry.busy) entry.busy = entry.retiring = true;
+    if (entry.holder == nullptr) entry.holder = &hold;
+    all = all && entry.holder == &hold;
   };
   for (Entry& entry : memory_) {
     if (entry.live.segment->first_sequence() <= through) take(entry);
@@ -220,7 +218,8 @@ void LiveIndex::replace(Lock& lock, std::shared_ptr<const FileSet> files, std::u
     const MemorySegment::Input input = {segment.get(), dropped};
     return dropped.empty() ? segment : MemorySegment::merge({&input, 1}, shape_);
   };
-  changed_.wait(lock, [&] { return closed_ || reserve(through); });
+  const Hold hold(*this, lock);
+  changed_.wait(lock, [&] { return closed_ || reserve(through, hold); });
   require_open();
   Segments old, old_deletions, kept, deletions;
   for (const Entry& entry : memory_) {
@@ -232,13 +231,12 @@ void LiveIndex::replace(Lock& lock, std::shared_ptr<const FileSet> files, std::u
   std::transform(old_deletions.begin(), old_deletions.end(), std::back_inserter(deletions), keep);
   lock.lock();
   changed_.wait(lock, [&] {
-    return closed_ || std::all_of(deletions_.begin(), deletions_.end(), [](const Entry& entry) { return entry.busy == entry.retiring; });
+    return closed_ || std::all_of(deletions_.begin(), deletions_.end(), [&](const Entry& entry) { return entry.holder == nullptr || entry.holder == &hold; });
   });
   require_open();
   for (std::size_t i = deletions.size(); i < deletions_.size(); ++i) deletions.push_back(keep(deletions_[i].live.segment));  // added meanwhile
-  Entries entries;
+  Entries entries, kept_deletions;
   for (std::size_t i = 0; i < old.size(); ++i) {
-    if (kept[i] != old[i]) retire(old[i]);
     if (kept[i] == nullptr) continue;
     LiveSegment live(kept[i]);
     DocumentIndices removed;
@@ -252,23 +250,37 @@ void LiveIndex::replace(Lock& lock, std::shared_ptr<const FileSet> files, std::u
     if (!removed.empty()) live.remove(removed);
     entries.push_back({std::move(live)});
   }
-  for (std::size_t i = old.size(); i < memory_.size(); ++i) entries.push_back(std::move(memory_[i]));
-  memory_ = std::move(entries);
-  deletions_.clear();
+  for (std::size_t i = old.size(); i < memory_.size(); ++i) entries.push_back(memory_[i]);
   for (auto& deletion : deletions) {
-    if (deletion != nullptr) deletions_.push_back({LiveSegment(std::move(deletion))});
+    if (deletion != nullptr) kept_deletions.push_back({LiveSegment(std::move(deletion))});
   }
-  files_ = std::move(files);
+  retired_.reserve(retired_.size() + old.size());
+  publish(std::move(files), std::move(entries), std::move(kept_deletions));
   next_sequence_ = std::max(next_sequence_, through + 1);
-  publish();
-  changed_.notify_all();
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    if (kept[i] != old[i]) retire(old[i]);
+  }
 }
 
-void LiveIndex::publish() {
-  std::vector<LiveSegment> memory, deletions;
-  for (const Entry& entry : memory_) memory.push_back(entry.live);
-  for (const Entry& entry : deletions_) deletions.push_back(entry.live);
-  std::shared_ptr<const Snapshot> next = std::make_shared<const Snapshot>(files_, std::move(memory), std::move(deletions));
+LiveIndex::Hold::~Hold() {
+  if (!lock_.owns_lock()) lock_.lock();
+  for (Entries* entries : {&index_.memory_, &index_.deletions_}) {
+    for (Entry& entry : *entries) {
+      if (entry.holder == this) entry.holder = nullptr;
+    }
+  }
+  index_.changed_.notify_all();
+}
+
+// Searches these lists from now on. If memory is used up, nothing changes.
+void LiveIndex::publish(std::shared_ptr<const FileSet> files, Entries memory, Entries deletions) {
+  std::vector<LiveSegment> live, removed;
+  for (const Entry& entry : memory) live.push_back(entry.live);
+  for (const Entry& entry : deletions) removed.push_back(entry.live);
+  std::shared_ptr<const Snapshot> next = std::make_shared<const Snapshot>(files, std::move(live), std::move(removed));
+  files_ = std::move(files);
+  memory_ = std::move(memory);
+  deletions_ = std::move(deletions);
   const std::lock_guard lock(snapshot_mutex_);
   snapshot_.swap(next);
 }

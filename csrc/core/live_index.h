@@ -75,33 +75,44 @@ class LiveIndex {
   void close();
 
  private:
+  class Hold;
   struct Entry {
     LiveSegment live;
-    bool busy = false;      // part of a merge or of a rebase
-    bool retiring = false;  // part of a rebase
+    const Hold* holder = nullptr;  // the merge or rebase that it is part of
   };
   using Entries = std::vector<Entry>;
   struct MergeJob;
   using Lock = std::unique_lock<std::mutex>;
 
+  // Locks segments for one merge or rebase. Its end, by an exception too, locks the mutex and releases those that are left.
+  class Hold {
+   public:
+    Hold(LiveIndex& index, Lock& lock) : index_(index), lock_(lock) {}
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    ~Hold();
+
+   private:
+    LiveIndex& index_;
+    Lock& lock_;
+  };
+
   std::shared_ptr<MemorySegment> sort_removed(std::span<const std::uint64_t> sequences) const;
-  void hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion);
+  void hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion, Entries& memory, Entries& deletions) const;
   void replace(Lock& lock, std::shared_ptr<const FileSet> files, std::uint64_t through, bool grouped_stay);
-  bool reserve(std::uint64_t through);
-  void publish();
+  bool reserve(std::uint64_t through, const Hold& hold);
+  void publish(std::shared_ptr<const FileSet> files, Entries memory, Entries deletions);
   void require_open() const;
 
   // live_merge.cc
-  static bool any_busy(const Entries& entries);
+  static bool any_held(const Entries& entries);
   std::optional<MergeRun> due(const Entries& entries) const;
   std::size_t limit(const Entries& entries) const;
   void merge_due(Lock& lock);
-  bool merge(Lock& lock, Entries& entries, const MergeRun& run);
-  void finish(Entries& entries, const MergeJob& job, bool done);
-  void substitute(Entries& entries, std::span<const LiveSegment> old, const MergeJob& job,
-                  const std::shared_ptr<const MemorySegment>& by, bool done);
+  void merge(Lock& lock, Entries& entries, const MergeRun& run);
+  void finish(const Entries& entries, const MergeJob& job);
   void work();
-  void retire(const std::shared_ptr<const MemorySegment>& segment);
+  void retire(const std::shared_ptr<const MemorySegment>& segment) noexcept;
   void free_retired(Lock& lock);
 
   const MemoryShape shape_;

@@ -15,8 +15,8 @@ constexpr std::uint64_t kLargeBytes = 1 << 19;  // of a segment that no query ma
 
 }  // namespace
 
-bool LiveIndex::any_busy(const Entries& entries) {
-  return std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.busy; });
+bool LiveIndex::any_held(const Entries& entries) {
+  return std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.holder != nullptr; });
 }
 
 std::size_t LiveIndex::limit(const Entries& entries) const {
@@ -26,27 +26,28 @@ std::size_t LiveIndex::limit(const Entries& entries) const {
 }
 
 std::optional<MergeRun> LiveIndex::due(const Entries& entries) const {
-  const bool purges = !any_busy(deletions_);  // otherwise removed documents stay
+  const bool purges = !any_held(deletions_);  // otherwise removed documents stay
   std::vector<SegmentLoad> loads;
   for (const Entry& entry : entries) {
-    loads.push_back({entry.live.segment->suffixes().count, purges ? entry.live.removed_tokens : 0, entry.busy});
+    loads.push_back({entry.live.segment->suffixes().count, purges ? entry.live.removed_tokens : 0, entry.holder != nullptr});
   }
   return choose_run(loads, std::min(kWanted, limit(entries)), limit(entries));
 }
 
-// Merges what is small; leaves the rest to the background thread unless there are too many segments.
-void LiveIndex::merge_due(Lock& lock) {
+// Merges what is small; leaves the rest to the background thread unless there are too many segments. If memory is used up, merges
+// wait for another change.
+void LiveIndex::merge_due(Lock& lock) try {
   while (!closed_) {
     bool idle = true;
     for (Entries* entries : {&deletions_, &memory_}) {
       const bool full = entries->size() > limit(*entries);
       const auto run = due(*entries);
       if (run && (full || run->tokens <= kSmallMerge)) {
-        if (!merge(lock, *entries, *run)) return;
+        merge(lock, *entries, *run);
         idle = false;
       } else if (run) {
         changed_.notify_all();
-      } else if (full && any_busy(*entries)) {
+      } else if (full && any_held(*entries)) {
         changed_.wait(lock);  // other merges hold the segments
         idle = false;
       }
@@ -54,12 +55,13 @@ void LiveIndex::merge_due(Lock& lock) {
     }
     if (idle) return;
   }
+} catch (const std::bad_alloc&) {
 }
 
 void LiveIndex::settle() {
   Lock lock(mutex_);
   changed_.notify_all();
-  changed_.wait(lock, [&] { return closed_ || (!due(memory_) && !due(deletions_) && !any_busy(memory_) && !any_busy(deletions_) && retired_.empty() && !freeing_); });
+  changed_.wait(lock, [&] { return closed_ || (!due(memory_) && !due(deletions_) && !any_held(memory_) && !any_held(deletions_) && retired_.empty() && !freeing_); });
 }
 
 // The segments of one merge, and what it makes of them.
@@ -90,79 +92,78 @@ struct LiveIndex::MergeJob {
   }
 
   bool is_purged(std::uint64_t sequence) const { return std::binary_search(purged.begin(), purged.end(), sequence); }
+
+  // Replaces the segments `old` by one, in which documents stay removed that the merge did not purge, or that were removed meanwhile.
+  void substitute(Entries& entries, std::span<const LiveSegment> old, const std::shared_ptr<const MemorySegment>& by) const {
+    const auto begin = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return each.live.segment == old.front().segment; });
+    const auto end = begin + static_cast<std::ptrdiff_t>(old.size());
+    DocumentIndices removed;
+    for (auto each = begin; each != end; ++each) {
+      for (const std::uint32_t index : each->live.removed_documents()) {
+        const std::uint64_t sequence = each->live.segment->documents().sequence(index);
+        if (!is_purged(sequence)) removed.push_back(static_cast<std::uint32_t>(by->documents().lower_bound(sequence)));
+      }
+    }
+    const auto after = entries.erase(begin, end);
+    if (by == nullptr) return;
+    LiveSegment live(by);
+    if (!removed.empty()) live.remove(removed);
+    entries.insert(after, {std::move(live)});
+  }
 };
 
 // Merges a run, with the lock released meanwhile. Removed documents are left out, of the deletions too, if no other merge
-// holds the deletions. False, and nothing changes, if memory is used up.
-bool LiveIndex::merge(Lock& lock, Entries& entries, const MergeRun& run) {
+// holds the deletions. If memory is used up, nothing changes.
+void LiveIndex::merge(Lock& lock, Entries& entries, const MergeRun& run) {
   MergeJob job;
-  const auto take = [](Entry& entry, std::vector<LiveSegment>& taken) {
-    taken.push_back(entry.live);
-    entry.busy = true;
-  };
-  const bool purges = &entries == &memory_ && !any_busy(deletions_);
-  for (std::size_t i = run.begin; i < run.end; ++i) take(entries[i], job.inputs);
-  if (purges && std::any_of(job.inputs.begin(), job.inputs.end(), [](const LiveSegment& each) { return each.removed != nullptr; })) {
-    for (Entry& entry : deletions_) take(entry, job.deletions);
-  }
-  lock.unlock();
-  bool done = true;
-  try {
+  {
+    const Hold hold(*this, lock);
+    const auto take = [&](Entry& entry, std::vector<LiveSegment>& taken) {
+      taken.push_back(entry.live);
+      entry.holder = &hold;
+    };
+    const bool purges = &entries == &memory_ && !any_held(deletions_);
+    for (std::size_t i = run.begin; i < run.end; ++i) take(entries[i], job.inputs);
+    if (purges && std::any_of(job.inputs.begin(), job.inputs.end(), [](const LiveSegment& each) { return each.removed != nullptr; })) {
+      for (Entry& entry : deletions_) take(entry, job.deletions);
+    }
+    lock.unlock();
     job.run(shape_);
-  } catch (const std::bad_alloc&) {
-    done = false;
+    lock.lock();
+    if (!closed_) finish(entries, job);
   }
-  lock.lock();
-  if (!closed_) finish(entries, job, done);
-  changed_.notify_all();
   job = {};
   free_retired(lock);
-  return done;
 }
 
-// Publishes the result of a merge, or gives its segments back.
-void LiveIndex::finish(Entries& entries, const MergeJob& job, bool done) {
-  substitute(entries, job.inputs, job, job.merged, done);
-  if (!job.deletions.empty()) substitute(deletions_, job.deletions, job, job.kept, done);
-  if (!done) return;
+// Publishes the result of a merge.
+void LiveIndex::finish(const Entries& entries, const MergeJob& job) {
+  Entries memory = memory_, deletions = deletions_;
+  job.substitute(&entries == &memory_ ? memory : deletions, job.inputs, job.merged);
+  if (!job.deletions.empty()) job.substitute(deletions, job.deletions, job.kept);
+  retired_.reserve(retired_.size() + job.inputs.size() + job.deletions.size());
+  publish(files_, std::move(memory), std::move(deletions));
   for (const LiveSegment& each : job.inputs) merged_tokens_ += each.segment->suffixes().count;
-  publish();
-}
-
-// Replaces the segments `old` by one, in which documents stay removed that the merge did not purge, or that were removed meanwhile.
-void LiveIndex::substitute(Entries& entries, std::span<const LiveSegment> old, const MergeJob& job,
-                           const std::shared_ptr<const MemorySegment>& by, bool done) {
-  const auto begin = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return each.live.segment == old.front().segment; });
-  const auto end = begin + static_cast<std::ptrdiff_t>(old.size());
-  if (!done) {
-    for (auto each = begin; each != end; ++each) each->busy = false;
-    return;
+  for (const auto* old : {&job.inputs, &job.deletions}) {
+    for (const LiveSegment& each : *old) retire(each.segment);
   }
-  DocumentIndices removed;
-  for (auto each = begin; each != end; ++each) {
-    retire(each->live.segment);
-    for (const std::uint32_t index : each->live.removed_documents()) {
-      const std::uint64_t sequence = each->live.segment->documents().sequence(index);
-      if (!job.is_purged(sequence)) removed.push_back(static_cast<std::uint32_t>(by->documents().lower_bound(sequence)));
-    }
-  }
-  const auto after = entries.erase(begin, end);
-  if (by == nullptr) return;
-  LiveSegment live(by);
-  if (!removed.empty()) live.remove(removed);
-  entries.insert(after, {std::move(live)});
 }
 
 void LiveIndex::work() {
   Lock lock(mutex_);
   while (!closed_) {
-    free_retired(lock);
     bool idle = true;
-    for (Entries* entries : {&deletions_, &memory_}) {
-      const auto run = closed_ ? std::nullopt : due(*entries);
-      if (!run) continue;
-      if (!merge(lock, *entries, *run)) changed_.wait_for(lock, std::chrono::seconds(1));  // until memory is free again
-      idle = false;
+    try {
+      free_retired(lock);
+      for (Entries* entries : {&deletions_, &memory_}) {
+        const auto run = closed_ ? std::nullopt : due(*entries);
+        if (!run) continue;
+        idle = false;
+        merge(lock, *entries, *run);
+      }
+    } catch (const std::bad_alloc&) {
+      changed_.wait_for(lock, std::chrono::seconds(1));  // until memory is free again
+      continue;
     }
     if (!idle || closed_) continue;
     if (retired_.empty()) {
@@ -175,7 +176,8 @@ void LiveIndex::work() {
 
 // Keeps a large segment until a thread that merges frees it, so that no query does: that takes time. Small ones are freed by the
 // last snapshot that holds them.
-void LiveIndex::retire(const std::shared_ptr<const MemorySegment>& segment) {
+// REQUIRES: retired_ has room.
+void LiveIndex::retire(const std::shared_ptr<const MemorySegment>& segment) noexcept {
   if (segment->bytes() >= kLargeBytes) retired_.push_back(segment);
 }
 

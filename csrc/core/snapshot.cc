@@ -44,6 +44,7 @@ void LiveSegment::remove(std::span<const std::uint32_t> documents) {
   all->reserve(before.size() + documents.size());
   std::merge(before.begin(), before.end(), documents.begin(), documents.end(), std::back_inserter(*all));
   for (const std::uint32_t document : documents) removed_tokens += segment->document_tokens(document);
+  while (first_live < all->size() && (*all)[first_live] == first_live) ++first_live;
   removed = std::move(all);
 }
 

@@ -31,6 +31,7 @@ struct LiveSegment {
   std::shared_ptr<const MemorySegment> segment;
   std::shared_ptr<const DocumentIndices> removed;  // null if none
   std::uint64_t removed_tokens = 0;                // in these documents
+  std::uint32_t first_live = 0;                    // the first document that is not removed; the number of documents if all are
 
   explicit LiveSegment(std::shared_ptr<const MemorySegment> all) : segment(std::move(all)) {}
   std::span<const std::uint32_t> removed_documents() const noexcept {

@@ -2,14 +2,33 @@
 // Exit code 0: all agrees with brute force.
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <new>
 #include <random>
 #include <thread>
 
 #include "core/error.h"
 #include "core/live_index.h"
 #include "core/scoped_query.h"
+
+namespace {
+
+thread_local int allocations_left = -1;  // of this thread, before memory is used up; -1: any number
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  if (allocations_left == 0) throw std::bad_alloc();
+  if (allocations_left > 0) --allocations_left;
+  if (void* const at = std::malloc(size)) return at;
+  throw std::bad_alloc();
+}
+
+void operator delete(void* at) noexcept { std::free(at); }
+void operator delete(void* at, std::size_t) noexcept { std::free(at); }
 
 namespace {
 
@@ -169,6 +188,59 @@ void test_close_while_others_append() {
   expect(longest_match(snapshot->corpus(), context, {.max_match = 1}).count > 0, "a snapshot outlives its index");
 }
 
+void test_the_first_live_document_is_known() {
+  LiveIndex index({100, 32}, 1);
+  append(index, {{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}, {16}}, 1);
+  index.remove(std::vector<std::uint64_t>{1, 3});
+  expect(index.snapshot()->memory()[0].first_live == 1, "the first live document after a removed one");
+  index.remove(std::vector<std::uint64_t>{2});
+  expect(index.snapshot()->memory()[0].first_live == 3, "the first live document after removed ones");
+  expect(index.stats().oldest_sequence == 4, "the oldest document");
+}
+
+// Repeats a change with memory for 0, 1, ... allocations until it succeeds. A failed one changes nothing and holds no segment.
+void fail_until_done(const LiveIndex& index, const std::function<void()>& change) {
+  const std::uint64_t documents = index.stats().documents;
+  for (int allocations = 0;; ++allocations) {
+    allocations_left = allocations;
+    try {
+      change();
+      allocations_left = -1;
+      return;
+    } catch (const std::bad_alloc&) {
+      allocations_left = -1;
+    }
+    expect(index.stats().documents == documents, "a change without memory changes no document");
+    expect(index.stats().merge_debt == 0, "a change without memory holds no segment");
+  }
+}
+
+void test_changes_without_memory() {
+  LiveIndex index({100, 32}, 1);
+  std::mt19937 random(11);
+  const auto texts = [&](std::size_t count) {
+    std::vector<Path> batch;
+    for (std::size_t i = 0; i < count; ++i) batch.push_back(random_text(random, 100, 40));
+    return batch;
+  };
+  for (int round = 0; round < 6; ++round) {
+    const std::vector<Path> batch = texts(8);
+    std::uint64_t first = append(index, batch, 1);
+    index.settle();
+    fail_until_done(index, [&] { index.remove(std::span(&first, 1)); });
+    append(index, texts(1), 1);
+    expect(index.stats().merge_debt == 0, "the next append merges what a merge without memory left");
+    const std::vector<std::uint64_t> second = {first + 1};
+    fail_until_done(index, [&] { append(index, batch, 2, second); });
+    append(index, texts(1), 1);
+    expect(index.stats().merge_debt == 0, "the next append merges what a merge without memory left");
+    const std::uint64_t documents = index.stats().documents;
+    const auto files = std::make_shared<FileSet>();
+    fail_until_done(index, [&] { index.rebase(files, first + 3); });
+    expect(index.stats().documents < documents, "a rebase drops documents once there is memory");
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -176,6 +248,8 @@ int main() {
   test_random_changes(100000, 2500);
   test_threads();
   test_close_while_others_append();
+  test_the_first_live_document_is_known();
+  test_changes_without_memory();
   std::printf("live_test: %s\n", failures == 0 ? "passed" : "FAILED");
   return failures == 0 ? 0 : 1;
 }
