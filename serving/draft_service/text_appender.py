@@ -72,7 +72,7 @@ class TextAppender:
         self._tokens = 0  # waiting
         self._closed = False
         self._counts = {"appended": 0, "dropped": 0, "failed": 0}
-        self._logged: set[type[SuffolkError]] = set()
+        self._logged: set[type[Exception]] = set()
         self._thread = threading.Thread(target=self._run, name="remember", daemon=True)
         self._thread.start()
 
@@ -137,12 +137,12 @@ class TextAppender:
                     self._append([text])
                 return
             self._fail(error, 1)
-        except SuffolkError as error:
+        except Exception as error:  # noqa: BLE001  an error of any kind must not end the thread
             self._fail(error, len(texts))
         else:
             self._count("appended", len(texts))
 
-    def _fail(self, error: SuffolkError, texts: int) -> None:
+    def _fail(self, error: Exception, texts: int) -> None:
         self._count("failed", texts)
         if type(error) not in self._logged:  # one line for each kind
             self._logged.add(type(error))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Iterable
 
-from suffolk.serving.live_store.contents import oldest
+from suffolk.serving.live_store.contents import live_pages, oldest
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.writer import LiveWriter
 
@@ -23,18 +23,29 @@ class Bounds:
     def __init__(self, writer: LiveWriter, settings: LiveSettings) -> None:
         self._writer = writer
         self._settings = settings
-        self._used: dict[int, float] = {}  # group key -> time of its last append or query
+        self._used: dict[int, None] = {}  # keys of groups; the last one was appended to or queried last
         self._lock = threading.Lock()
         self.evicted_documents = self.evicted_tokens = 0
+        for page in live_pages(writer.index, writer.next_sequence, grouped=True, tokens=False):
+            self.add(page.groups.tolist())
 
-    def use(self, keys: set[int]) -> None:
-        """Note that these groups were appended to or queried."""
+    def add(self, keys: Iterable[int]) -> None:
+        """Note that these groups were appended to; 0 is no group."""
         if self._settings.evict == "use":
-            now = time.monotonic()
             with self._lock:
-                for key in keys - {0}:
+                for key in keys:
                     self._used.pop(key, None)
-                    self._used[key] = now  # the end of a dict is its newest entry
+                    if key:
+                        self._used[key] = None
+
+    def use(self, keys: Iterable[int]) -> None:
+        """Note that these groups were queried. Groups without documents are ignored."""
+        if self._settings.evict == "use":
+            with self._lock:
+                for key in keys:
+                    if key in self._used:
+                        del self._used[key]
+                        self._used[key] = None
 
     def excess(self, published_tokens: int) -> int:
         """Tokens to evict, in files and in memory, so that ``max_tokens`` holds again; 0 if it does.
@@ -72,6 +83,9 @@ class Bounds:
         after = index.stats()
         self.evicted_documents += max(0, before["documents"] - after["documents"])
         self.evicted_tokens += max(0, before["tokens"] - after["tokens"])
+        with self._lock:
+            if len(self._used) > after["documents"]:  # some groups have no documents any more
+                self._used = {key: None for key in self._used if index.group_stats(key)["documents"]}
 
     def _evict_groups(self, excess: int) -> int:
         """Remove the groups that were used the longest ago. Returns their tokens."""

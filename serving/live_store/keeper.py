@@ -6,16 +6,27 @@ import logging
 import threading
 from collections.abc import Callable
 
-from suffolk.datastore.errors import SuffolkError
-
 log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Calls ``work`` when it is woken, and every ``seconds``. An error is logged and kept; the next call tries again."""
+LONGEST_PAUSE = 64
+"""Rounds."""
 
-    def __init__(self, work: Callable[[], None], seconds: float = 1.0) -> None:
+
+class Keeper:
+    """Calls ``work`` when it is woken, and every ``seconds``. An error is logged and kept.
+
+    A failed call is repeated after 1 round of ``seconds``, then after 2, 4, up to LONGEST_PAUSE rounds.
+
+    Args:
+        relieve: is called in each round meanwhile.
+    """
+
+    def __init__(
+        self, work: Callable[[], None], seconds: float = 1.0, relieve: Callable[[], None] = lambda: None
+    ) -> None:
         self._work = work
+        self._relieve = relieve
         self._seconds = seconds
         self._due = threading.Event()
         self._stopped = threading.Event()
@@ -35,17 +46,29 @@ class Keeper:
         self._thread.join()
 
     def _run(self) -> None:
+        pause = 1
         while not self._stopped.is_set():
             self._due.wait(self._seconds)
             self._due.clear()
             if self._stopped.is_set():
                 return
-            try:
-                self._work()
-            except (SuffolkError, OSError) as error:
-                if str(error) != self.error:
-                    log.warning("background work of a live store failed: %s", error)
-                self.error = str(error)
-                self._stopped.wait(self._seconds)  # a wake-up by each append must not repeat a failure at once
-            else:
-                self.error = None
+            if self._try(self._work):
+                self.error, pause = None, 1
+                continue
+            for _ in range(pause):  # a wake-up by each append must not repeat a failure at once
+                if self._stopped.wait(self._seconds):
+                    return
+                self._try(self._relieve)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _try(self, work: Callable[[], None]) -> bool:
+        """Whether ``work`` succeeds."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  an error of any kind must not end the thread
+            reason = str(error) or type(error).__name__
+            if reason != self.error:
+                log.warning("background work of a live store failed: %s", reason)
+            self.error = reason
+            return False
+        return True

@@ -148,7 +148,9 @@ class Log:
         failpoint("log.flushed")
 
     def rotate(self) -> int:
-        """Begin a new file. Returns the number of the file before it, which does not change any more.
+        """Begin a new file, unless the current one holds no record. Returns the number of the file before it.
+
+        That file does not change any more.
 
         Raises:
             ResourceExhausted, Unavailable: as ``write``; the file before it stays in use.
@@ -156,6 +158,8 @@ class Log:
         with self._flush_lock:
             if self._failure is not None:
                 raise Unavailable(self._failure)
+            if self._descriptor is not None and self._size == HEADER_BYTES:
+                return self._number - 1
             if self._descriptor is not None:
                 self._fsync(self._descriptor)
                 self._synced = self._written

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, Unsupported, damaged
-from suffolk.serving.live_store.record import Change, decode
+from suffolk.serving.live_store.record import Change, decode, find
 
 LOG_SUFFIX = ".log"
 CHECKPOINT_SUFFIX = ".checkpoint"
@@ -91,7 +91,7 @@ def read_log(folder: Path) -> RecoveredLog:
     """Read all changes in ``folder``. Nothing is written.
 
     Raises:
-        Corruption: a file is missing, or damaged elsewhere than at the end of the last one.
+        Corruption: a file is missing, or damaged elsewhere than at the end of the last one: before a whole record.
         Unsupported: a newer version wrote a file.
     """
     paths, leftovers = _live_paths(folder)
@@ -109,10 +109,21 @@ def read_log(folder: Path) -> RecoveredLog:
         if size < expected:
             raise damaged(path, f"holds no whole record at byte {size}, and should hold records up to byte {expected}")
         if last and path.stat().st_size > size:
-            torn = TornTail(path, size, path.stat().st_size - size)
+            torn = _torn_tail(path, size)
         newest = max((int(change.sequences[-1]) for change in found if len(change.sequences)), default=0)
         files.append(LogFile(path, file_number(path), size, newest))
     return RecoveredLog(changes, files, leftovers, torn)
+
+
+def _torn_tail(path: Path, size: int) -> TornTail:
+    """The end of the last file after ``size`` good bytes. A crash leaves no whole record there."""
+    tail = memoryview(path.read_bytes())[size:]
+    if (after := find(tail)) is not None:
+        raise Corruption(
+            f"{path} is damaged at byte {size}: a whole change follows at byte {size + after}; restore the file from a copy, "
+            f"or give up all changes from there on with 'truncate -s {size} {path}'"
+        )
+    return TornTail(path, size, len(tail))
 
 
 def _live_paths(folder: Path) -> tuple[list[Path], list[Path]]:

@@ -21,6 +21,9 @@ _HEAD = struct.Struct("<QIIII")
 """``drop_before``; the number of documents and of removed documents; bytes a token and bytes of all origins."""
 MAX_BODY_BYTES = 1 << 32
 """The largest body that a reader accepts."""
+_WIDTH_PLACE = PREFIX.size + 16
+"""Where a record holds the bytes a token."""
+_SCAN_BYTES = 1 << 20
 _WIDTHS = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 
 
@@ -87,6 +90,21 @@ def decode(data: memoryview) -> tuple[Change, int] | None:
         return None
     change = _parse(body)
     return None if change is None else (change, end)
+
+
+def find(data: memoryview) -> int | None:
+    """The place of the first whole record in ``data``; None if there is none."""
+    least = PREFIX.size + _HEAD.size
+    for begin in range(0, len(data) - least + 1, _SCAN_BYTES):
+        block = np.frombuffer(data[begin : begin + _SCAN_BYTES + least - 1], np.uint8)
+        count = len(block) - least + 1
+        # the bytes that hold the width are 2 or 4, and 0, 0, 0; few places are left to decode
+        width = block[_WIDTH_PLACE : _WIDTH_PLACE + count]
+        rest = [block[_WIDTH_PLACE + more : _WIDTH_PLACE + more + count] == 0 for more in (1, 2, 3)]
+        for place in np.flatnonzero(((width == 2) | (width == 4)) & rest[0] & rest[1] & rest[2]).tolist():
+            if decode(data[begin + place :]) is not None:
+                return begin + int(place)
+    return None
 
 
 def _checksum(size: int, body: bytes | memoryview) -> int:

@@ -96,7 +96,7 @@ class LiveStore(LiveQueries):
             self._live = self._writer.index
             self.refresh()
             self._bounds = Bounds(self._writer, settings)
-            self._keeper = Keeper(self._keep, KEEP_SECONDS)
+            self._keeper = Keeper(self._keep, KEEP_SECONDS, self._relieve)
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
             self._resources = stack.pop_all()
@@ -140,7 +140,7 @@ class LiveStore(LiveQueries):
                 "replace is given for a document without a group; name the group whose content it replaces"
             )
         appended = self._writer.append(batch, replace)
-        self._bounds.use(keys)
+        self._bounds.add(keys)
         if self._work_due():
             self._keeper.wake()
         return appended
@@ -166,6 +166,7 @@ class LiveStore(LiveQueries):
             return self._delete_group(group)
         query = parse_query(ids, where)
         with self._publishing:
+            self._take_up()
             found = select(self._live, self._writer.next_sequence, query)
             documents = tokens = 0
             sources = set(found.sources)
@@ -297,6 +298,7 @@ class LiveStore(LiveQueries):
         return LiveDeletion(len(sequences), int(lengths.sum()), self.generation, ())
 
     def _seal(self) -> int | None:
+        self._take_up()  # else a generation that could not be taken up is published again
         if not any(True for _ in live_pages(self._live, self._writer.next_sequence, grouped=False, tokens=False)):
             return None
         tokens = 0
@@ -310,10 +312,12 @@ class LiveStore(LiveQueries):
         manifest = publish_live(
             self.path, self.identity, take, self.settings.most_segment_tokens, self.settings.threads
         )
-        failpoint("seal.published")
-        self._take_up()
-        failpoint("seal.searched")
-        self._writer.end_seal(tokens)
+        try:
+            failpoint("seal.published")
+            self._take_up()
+            failpoint("seal.searched")
+        finally:
+            self._writer.end_seal(tokens)
         return manifest.generation
 
     def _take_up(self) -> bool:
@@ -344,14 +348,32 @@ class LiveStore(LiveQueries):
 
     def _keep(self) -> None:
         """The background work: bounds, publication, and the size of the log."""
-        with self._publishing:
-            self._evict()
-            if self._flush_due():
-                self._seal()
+        try:
+            with self._publishing:
+                self._evict()
+                if self._flush_due():
+                    self._seal()
+        finally:
             self._writer.checkpoint()
+
+    def _relieve(self) -> None:
+        """Hold the documents in memory to their bounds while nothing can be published."""
+        with self._publishing:
+            self._evict_memory(self._bounds.excess(0))
 
     def _evict(self) -> None:
         """Remove published live segments, the oldest first, then documents in memory."""
+        excess = self._bounds.excess(0)  # of memory alone, in case no generation can be published
+        try:
+            excess = self._evict_published()
+        finally:
+            self._evict_memory(excess)
+
+    def _evict_memory(self, excess: int) -> None:
+        self._bounds.evict(max(excess, self._bounds.memory_excess()))
+
+    def _evict_published(self) -> int:
+        """Remove published live segments, the oldest first. Returns the tokens that are left to evict."""
         excess = self._bounds.excess(self._live_published())
         limit = self._writer.now() - self.settings.ttl_seconds if self.settings.ttl_seconds else None
         names = []
@@ -360,14 +382,13 @@ class LiveStore(LiveQueries):
                 names.append(entry.name)
                 excess -= entry.tokens
         if self._files is not None and len(names) == len(self._files.manifest.segments):
-            if self._seal() is not None:
-                self._evict()  # a generation holds at least one segment: now it is one of newer documents
-                return
+            if self._seal() is not None:  # a generation holds at least one segment: now it is one of newer documents
+                return self._evict_published()
             names.pop()
         if names:
             drop_published(self.path, names, self.settings.threads)
             self._take_up()
-        self._bounds.evict(max(excess, self._bounds.memory_excess()))
+        return excess
 
     def _live_published(self) -> int:
         """Tokens in published live segments."""

@@ -64,6 +64,7 @@ class LiveWriter:
         self._settings = settings
         self._token_bytes = token_dtype(identity.vocab_size).itemsize
         self._lock = threading.Lock()
+        self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
         recovered = read_log(log_folder(store))
         self.torn: TornTail | None = recovered.torn
         if self.torn is not None:
@@ -169,7 +170,13 @@ class LiveWriter:
 
     def trim(self) -> None:
         """Remove log files whose documents are all gone."""
-        self.log.trim(self.index.stats()["oldest_sequence"] or self._next)
+        if not self._replacing.acquire(blocking=False):
+            return  # a checkpoint replaces these files; whatever it leaves, the next call removes
+        try:
+            end = self._next  # read first: what is appended from now on has a higher sequence
+            self.log.trim(self.index.stats()["oldest_sequence"] or end)
+        finally:
+            self._replacing.release()
 
     def checkpoint(self, force: bool = False) -> bool:
         """Rewrite the log if most of it is about removed documents. Returns whether it was rewritten.
@@ -181,10 +188,11 @@ class LiveWriter:
         live = stats["tokens"] * self._token_bytes + stats["documents"] * DOCUMENT_BYTES
         if not force and size < max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live):
             return False
-        with self._lock:
-            through, end = self.log.rotate(), self._next
-        self.log.checkpoint(through, map(encode, live_pages(self.index, end)), end - 1)
-        self._rewritten = self.log.total_bytes
+        with self._replacing:
+            with self._lock:
+                through, end = self.log.rotate(), self._next
+            self.log.checkpoint(through, map(encode, live_pages(self.index, end)), end - 1)
+            self._rewritten = self.log.total_bytes
         return True
 
     def close(self) -> None:

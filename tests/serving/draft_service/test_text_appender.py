@@ -45,6 +45,19 @@ def test_texts_are_appended_with_their_groups(store: LiveStore) -> None:
     assert not appender.add(text(1))  # closed
 
 
+def test_no_error_ends_the_thread(store: LiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("no memory")
+
+    with TextAppender(store) as appender:
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "append_batch", fail)
+            appender.add(text(1, 2))
+            until(lambda: appender.stats()["failed"] == 1)
+        appender.add(text(1, 2))
+        until(lambda: appender.stats()["appended"] == 1)
+
+
 def test_a_full_queue_drops_and_never_waits(store: LiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, entered, append = threading.Event(), threading.Event(), store.append_batch
 

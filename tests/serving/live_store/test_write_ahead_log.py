@@ -12,7 +12,7 @@ import pytest
 from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable, Unsupported
 from suffolk.serving.live_store.log import ALWAYS, NONE, Log
 from suffolk.serving.live_store.log_file import HEADER_BYTES, log_path, read_log
-from suffolk.serving.live_store.record import Change, decode, encode
+from suffolk.serving.live_store.record import Change, decode, encode, find
 from tests.support.full_disk import file_size_limit
 
 
@@ -139,6 +139,41 @@ def test_damage_inside_the_log_is_found(tmp_path: Path) -> None:
     log_path(folder, 2).unlink()
     with pytest.raises(Corruption, match=r"000000000002\.log is missing"):
         read_log(folder)
+
+
+def test_damage_before_a_whole_record_is_no_torn_tail(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    for sequence in range(1, 5):
+        write(log, sequence, [sequence] * 40)
+    log.close()
+    path = log_path(folder, 1)
+    good = path.read_bytes()
+    second = HEADER_BYTES + len(encode(make_change(1, [1] * 40)))
+    for place in (second, second + 100):  # the length of the second record, and its tokens
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        with pytest.raises(Corruption, match=f"damaged at byte {second}: a whole change follows.*truncate -s {second}"):
+            read_log(folder)
+    os.truncate(path, second)
+    assert sequences(folder) == [1]
+
+
+def test_a_record_is_found_behind_megabytes(tmp_path: Path) -> None:
+    record = encode(make_change(1, [1, 2, 3]))
+    for before in (1, (1 << 20) - 5, (1 << 20) + 7):
+        assert find(memoryview(b"\x02" + bytes(before - 1) + record)) == before
+    assert find(memoryview(bytes(1 << 20) + record[:-1])) is None
+
+
+def test_a_file_without_records_is_not_followed_by_another(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    write(log, 1, [1])
+    assert [log.rotate(), log.rotate(), log.file_count] == [1, 1, 2]
+    log.checkpoint(log.rotate(), [encode(make_change(1, [1]))], 1)
+    write(log, 2, [2])
+    assert log.rotate() == 2
+    log.close()
+    assert sequences(tmp_path / "log") == [1, 2]
 
 
 def test_a_full_disk_refuses_a_record_and_the_next_one_is_written(tmp_path: Path) -> None:
