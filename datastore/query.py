@@ -69,6 +69,9 @@ def parse_query(sources: Sequence[str], where: Sequence[str]) -> Query:
     Raises:
         InvalidArgument: nothing is given, or a condition cannot be parsed; the message quotes it.
     """
+    for name, value in (("ids", sources), ("where", where)):
+        if isinstance(value, str):
+            raise InvalidArgument(f"{name} is the text {value!r}; give a list of texts, such as [{value!r}]")
     if not sources and not where:
         raise InvalidArgument(
             "neither ids nor conditions are given; name the documents, for example by license=gpl-3.0"

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from suffolk.datastore import Retriever as Retriever
     from suffolk.datastore import WatchedDatastore as WatchedDatastore
     from suffolk.datastore import __version__ as __version__
+    from suffolk.datastore.documents import Document as Document
     from suffolk.datastore.errors import Corruption as Corruption
     from suffolk.datastore.errors import DeadlineExceeded as DeadlineExceeded
     from suffolk.datastore.errors import Internal as Internal
@@ -105,6 +106,7 @@ _MODULES = {
     "suffolk.build_index.builder": "build",
     "suffolk.build_index.options": "BuildOptions",
     "suffolk.datastore": "ContextIndex Datastore DraftTree Match Occurrence Retriever WatchedDatastore __version__",
+    "suffolk.datastore.documents": "Document",
     "suffolk.datastore.errors": "Corruption DeadlineExceeded Internal InvalidArgument NotFound PermissionDenied "
     "ResourceExhausted SuffolkError Unavailable Unsupported",
     "suffolk.serving.draft_service.client": "RemoteDatastore",

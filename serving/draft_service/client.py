@@ -333,7 +333,10 @@ class RemoteDatastore(RemoteWriter):
 
 
 def _group_fields(group: Groups, scope: str | None) -> dict[str, Any]:
-    """The fields ``groups`` and ``scope`` of a request; none without a group."""
+    """The fields ``groups`` and ``scope`` of a request; none without a group.
+
+    Raises InvalidArgument: the scope is unknown, or it is the group alone, and a context has none."""
     limits.check_scope(scope or "")
     groups = pack_groups(group)
+    limits.check_grouped(scope or "", groups)
     return {"groups": groups, "scope": scope or ""} if any(groups) else {}

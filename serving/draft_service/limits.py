@@ -74,6 +74,14 @@ def check_nodes(max_nodes: Sequence[int]) -> None:
         )
 
 
+def check_grouped(scope: str, groups: Sequence[str | None]) -> None:
+    """Raise InvalidArgument if only the group is to be searched, and a context has none. ``groups``: empty if none has."""
+    if scope == "group" and not (groups and all(groups)):
+        raise InvalidArgument(
+            "scope is 'group', and a context has no group; name one for each context, or leave scope out"
+        )
+
+
 def check_scope(scope: str) -> None:
     if scope not in ("", *SCOPES):
         raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")

@@ -11,6 +11,7 @@ import numpy as np
 
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import Groups, Retriever, Tokens
 from suffolk.serving.draft_service.documents import pack_documents, pack_groups
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
@@ -84,6 +85,8 @@ class RemoteWriter(Retriever):
 
     def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
         """See ``LiveStore.delete``."""
+        if group is None:
+            parse_query(ids, where)
         request = draft_pb2.DeleteRequest(datastore=self._only(), ids=ids, where=where, group=group or "")
         reply = self._invoke(lambda: self._stub.Delete(request, timeout=SEAL_DEADLINE), SEAL_DEADLINE)
         return LiveDeletion(reply.documents, reply.tokens, reply.generation, tuple(reply.unknown_ids))

@@ -168,12 +168,13 @@ class DraftService:
         datastore: Retriever, request: draft_pb2.DraftRequest | draft_pb2.LookupRequest, queries: int
     ) -> Callable[[slice], dict[str, Any]]:
         """The group arguments for a part of the queries; none if no query has a group."""
+        limits.check_scope(request.scope)
         groups = unpack_groups(request.groups, queries, "contexts")
+        limits.check_grouped(request.scope, groups or [])
         if groups is None:
             return lambda part: {}
         if not datastore.has_groups:
             raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave groups out")
-        limits.check_scope(request.scope)
         return lambda part: {"group": groups[part], "scope": request.scope or None}
 
     def _resolve(self, name: str) -> str:

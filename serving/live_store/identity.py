@@ -70,6 +70,11 @@ def log_folder(store: Path) -> Path:
     return store / LIVE_NAME / LOG_NAME
 
 
+def is_live(store: Path) -> bool:
+    """Whether documents may have been appended to the datastore, so that some may not be published."""
+    return (store / LIVE_NAME).is_dir()
+
+
 def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:
     """Make the folder of a store without documents, and its identity.
 
@@ -103,6 +108,8 @@ def open_identity(store: Path) -> StoreIdentity:
     """
     path = store / LIVE_NAME / IDENTITY_NAME
     if not path.exists():
+        if log_folder(store).is_dir():
+            raise damaged(path, "is missing beside a log: without it no group is found")
         manifest = read_manifest(store)
         path.parent.mkdir(exist_ok=True)
         secret = secrets.token_hex(_KEY_BYTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ class LiveStore(LiveQueries):
             "vocab_size": self.identity.vocab_size,
             "order_depth": self.identity.order_depth,
             "tokenizer": self.identity.tokenizer,
-            "live": stats,
+            "live": asdict(stats),
         }
 
     def stats(self) -> LiveStats:

@@ -61,13 +61,16 @@ class Prediction(Body):
     content: Content
 
 
-class DraftFields(Body):
+class DraftFields(BaseModel):
     """Suffolk's own fields of a request: extra_body={"suffolk": {...}} in OpenAI's clients.
 
     ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: if false, the
     text is not recorded and drafters do not learn from it. ``group``: the group that live datastores search first, and
-    that a remembered text is added to.
+    that a remembered text is added to. Unlike OpenAI's fields, unknown ones are errors, because a misspelled ``remember``
+    would keep a private text.
     """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     drafter: str | None = None
     max_nodes: int | None = None

@@ -11,15 +11,15 @@ from suffolk.serving.engine.loop.stats import GenerationStats
 
 
 def speculation(stats: GenerationStats, shows_sources: bool) -> dict[str, Any] | None:
-    """The metrics of one text; None if no draft was verified.
+    """The metrics of one text; None if no draft was verified, and for callers that may not see sources.
 
     Nodes of trees count as draft tokens, and the longest verified path is ``num_spec_tokens``. ``by_source`` is an
-    addition to vLLM's fields, for callers that may see sources.
+    addition to vLLM's fields.
     """
-    if not stats.drafted_steps:
+    if not stats.drafted_steps or not shows_sources:
         return None
     deepest = max(depth for _, depth in stats.drafted.verified)
-    found = {
+    return {
         "mean_acceptance_length": 1 + stats.accepted / stats.drafted_steps,
         "draft_acceptance_rate": stats.accepted / stats.nodes_verified,
         "acceptance_histogram": _histogram(stats.drafted, stats.drafted_steps, deepest),
@@ -27,8 +27,8 @@ def speculation(stats: GenerationStats, shows_sources: bool) -> dict[str, Any] |
         "num_accepted_draft_tokens": stats.accepted,
         "num_draft_tokens": stats.nodes_verified,
         "num_spec_tokens": deepest,
+        "by_source": _by_source(stats.drafted),
     }
-    return found | {"by_source": _by_source(stats.drafted)} if shows_sources else found
 
 
 def _histogram(drafted: DraftCounts, steps: int, deepest: int) -> list[int]:

@@ -71,7 +71,8 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
         case "json_invalid", _:
             raise InvalidField("", f": not JSON: {text}")
         case "extra_forbidden", _:
-            raise InvalidField(field, f": unknown key; the keys are {', '.join(kind.model_fields)}")
+            keys = "" if len(found["loc"]) > 1 else f"; the keys are {', '.join(kind.model_fields)}"
+            raise InvalidField(field, f": unknown key{keys}")
         case _, bool() | int() | float() | str() as value:
             raise InvalidField(field, f" is {repr(value)[:_SHOWN]}; {text}")
         case _:

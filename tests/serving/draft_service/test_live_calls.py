@@ -371,3 +371,28 @@ def test_a_live_datastore_is_searched_with_others(store: LiveStore, tmp_path: Pa
         tree = both.draft([1, 2])
         assert (tree.tokens.tolist(), tree.counts.tolist()) == ([4, 3], [3, 2])  # type: ignore[union-attr]
         assert both.draft_batch([[1, 2]], group="g", scope="group")[0].tokens.tolist() == [4]
+
+
+def test_info_over_http_describes_a_live_datastore(server: DraftServer, store: LiveStore) -> None:
+    store.append([1, 2, 3])
+    status, _, info = ask(server, "GET", "/v1/info")
+    assert status == 200
+    assert info["datastores"]["chat"]["live"]["tokens"] == 3
+
+
+def test_a_group_alone_is_never_widened_to_the_store(remote: RemoteDatastore, server: DraftServer) -> None:
+    remote.append([1, 2, 3], group="a")
+    for group in (None, [None]):
+        with pytest.raises(InvalidArgument, match="scope is 'group', and a context has no group"):
+            remote.draft_batch([[1, 2]], group=group, scope="group")
+    body = {"contexts": [[1, 2]], "datastore": "chat"}
+    assert ask(server, "POST", "/v1/draft", body | {"scope": "group"})[0] == 400
+    assert ask(server, "POST", "/v1/draft", body | {"scope": "bad"})[0] == 400
+
+
+def test_ids_are_a_list(remote: RemoteDatastore, store: LiveStore) -> None:
+    for each in (remote, store):
+        with pytest.raises(
+            InvalidArgument, match=r"ids is the text 'ann/1'; give a list of texts, such as \['ann/1'\]"
+        ):
+            each.delete(ids="ann/1")

@@ -13,7 +13,7 @@ from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
 from suffolk.datastore import open_datastore
 from suffolk.datastore.documents import Document
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
 from tests.serving.live_store.conftest import VOCABULARY, OpenStore
 from tests.support.stores import make_store, make_word_store
@@ -297,3 +297,10 @@ def test_a_closed_store_refuses_calls(open_store: OpenStore) -> None:
     for call in (lambda: store.append([1]), lambda: store.lookup([1]), store.stats):
         with pytest.raises(Unavailable):
             call()
+
+
+def test_a_log_without_its_identity_is_damage(tmp_path: Path) -> None:
+    create_live_store(tmp_path / "store", vocab_size=9).close()
+    (tmp_path / "store/live/identity.json").unlink()
+    with pytest.raises(Corruption, match="identity.json is missing beside a log: without it no group is found"):
+        open_live_store(tmp_path / "store")

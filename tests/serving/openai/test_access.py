@@ -166,6 +166,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         ({"messages": USER, "suffolk": {"max_nodes": 0}}, "suffolk.max_nodes", "max_nodes is 0; it must be in 1..64"),
         (chat(suffolk={"datastores": ["wiki"]}), "suffolk.datastores", "datastore 'wiki' is not loaded"),
         (chat(suffolk={"remember": "no"}), "suffolk.remember", "suffolk.remember is 'no'"),
+        (chat(suffolk={"remeber": False}), "suffolk.remeber", "suffolk.remeber: unknown key"),
         (chat(stream_options={"include_usage": 1}), "stream_options.include_usage", "should be a valid boolean"),
     ],
 )

@@ -104,8 +104,7 @@ def test_sources_are_for_admins_of_the_datastores(server: WorkerServer, folder: 
         body = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
         headers = {"Authorization": f"Bearer {(folder / name).read_text()}"}
         status, _, reply = ask(server, "POST", "/v1/completions", body, headers)
-        metrics = reply["metrics"]["speculative_decoding"]
-        assert (status, "by_source" in metrics) == (200, name != "reader")
+        assert (status, reply["metrics"] is not None) == (200, name != "reader")
 
 
 def test_a_caller_drafts_from_its_own_datastores_alone(server: WorkerServer, folder: Path) -> None:
