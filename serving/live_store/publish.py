@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, now
@@ -28,6 +29,8 @@ from suffolk.serving.live_store.record import Change
 
 _NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
 """A segment of live documents; the number is the time of the newest, in seconds."""
+_Document = tuple[npt.NDArray[Any], int, bytes]
+"""Tokens, time and origin."""
 
 
 def publish_live(
@@ -35,6 +38,7 @@ def publish_live(
     identity: StoreIdentity,
     take: Callable[[], tuple[int, Iterable[Change]]],
     most_tokens: int,
+    seconds: int,
     threads: int,
 ) -> Manifest:
     """Publish a generation that adds documents. A crash leaves the old generation or the new one.
@@ -46,6 +50,7 @@ def publish_live(
         take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
             publication any more.
         most_tokens: about the largest size of a segment.
+        seconds: a segment holds documents of one period of this many seconds; 0: of any time.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -61,9 +66,9 @@ def publish_live(
         def make() -> Manifest:
             generation = 1 if base is None else base.generation + 1
             size = min(most_tokens, DEFAULT_SEGMENT_TOKENS)
-            entries = tuple(_write(workspace, identity, pages, generation, size, threads))
+            entries = tuple(_write(workspace, identity, pages, generation, size, seconds, threads))
             failpoint("seal.written")
-            merged = _to_merge(store, base, entries, most_tokens)
+            merged = _to_merge(store, base, entries, most_tokens, seconds)
             if base is not None and merged:
                 entries = (_merge(workspace, (*merged, *entries), generation, threads),)
                 failpoint("seal.merged")
@@ -86,6 +91,8 @@ def publish_live(
 def drop_published(store: Path, names: Collection[str], threads: int) -> Manifest:
     """Publish a generation without the segments ``names``. A crash leaves the old generation or the new one.
 
+    A generation holds at least one segment. If no other is left, the last one stays, and its documents are deleted.
+
     Raises:
         Unavailable, ResourceExhausted: as ``publish_live``.
     """
@@ -93,6 +100,12 @@ def drop_published(store: Path, names: Collection[str], threads: int) -> Manifes
         workspace.refuse_unfinished("evict")
         kept = tuple(entry for entry in datastore.manifest.segments if entry.name not in names)
         deleted = deleted_sources(datastore, names)
+        if not kept:
+            kept = datastore.manifest.segments[-1:]
+            deleted = deleted_sources(datastore, set(names) - {kept[0].name})
+            deleted |= {
+                (name, index): found.source for name, index, found in datastore.origins() if name == kept[0].name
+            }
         return workspace.publish_change(
             lambda: datastore.manifest.next(
                 segments=kept, deletions=write_deletions(workspace, datastore, deleted, threads)
@@ -105,13 +118,32 @@ def live_segments(manifest: Manifest) -> list[tuple[SegmentEntry, int]]:
     return [(entry, _newest_time(entry)) for entry in manifest.segments if _NAME.fullmatch(entry.name) is not None]
 
 
+def published_size(files: Datastore | None) -> tuple[int, int]:
+    """Tokens and documents of a generation, without deleted ones."""
+    if files is None:
+        return 0, 0
+    live, deleted = files.manifest.segments, files.manifest.deletions
+    return (
+        sum(entry.tokens for entry in live) - sum(entry.tokens for entry in deleted),
+        sum(entry.documents for entry in live) - sum(entry.documents for entry in deleted),
+    )
+
+
+def live_tokens(files: Datastore | None) -> int:
+    """Tokens in the segments that ``publish_live`` wrote; 0 if all documents are deleted."""
+    if files is None or not published_size(files)[1]:
+        return 0
+    return sum(entry.tokens for entry, _ in live_segments(files.manifest))
+
+
 def _to_merge(
-    store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], most_tokens: int
+    store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], most_tokens: int, seconds: int
 ) -> tuple[SegmentEntry, ...]:
     """The last segments of ``base`` to merge with ``entries``: live ones without deleted documents."""
     size = sum(entry.tokens + entry.documents for entry in entries)
     chosen: list[SegmentEntry] = []
-    if base is None:
+    periods = {_period(_newest_time(entry), seconds) for entry in entries}
+    if base is None or len(periods) > 1:
         return ()
     with open_datastore(store) as datastore:
         deleted = datastore.deleted() if base.deletions else {}
@@ -120,6 +152,7 @@ def _to_merge(
         if (
             _NAME.fullmatch(entry.name) is None
             or len(deleted.get(entry.name, ()))
+            or _period(_newest_time(entry), seconds) not in periods
             or tokens > min(size, most_tokens - size)
         ):
             break
@@ -159,44 +192,63 @@ def _newest_time(entry: SegmentEntry) -> int:
     return int(found[1]) if found is not None else 0
 
 
+def _period(time: int, seconds: int) -> int:
+    return time // seconds if seconds else 0
+
+
 def _write(
     workspace: Workspace,
     identity: StoreIdentity,
     pages: Iterable[Change],
     generation: int,
     most_tokens: int,
+    seconds: int,
     threads: int,
 ) -> Iterator[SegmentEntry]:
-    """Segments of about ``most_tokens`` tokens."""
+    """Segments of about ``most_tokens`` tokens, each of one period."""
+    number = 0
+    for _, run in groupby(_documents(pages), lambda document: _period(document[1], seconds)):
+        while (entry := _write_one(workspace, identity, run, generation, number, most_tokens, threads)) is not None:
+            yield entry
+            number += 1
+
+
+def _write_one(
+    workspace: Workspace,
+    identity: StoreIdentity,
+    documents: Iterator[_Document],
+    generation: int,
+    number: int,
+    most_tokens: int,
+    threads: int,
+) -> SegmentEntry | None:
+    """A segment of the next ``documents``; None if there are none."""
     dtype = token_dtype(identity.vocab_size)
     end = np.array([separator(dtype)], dtype)
-    remaining = _documents(pages)
-    for number in range(1 << 16):
-        table, newest = DocumentTableWriter(), 0
-        with TokenFile(workspace.tokens, dtype) as file:
-            for tokens, time, origin in remaining:
-                file.append(tokens.astype(dtype))
-                file.append(end)
-                source, metadata, _ = unpack_origin(origin)
-                table.add(source or "", metadata)
-                newest = max(newest, time)
-                if file.tokens >= most_tokens:
-                    break
-            if file.tokens == 0:
-                return
-            yield write_segment(
-                workspace.new_segment(_segment_name(workspace, generation, number, newest)),
-                file.mapped(),
-                vocab_size=identity.vocab_size,
-                order_depth=identity.order_depth,
-                fingerprint=identity.tokenizer,
-                documents=table.finish(),
-                threads=threads,
-            )
+    table, newest = DocumentTableWriter(), 0
+    with TokenFile(workspace.tokens, dtype) as file:
+        for tokens, time, origin in documents:
+            file.append(tokens.astype(dtype))
+            file.append(end)
+            source, metadata, _ = unpack_origin(origin)
+            table.add(source or "", metadata)
+            newest = max(newest, time)
+            if file.tokens >= most_tokens:
+                break
+        if file.tokens == 0:
+            return None
+        return write_segment(
+            workspace.new_segment(_segment_name(workspace, generation, number, newest)),
+            file.mapped(),
+            vocab_size=identity.vocab_size,
+            order_depth=identity.order_depth,
+            fingerprint=identity.tokenizer,
+            documents=table.finish(),
+            threads=threads,
+        )
 
 
-def _documents(pages: Iterable[Change]) -> Iterator[tuple[npt.NDArray[Any], int, bytes]]:
-    """The tokens, time and origin of each document."""
+def _documents(pages: Iterable[Change]) -> Iterator[_Document]:
     for page in pages:
         parts = np.split(page.tokens, np.cumsum(page.lengths[:-1], dtype=np.int64))
         yield from zip(parts, page.times.tolist(), page.origins, strict=True)

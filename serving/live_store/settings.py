@@ -71,3 +71,8 @@ class LiveSettings:
     def most_segment_tokens(self) -> int:
         """About the largest size of a published live segment. Bounds evict whole segments, so theirs are small."""
         return min(MAX_SEGMENT_TOKENS, max(1, self.max_tokens // 8)) if self.max_tokens else MAX_SEGMENT_TOKENS
+
+    @property
+    def segment_seconds(self) -> int:
+        """Seconds of appends that a published live segment may hold, because segments expire whole; 0: any number."""
+        return max(1, self.ttl_seconds // 8) if self.ttl_seconds else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,8 @@ class LiveDeletion:
     tokens: int
     generation: int
     unknown_ids: tuple[str, ...]
+
+
+def without_path(reason: str | None, store: Path) -> str | None:
+    """``reason`` with the store's name in place of its path, which is not for remote readers."""
+    return reason and reason.replace(str(store), store.name)

@@ -26,11 +26,11 @@ from suffolk.serving.live_store.contents import live_pages, select
 from suffolk.serving.live_store.identity import LIVE_NAME, create_identity, open_identity, published
 from suffolk.serving.live_store.keeper import Keeper
 from suffolk.serving.live_store.origin import unpack_origin
-from suffolk.serving.live_store.publish import drop_published, live_segments, publish_live
+from suffolk.serving.live_store.publish import drop_published, live_segments, live_tokens, publish_live, published_size
 from suffolk.serving.live_store.queries import LiveQueries
 from suffolk.serving.live_store.record import Change
 from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
+from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats, without_path
 from suffolk.serving.live_store.writer import Appended, LiveWriter
 
 DEFAULT_SETTINGS = LiveSettings()
@@ -249,7 +249,7 @@ class LiveStore(LiveQueries):
     def stats(self) -> LiveStats:
         """The state of the store, in constant time."""
         index, log = self._live.stats(), self._writer.log
-        facts = _published_size(self._files)
+        facts = published_size(self._files)
         return LiveStats(
             generation=self.generation,
             tokens=index["tokens"],
@@ -271,8 +271,8 @@ class LiveStore(LiveQueries):
             evicted_documents=self._bounds.evicted_documents,
             evicted_tokens=self._bounds.evicted_tokens,
             clock_behind_seconds=self._writer.clock_behind,
-            log_failure=log.failure,
-            background_error=self._keeper.error,
+            log_failure=without_path(log.failure, self.path),
+            background_error=without_path(self._keeper.error, self.path),
         )
 
     def group_stats(self, group: str) -> GroupStats:
@@ -311,7 +311,12 @@ class LiveStore(LiveQueries):
             return through, live_pages(self._live, through + 1, grouped=False)
 
         manifest = publish_live(
-            self.path, self.identity, take, self.settings.most_segment_tokens, self.settings.threads
+            self.path,
+            self.identity,
+            take,
+            self.settings.most_segment_tokens,
+            self.settings.segment_seconds,
+            self.settings.threads,
         )
         try:
             failpoint("seal.published")
@@ -340,7 +345,7 @@ class LiveStore(LiveQueries):
 
     def _work_due(self) -> bool:
         bounds = self._bounds
-        return self._flush_due() or bounds.excess(self._live_published()) > 0 or bounds.memory_excess() > 0
+        return self._flush_due() or bounds.excess(live_tokens(self._files)) > 0 or bounds.memory_excess() > 0
 
     def _flush_due(self) -> bool:
         """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next seal."""
@@ -375,7 +380,7 @@ class LiveStore(LiveQueries):
 
     def _evict_published(self) -> int:
         """Remove published live segments, the oldest first. Returns the tokens that are left to evict."""
-        excess = self._bounds.excess(self._live_published())
+        excess = self._bounds.excess(live_tokens(self._files))
         limit = self._writer.now() - self.settings.ttl_seconds if self.settings.ttl_seconds else None
         names = []
         for entry, newest in live_segments(self._files.manifest) if self._files is not None else ():
@@ -385,24 +390,9 @@ class LiveStore(LiveQueries):
         if self._files is not None and len(names) == len(self._files.manifest.segments):
             if self._seal() is not None:  # a generation holds at least one segment: now it is one of newer documents
                 return self._evict_published()
-            names.pop()
+            if not published_size(self._files)[1]:
+                return excess  # the last segment stays, without documents, until another is published
         if names:
             drop_published(self.path, names, self.settings.threads)
             self._take_up()
         return excess
-
-    def _live_published(self) -> int:
-        """Tokens in published live segments."""
-        manifest = self._files.manifest if self._files is not None else None
-        return sum(entry.tokens for entry, _ in live_segments(manifest)) if manifest is not None else 0
-
-
-def _published_size(files: Datastore | None) -> tuple[int, int]:
-    """Tokens and documents of a generation, without deleted ones."""
-    if files is None:
-        return 0, 0
-    live, deleted = files.manifest.segments, files.manifest.deletions
-    return (
-        sum(entry.tokens for entry in live) - sum(entry.tokens for entry in deleted),
-        sum(entry.documents for entry in live) - sum(entry.documents for entry in deleted),
-    )

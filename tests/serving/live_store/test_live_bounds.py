@@ -12,6 +12,7 @@ from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.datastore.manifest import writer_lock
 from suffolk.serving.live_store import writer
 from suffolk.serving.live_store.clock import StoreClock
+from suffolk.serving.live_store.publish import live_segments
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore
 from tests.serving.live_store.conftest import OpenStore
@@ -115,6 +116,60 @@ def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore
     left = first_tokens(store)
     assert left == list(range(16 - len(left), 16))
     assert 80 <= store.stats().tokens + store.stats().published_tokens <= 100
+
+
+def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = without_keeper(open_store(ttl_seconds=60, max_tokens=100))
+    now = store._writer.now()
+    monkeypatch.setattr(store._writer._clock, "now", lambda: now)
+    store.append([1, 2, 3], id="a")
+    store.seal()
+    now += 80
+    for _ in range(2):
+        store._keep()
+        assert store.lookup([1, 2]) == (0, 0)
+        assert (store.generation, store.stats().published_documents) == (2, 0)
+    assert first_tokens(open_store()) == []
+    store = without_keeper(open_store(ttl_seconds=60))
+    monkeypatch.setattr(store._writer._clock, "now", lambda: now)
+    store.append([4, 5])
+    store.seal()
+    store._keep()
+    assert first_tokens(store) == [4]
+    assert store._files is not None
+    assert len(store._files.manifest.files()) == 1
+    assert first_tokens(open_store()) == [4]
+
+
+@pytest.mark.parametrize("seals", [1, 40])
+def test_no_document_outlives_its_time_by_much(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, seals: int
+) -> None:
+    store = without_keeper(open_store(ttl_seconds=80))
+    start = time = store._writer.now()
+    monkeypatch.setattr(store._writer._clock, "now", lambda: time)
+    for number in range(40):
+        store.append([number] * 5)
+        if number % (40 // seals) == 40 // seals - 1:
+            store.seal()
+        time += 2
+    assert store._files is not None
+    assert len(live_segments(store._files.manifest)) <= 25
+    for time in range(start + 80, start + 180):
+        store._keep()
+        ages = [time - start - 2 * token for token in first_tokens(store)]
+        assert max(ages, default=0) <= 80 + 80 // 8
+    assert first_tokens(store) == []
+
+
+def test_facts_for_remote_readers_name_no_path(open_store: OpenStore) -> None:
+    store = without_keeper(open_store())
+    store._writer.log._fail("it cannot be flushed")
+    store._keeper.error = f"another process is writing to {store.path}; wait"
+    stats = store.stats()
+    assert stats.background_error == "another process is writing to store; wait"
+    assert str(stats.log_failure).startswith("store/live/log/")
+    store._writer.log._failure = None
 
 
 def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
