@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tokenizers import Tokenizer
 
@@ -17,6 +17,8 @@ from suffolk.datastore.retriever import (
     Retriever,
     Tokens,
 )
+
+T = TypeVar("T")
 
 
 class MinCount(Retriever):
@@ -50,6 +52,16 @@ class MinCount(Retriever):
         **groups: Any,
     ) -> list[Match]:
         """See ``Retriever.lookup_batch``. ``groups``: group and scope, if ``store`` has groups."""
+
+        def look_up(places: Sequence[int], part: Mapping[str, Any]) -> list[Match]:
+            return self._frequent([contexts[at] for at in places], max_match, min_match, part)
+
+        return _group_first(len(contexts), groups, look_up, lambda match: match.count > 0)
+
+    def _frequent(
+        self, contexts: Sequence[Tokens], max_match: int, min_match: int, groups: Mapping[str, Any]
+    ) -> list[Match]:
+        """The longest match of each context that is frequent enough, in one scope."""
         found = self._store.lookup_batch(contexts, max_match, min_match, **groups)
         low = [match if match.count >= self._least else Match(0, 0) for match in found]
         high = [match.length for match in found]  # this length or more occurs too rarely, unless ``low`` has it
@@ -75,11 +87,18 @@ class MinCount(Retriever):
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
         **groups: Any,
     ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``. ``groups``: as for ``lookup_batch``."""
-        lengths = [match.length for match in self.lookup_batch(contexts, max_match, min_match, **groups)]
-        tails = [_tail(context, length) for context, length in zip(contexts, lengths, strict=True)]
-        trees = self._store.draft_batch(tails, max_match, min_match, max_depth, max_nodes, **groups)
-        return [self._kept(tree) for tree in trees]
+        """See ``Retriever.draft_batch``. ``groups``: as for ``lookup_batch``. A tree is of one scope: that of a group is not
+        filled up with nodes of the store."""
+
+        def draft(places: Sequence[int], part: Mapping[str, Any]) -> list[DraftTree]:
+            chosen = [contexts[at] for at in places]
+            budgets = max_nodes if isinstance(max_nodes, int) else [max_nodes[at] for at in places]
+            lengths = [match.length for match in self._frequent(chosen, max_match, min_match, part)]
+            tails = [_tail(context, length) for context, length in zip(chosen, lengths, strict=True)]
+            trees = self._store.draft_batch(tails, max_match, min_match, max_depth, budgets, **part)
+            return [self._kept(tree) for tree in trees]
+
+        return _group_first(len(contexts), groups, draft, lambda tree: tree.match_length > 0)
 
     def tokenizer(self) -> Tokenizer | None:
         """See ``Retriever.tokenizer``."""
@@ -96,6 +115,30 @@ class MinCount(Retriever):
         if tree.match_count < self._least or tree.counts is None:
             return DraftTree.empty()
         return tree.where(tree.counts >= self._least)
+
+
+def _group_first(
+    contexts: int,
+    groups: Mapping[str, Any],
+    answer: Callable[[Sequence[int], Mapping[str, Any]], list[T]],
+    is_found: Callable[[T], bool],
+) -> list[T]:
+    """The answer of each context: of its group if that has one, else of the store.
+
+    Both are asked, because a rare match in the group would hide a frequent one in the store, and so show that it is there.
+    """
+    every, named = list(range(contexts)), groups.get("group")
+    if named is None or groups.get("scope") not in (None, "group_first"):
+        return answer(every, groups)
+    names = [named] * contexts if isinstance(named, str) else list(named)
+    found = answer(every, {})
+    grouped = [at for at in every if names[at]]
+    for at, own in zip(
+        grouped, answer(grouped, {"group": [names[at] for at in grouped], "scope": "group"}), strict=True
+    ):
+        if is_found(own):
+            found[at] = own
+    return found
 
 
 def _tail(context: Tokens, length: int) -> Tokens:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.live_store.store import create_live_store
@@ -86,8 +87,8 @@ def test_groups_pass_through(tmp_path: Path) -> None:
         assert store.draft_batch([[1, 2]])[0].tokens.tolist() == [3]
 
 
-def test_trees_of_a_group_and_the_store_have_frequent_nodes_only(tmp_path: Path) -> None:
-    """Regression: counts of such a tree do not fall from node to node, and rare nodes were shown in place of frequent ones."""
+def test_a_tree_is_of_the_group_or_of_the_store(tmp_path: Path) -> None:
+    """Regression: counts of a tree of both do not fall from node to node, and rare nodes were shown for frequent ones."""
     with create_live_store(tmp_path / "live", vocab_size=VOCABULARY) as live:
         for last in (8, 9, 10):
             live.append([1, 2, 7, last], group="g")
@@ -95,6 +96,18 @@ def test_trees_of_a_group_and_the_store_have_frequent_nodes_only(tmp_path: Path)
             live.append([1, 2, 5, 6])
         live.append([1, 2, 5, 4])
         [tree] = MinCount(live, 3).draft_batch([[1, 2]], group="g", scope="group_first")
-        assert tree.tokens.tolist() == [7, 5, 6]
-        assert tree.parents.tolist() == [-1, -1, 1]
-        assert (np.asarray(tree.counts) >= 3).all()
+        assert (tree.tokens.tolist(), tree.parents.tolist()) == ([7], [-1])
+        [tree] = MinCount(live, 4).draft_batch([[1, 2]], group="g", scope="group_first")
+        assert (tree.tokens.tolist(), tree.parents.tolist()) == ([5], [-1])
+
+
+def test_a_rare_match_in_a_group_does_not_hide_the_store(tmp_path: Path) -> None:
+    """Regression: no answer used to mean that the group held the text, fewer than K times."""
+    with create_live_store(tmp_path / "live", vocab_size=20) as live:
+        live.append_batch([Document(None, {}, np.array([1, 2, 3], np.uint32))] * 2)
+        live.append([1, 2, 3], group="a")
+        live.append([9, 9], group="b")
+        store = MinCount(live, 2)
+        asked = {"group": ["a", "b", "unknown", None]}
+        assert store.lookup_batch([[1, 2]] * 4, **asked) == [(2, 3)] * 4
+        assert [tree.counts.tolist() for tree in store.draft_batch([[1, 2]] * 4, **asked)] == [[3]] * 4
