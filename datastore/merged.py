@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from math import gcd
 from typing import Any
@@ -43,7 +44,7 @@ class MergedDatastore(Retriever):
         self._stores = dict(stores)
         common = gcd(*weights) if weights else 1
         self._weights = [weight // common for weight in weights] or [1] * len(stores)
-        self._searcher: tuple[list[_native.Searched], _native.MergedSearcher] | None = None
+        self._searcher: tuple[list[weakref.ref[_native.Searched]], _native.MergedSearcher] | None = None
         self._grouped = [store for store in stores.values() if store.has_groups]
         merged_info({name: store.info() for name, store in stores.items()})
         self._current()
@@ -131,9 +132,15 @@ class MergedDatastore(Retriever):
                 raise Unsupported(f"datastore {name} can only be searched alone; leave the others out")
             parts.append(part)
         found = self._searcher
-        if found is None or any(old is not new for old, new in zip(found[0], parts, strict=True)):
-            found = self._searcher = parts, _native.MergedSearcher(parts, self._weights)
+        if found is None or any(old() is not new for old, new in zip(found[0], parts, strict=True)):
+            forget = weakref.WeakMethod(self._forget)
+            old_parts = [weakref.ref(part, lambda part: (method := forget()) and method()) for part in parts]
+            found = self._searcher = old_parts, _native.MergedSearcher(parts, self._weights)
         return found[1]
+
+    def _forget(self) -> None:
+        """Release the searcher, because a store has released a generation of it. Otherwise its files would stay open."""
+        self._searcher = None
 
 
 def merged_info(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

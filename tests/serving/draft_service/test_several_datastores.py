@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import suffolk
+from suffolk.build_index.compact import compact
 from suffolk.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unsupported
 from suffolk.datastore.merged import MergedDatastore
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.limits import Limits
@@ -140,3 +143,21 @@ def test_a_host_asks_a_server_once_a_step(server: DraftServer) -> None:
     assert calls(server) == before + 1
     assert core.stats()["failed"] == 0
     core.close()
+
+
+def test_a_replaced_generation_is_released(tmp_path: Path) -> None:
+    """Regression: what searches several datastores kept the files of old generations open, with their deleted text."""
+    make_store(tmp_path / "b", [[[1, 2]]], vocab_size=VOCABULARY).close()
+    make_store(tmp_path / "a", [[[1, 2, 3]], [[1, 2, 4]]], vocab_size=VOCABULARY).close()
+    with WatchedDatastore(tmp_path / "a") as store, suffolk.open(tmp_path / "b") as other:
+        both = MergedDatastore({"a": store, "b": other})
+        assert both.lookup([1, 2]).count == 3
+        old = weakref.ref(store.native())
+        compact(tmp_path / "a")
+        while not store.refresh():
+            pass
+        assert old() is None
+        assert "(deleted)" not in [
+            line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line
+        ]
+        assert both.lookup([1, 2]).count == 3
