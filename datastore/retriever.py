@@ -23,6 +23,8 @@ Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 Groups = str | Sequence[str | None] | None
 """The group of all contexts or documents, or that of each; None: no group."""
 
+SCOPES = ("store", "group", "group_first")
+"""What a query with a group searches."""
 DEFAULT_MAX_MATCH = 16
 DEFAULT_MIN_MATCH = 1
 DEFAULT_MAX_DEPTH = 10

@@ -13,6 +13,7 @@ Limits and admission are the same as for gRPC.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -26,76 +27,99 @@ from starlette.types import ASGIApp
 from suffolk.serving.draft_service import http_live, limits
 from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, tree_json
 from suffolk.serving.draft_service.live_calls import LiveCalls
-from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import parse_body, read_body
 from suffolk.serving.transport.http_errors import plain_error
+from suffolk.serving.transport.identity import Role, caller
+from suffolk.serving.transport.large_bodies import LARGE, LargeBodies
 from suffolk.serving.transport.readiness import Readiness
 
-Work = Callable[[DraftService, Request, bytes], Any]
-"""(service, request, body) -> the answer, as JSON bytes or as an object to encode. Runs in a thread."""
+Read = Callable[[bytes], Any]
+"""Parses a body. Raises InvalidArgument."""
+Work = Callable[[DraftService, Request, Any, Expired], Any]
+"""(service, request, parsed body, whether it is late) -> the answer, as JSON bytes or as an object to encode. Runs in a thread."""
 
 
 def build_draft_app(service: DraftService, ready: Readiness, authenticator: Authenticator) -> ASGIApp:
     """The application of ``service``. ``ready``: set while calls are accepted. ``authenticator``: finds callers."""
+    calls, endpoint = LiveCalls(service), partial(_endpoint, service, LargeBodies())
+    append = endpoint("Append", partial(_live, calls, http_live.append), http_live.read_append, Role.APPEND)
+    delete = endpoint("Delete", partial(_live, calls, http_live.delete), partial(parse_body, http_live.DeleteBody))
     routes = [
-        Route("/v1/draft", _endpoint(service, "Draft", _draft), methods=["POST"]),
-        Route("/v1/lookup", _endpoint(service, "Lookup", _lookup), methods=["POST"]),
-        Route("/v1/info", _endpoint(service, "GetInfo", _info)),
-        Route("/v1/tokenizer", _endpoint(service, "GetTokenizer", _tokenizer)),
+        Route("/v1/draft", endpoint("Draft", _draft, partial(parse_body, DraftBody)), methods=["POST"]),
+        Route("/v1/lookup", endpoint("Lookup", _lookup, partial(parse_body, LookupBody)), methods=["POST"]),
+        Route("/v1/info", endpoint("GetInfo", _info)),
+        Route("/v1/tokenizer", endpoint("GetTokenizer", _tokenizer)),
+        Route("/v1/append", append, methods=["POST"]),
+        Route("/v1/delete", delete, methods=["POST"]),
+        Route(
+            "/v1/seal", endpoint("Seal", partial(_live, calls, http_live.seal), http_live.read_seal), methods=["POST"]
+        ),
+        Route("/v1/stats", endpoint("Stats", partial(_live, calls, http_live.stats))),
     ]
-    calls = LiveCalls(service)
-    for method, verb, work in (
-        ("Append", "POST", http_live.append),
-        ("Delete", "POST", http_live.delete),
-        ("Seal", "POST", http_live.seal),
-        ("Stats", "GET", http_live.stats),
-    ):
-        answer = _endpoint(service, method, partial(_live, calls, work))
-        routes.append(Route(f"/v1/{method.lower()}", answer, methods=[verb]))
     return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator)
 
 
-def _draft(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:
-    trees = service.draft(parse_body(DraftBody, body).request(), _never_expires)
-    return {"trees": [tree_json(tree) for tree in trees]}
+def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:
+    return {"trees": [tree_json(tree) for tree in service.draft(found.request(), expired)]}
 
 
-def _lookup(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:
-    matches = service.lookup(parse_body(LookupBody, body).request(), _never_expires)
+def _lookup(service: DraftService, request: Request, found: LookupBody, expired: Expired) -> dict[str, Any]:
+    matches = service.lookup(found.request(), expired)
     return {"matches": [{"length": length, "count": count} for length, count in matches]}
 
 
-def _info(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:
+def _info(service: DraftService, request: Request, found: None, expired: Expired) -> dict[str, Any]:
     return {"datastores": service.info([])}
 
 
-def _tokenizer(service: DraftService, request: Request, body: bytes) -> bytes:
+def _tokenizer(service: DraftService, request: Request, found: None, expired: Expired) -> bytes:
     frame = service.tokenizer(request.query_params.get("datastore", ""))
     return zstandard.ZstdDecompressor().decompress(frame, max_output_size=limits.MAX_TOKENIZER_BYTES)
 
 
 def _live(
     calls: LiveCalls,
-    work: Callable[[LiveCalls, Request, bytes], dict[str, Any]],
+    work: Callable[[LiveCalls, Request, Any], dict[str, Any]],
     service: DraftService,
     request: Request,
-    body: bytes,
+    found: Any,
+    expired: Expired,
 ) -> dict[str, Any]:
-    return work(calls, request, body)
+    return work(calls, request, found)
 
 
-def _endpoint(service: DraftService, method: str, work: Work) -> Callable[[Request], Awaitable[Response]]:
+def _nothing(data: bytes) -> None:
+    """Ignores a body."""
+
+
+def _endpoint(
+    service: DraftService,
+    bodies: LargeBodies,
+    method: str,
+    work: Work,
+    read: Read = _nothing,
+    role: Role = Role.READ,
+) -> Callable[[Request], Awaitable[Response]]:
+    """``role``: a caller that has it in no tenant is refused before the body is read."""
+
     async def answer(request: Request) -> Response:
-        body = await read_body(request, limits.MAX_REQUEST_BYTES)
-        call = service.handle_call
-        reply = await asyncio.to_thread(call, "http", method, lambda: work(service, request, body))
+        if role > Role.READ:
+            caller().require_anywhere(role)
+        data = await read_body(request, limits.MAX_REQUEST_BYTES)
+        end = time.monotonic() + limits.HTTP_SECONDS
+        found: Callable[[], Any] = partial(read, data)
+        if len(data) > LARGE:
+            turn = asyncio.ensure_future(bodies.run(len(data), found))
+            await asyncio.wait([turn])
+            found = turn.result  # its errors are those of the call below
+
+        def run() -> Any:
+            return work(service, request, found(), lambda: time.monotonic() >= end)
+
+        reply = await asyncio.to_thread(service.handle_call, "http", method, run)
         return Response(reply, media_type="application/json") if isinstance(reply, bytes) else JSONResponse(reply)
 
     return answer
-
-
-def _never_expires() -> bool:
-    """HTTP requests have no deadline; the limits on their fields bound the work."""
-    return False

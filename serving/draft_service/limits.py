@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import SCOPES
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
 
 MAX_CONTEXT = 4096
@@ -24,8 +25,6 @@ MAX_REQUEST_BYTES = 4 << 20
 """Size of one request, gRPC message or HTTP body: a million tokens to append."""
 MAX_DOCUMENTS = 65_536
 """Documents of one append."""
-SCOPES = ("store", "group", "group_first")
-"""What a query with a group searches."""
 MAX_STREAMS = 4
 """Streams of appends at a time."""
 MAX_TENANT_STREAMS = 2
@@ -34,6 +33,8 @@ FIRST_MESSAGE_SECONDS = 5.0
 """Seconds within which the first message of a stream must come."""
 STREAM_SECONDS = 60.0
 """Seconds that a stream of appends may be silent."""
+HTTP_SECONDS = 10.0
+"""Deadline of a draft or lookup over HTTP. The deadline of a gRPC call is set by its client."""
 MAX_REPLY_BYTES = 16 << 20
 """Size of one reply. The largest reply is a tokenizer: 256,000 tokens take about 5 MiB."""
 MAX_TOKENIZER_BYTES = 128 << 20

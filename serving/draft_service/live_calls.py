@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
+from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unsupported
 from suffolk.serving.draft_service.appendable import Appendable
 from suffolk.serving.draft_service.documents import unpack_documents, unpack_groups
 from suffolk.serving.draft_service.service import DraftService
@@ -36,10 +37,12 @@ class LiveCalls:
         store = self._find(request.datastore, Role.APPEND)
         documents = unpack_documents(request)
         groups = unpack_groups(request.groups, len(documents), "documents")
-        self._require_room(
-            tenant_of(self._service.find(request.datastore)[0]), sum(len(each.tokens) for each in documents)
-        )
-        return store.append_batch(documents, groups, request.replace)
+        usage = usage_of(tenant_of(self._service.find(request.datastore)[0]))
+        added = sum(len(each.tokens) for each in documents)
+        if request.replace and usage.quota.stored_tokens < math.inf:
+            added -= _stored_of(store, groups or ())
+        with usage.reserve_tokens(added, lambda: self._stored_tokens(usage.tenant)):
+            return store.append_batch(documents, groups, request.replace)
 
     def append_stream(
         self, requests: Iterable[draft_pb2.AppendRequest], admitted: Callable[[Callable[[], Appended]], Appended]
@@ -58,9 +61,8 @@ class LiveCalls:
                 done.append(admitted(lambda request=request: self.append(request)))  # type: ignore[misc]
             except SuffolkError as error:
                 kept = sum(each.documents for each in done)
-                raise type(error)(
-                    f"message {number} of the stream: {error}; {kept} documents before it are appended"
-                ) from error
+                error.args = (f"message {number} of the stream: {error}; {kept} documents before it are appended",)
+                raise
         if not done:
             raise InvalidArgument("the stream has no message; send at least one")
         return Appended(
@@ -98,12 +100,9 @@ class LiveCalls:
         """The token ids of a text to append. Raises NotFound if the datastore has no tokenizer."""
         return self._find(name, Role.APPEND).encode(text)
 
-    def _require_room(self, tenant: str, added: int) -> None:
-        """Raise ResourceExhausted if the tenant's quota has no room. Appends that run at the same time may exceed it a little."""
-        usage = usage_of(tenant)
-        if usage.quota.stored_tokens < math.inf:
-            counts = [store.stats() for store in self._service.of_tenant(tenant) if isinstance(store, Appendable)]
-            usage.require_stored(sum(each.tokens + each.published_tokens for each in counts), added)
+    def _stored_tokens(self, tenant: str) -> int:
+        counts = [store.stats() for store in self._service.of_tenant(tenant) if isinstance(store, Appendable)]
+        return sum(each.tokens + each.published_tokens for each in counts)
 
     def _find(self, name: str, role: Role) -> Appendable:
         name, store = self._service.find(name)
@@ -113,3 +112,12 @@ class LiveCalls:
                 f"datastore {name} takes no documents; serve it with --live, or build it again with more text"
             )
         return store
+
+
+def _stored_of(store: Appendable, groups: Iterable[str | None]) -> int:
+    """Tokens that the groups have."""
+    found = 0
+    for group in set(groups) - {None}:
+        with suppress(NotFound):
+            found += store.group_stats(group or "").tokens
+    return found

@@ -76,7 +76,7 @@ class DraftService:
         datastore = self._chosen(request.datastores)
         groups = self._groups(datastore, request, len(contexts))
         trees: list[DraftTree] = []
-        for part in _chunks(len(contexts), expired):
+        for part in _chunks(len(contexts), expired, bool(request.groups)):
             trees += datastore.draft_batch(
                 contexts[part], max_match, min_match, max_depth, max_nodes[part], **groups(part)
             )
@@ -91,7 +91,7 @@ class DraftService:
         datastore = self._chosen(request.datastores)
         groups = self._groups(datastore, request, len(contexts))
         matches: list[Match] = []
-        for part in _chunks(len(contexts), expired):
+        for part in _chunks(len(contexts), expired, bool(request.groups)):
             matches += datastore.lookup_batch(contexts[part], max_match, min_match, **groups(part))
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
@@ -209,11 +209,15 @@ def _value_or(message: Any, field: str, default: int) -> int:
     return getattr(message, field) if message.HasField(field) else default
 
 
-def _chunks(total: int, expired: Expired) -> Iterator[slice]:
-    """Slices of CHUNK queries, at least one. Raises DeadlineExceeded between two of them."""
-    for start in range(0, max(1, total), CHUNK):
+def _chunks(total: int, expired: Expired, grouped: bool) -> Iterator[slice]:
+    """Slices of CHUNK queries, at least one. Raises DeadlineExceeded between two of them.
+
+    ``grouped``: slices have one query, because the texts of a group are scanned, which may take 0.1 s.
+    """
+    size = 1 if grouped else CHUNK
+    for start in range(0, max(1, total), size):
         if expired():
             raise DeadlineExceeded(
                 f"the deadline passed with {start} of {total} queries answered; allow more time or send fewer"
             )
-        yield slice(start, start + CHUNK)
+        yield slice(start, start + size)

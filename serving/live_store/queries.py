@@ -20,6 +20,7 @@ from suffolk.datastore.retriever import (
     DEFAULT_MAX_MATCH,
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
+    SCOPES,
     Groups,
     Match,
     Retriever,
@@ -29,8 +30,6 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import check_group, unpack_origin
-
-SCOPES = ("store", "group", "group_first")
 
 
 class LiveQueries(Retriever):

@@ -25,11 +25,13 @@ from suffolk.serving.openai.chat import ChatAnswer
 from suffolk.serving.openai.completions import CompletionAnswer
 from suffolk.serving.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.openai.errors import error_body
-from suffolk.serving.openai.schema import ChatBody, CompletionBody, DraftFields
+from suffolk.serving.openai.schema import ChatBody, CompletionBody, DetokenizeBody, DraftFields, TokenizeBody
 from suffolk.serving.openai.tokens import detokenize, tokenize
 from suffolk.serving.openai.tool_format import AUTO, find_format
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
+from suffolk.serving.transport.http_body import Body, parse_body
+from suffolk.serving.transport.large_bodies import LargeBodies
 from suffolk.serving.transport.readiness import Readiness
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.service import DecodeService
@@ -58,8 +60,9 @@ def build_openai_app(
     """
     form = find_format(getattr(service.engine.target.tokenizer, "chat_template", None), tool_format)
     calls, answer = partial(chat_calls, form=form), partial(ChatAnswer, form=form)
-    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer)
-    completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer)
+    bodies = LargeBodies()
+    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer, bodies)
+    completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer, bodies)
     model = _model(service, started)
 
     async def models(request: Request) -> Response:
@@ -82,8 +85,8 @@ def build_openai_app(
         Route("/v1/completions", completions, methods=["POST"]),
         Route("/v1/models", models),
         Route("/v1/models/{name:path}", one_model),
-        Route("/tokenize", _endpoint(service, "Tokenize", tokenize), methods=["POST"]),
-        Route("/detokenize", _endpoint(service, "Detokenize", detokenize), methods=["POST"]),
+        Route("/tokenize", _endpoint(service, "Tokenize", bodies, TokenizeBody, tokenize), methods=["POST"]),
+        Route("/detokenize", _endpoint(service, "Detokenize", bodies, DetokenizeBody, detokenize), methods=["POST"]),
         Route("/health", health),
         Route("/ready", health),
         Route("/version", version),
@@ -109,14 +112,17 @@ def _model(service: DecodeService, started: int) -> dict[str, Any]:
     }
 
 
-def _endpoint(service: DecodeService, method: str, work: Work) -> Callable[[Request], Awaitable[Response]]:
-    def measured(data: bytes) -> dict[str, Any]:
-        with service.metrics.measure_call("http", method), service.admission.admit_call():
-            return work(service, data)
-
+def _endpoint(
+    service: DecodeService,
+    method: str,
+    bodies: LargeBodies,
+    kind: type[Body],
+    work: Callable[[DecodeService, Body], dict[str, Any]],
+) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        return JSONResponse(
-            await asyncio.to_thread(measured, await read_json(request, limits.body_bytes(service.engine.capacity)))
-        )
+        data = await read_json(request, limits.body_bytes(service.engine.capacity))
+        with service.metrics.measure_call("http", method), service.admission.admit_call():
+            body = await bodies.run(len(data), lambda: parse_body(kind, data))
+            return JSONResponse(await asyncio.to_thread(work, service, body))
 
     return answer

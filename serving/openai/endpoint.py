@@ -16,11 +16,11 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.openai.answer import Answer, BodyT
 from suffolk.serving.openai.calls import require_model
 from suffolk.serving.openai.errors import error_body
-from suffolk.serving.openai.large_bodies import parse_body
 from suffolk.serving.openai.streaming import send_events, until_disconnect
 from suffolk.serving.openai.text_run import TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
-from suffolk.serving.transport.http_body import InvalidField, read_body
+from suffolk.serving.transport.http_body import InvalidField, parse_body, read_body
+from suffolk.serving.transport.large_bodies import LargeBodies
 from suffolk.serving.transport.request_metrics import CallOutcome
 from suffolk.serving.transport.status import grpc_code, http_status
 from suffolk.serving.worker import limits
@@ -38,10 +38,12 @@ class GenerateEndpoint(Generic[BodyT]):
         body: type[BodyT],
         read: Callable[[DecodeService, BodyT], list[GenerateCall]],
         answer: Callable[[str, BodyT, TextRuns, TokenTexts], Answer[BodyT]],
+        bodies: LargeBodies,
     ) -> None:
-        """``method``: name of the endpoint in metrics. ``read``: converts a body to calls."""
+        """``method``: name of the endpoint in metrics. ``read``: converts a body to calls. ``bodies``: of all endpoints."""
         self._service, self._method = service, method
         self._body, self._read, self._answer = body, read, answer
+        self._bodies = bodies
         self._tokens = TokenTexts(service.engine.target.tokenizer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +57,8 @@ class GenerateEndpoint(Generic[BodyT]):
 
     async def _respond(self, data: bytes, outcome: CallOutcome, scope: Scope, receive: Receive, send: Send) -> None:
         with self._service.admission.admit_call():  # bounds the bodies that are parsed at the same time
-            body, calls = await asyncio.to_thread(self._parse, data)
+            body = await self._bodies.run(len(data), lambda: parse_body(self._body, data))
+            calls = await asyncio.to_thread(self._calls, body)
         with self._service.admission.admit_call(len(calls)):
             runs = TextRuns(self._service, calls, body.n or 1)
             try:
@@ -68,15 +71,14 @@ class GenerateEndpoint(Generic[BodyT]):
             finally:
                 runs.cancel()
 
-    def _parse(self, data: bytes) -> tuple[BodyT, list[GenerateCall]]:
-        body = parse_body(self._body, data)
+    def _calls(self, body: BodyT) -> list[GenerateCall]:
         require_model(self._service, body.model)
         calls, most = self._read(self._service, body), self._service.admission.max_in_flight
         if len(calls) > most:  # even an idle worker has no room
             raise InvalidField(
                 "n", f": the request asks for {len(calls)} texts; this worker takes {most} at once; lower n"
             )
-        return body, calls
+        return calls
 
     async def _events(self, answer: Answer[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
         """The chunks of a stream. An error becomes the last event, because the HTTP status has already been sent."""

@@ -7,7 +7,6 @@ from typing import Any
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.prompt import encode_text
 from suffolk.serving.openai.calls import encode_messages, max_length, require_model
-from suffolk.serving.openai.large_bodies import parse_body
 from suffolk.serving.openai.schema import DetokenizeBody, DraftFields, TokenizeBody
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.limits import check_size
@@ -15,9 +14,8 @@ from suffolk.serving.worker import limits
 from suffolk.serving.worker.service import DecodeService
 
 
-def tokenize(service: DecodeService, data: bytes) -> dict[str, Any]:
+def tokenize(service: DecodeService, body: TokenizeBody) -> dict[str, Any]:
     """The tokens of a text or a conversation. Raises InvalidArgument."""
-    body = parse_body(TokenizeBody, data)
     require_model(service, body.model)
     target = service.engine.target
     if (body.prompt is None) == (body.messages is None):
@@ -32,9 +30,8 @@ def tokenize(service: DecodeService, data: bytes) -> dict[str, Any]:
     return {"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": texts}
 
 
-def detokenize(service: DecodeService, data: bytes) -> dict[str, Any]:
+def detokenize(service: DecodeService, body: DetokenizeBody) -> dict[str, Any]:
     """The text of token ids. Raises InvalidArgument."""
-    body = parse_body(DetokenizeBody, data)
     require_model(service, body.model)
     target = service.engine.target
     check_size("tokens", len(body.tokens), limits.MAX_TOKENIZED, "tokens", "split them")

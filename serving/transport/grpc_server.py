@@ -16,11 +16,12 @@ from suffolk.serving.transport.grpc_access import RETRY_KEY, AccessInterceptor
 from suffolk.serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.transport.malformed_requests import MalformedRequestInterceptor
 from suffolk.serving.transport.status import error_text, grpc_code
+from suffolk.serving.transport.usage import QuotaExceeded
 
 SPARE_THREADS = 8
 """Threads in addition to one per admitted call. They reject calls and answer health checks."""
 RETRY_SECONDS = 0.1
-"""When a refused call may be tried again."""
+"""When a refused call may be tried again, unless a quota says another time."""
 BACKLOG = 256
 """Most calls that wait for a thread, by default."""
 
@@ -66,5 +67,6 @@ def build_grpc_server(
 def abort_call(context: grpc.ServicerContext, error: SuffolkError) -> NoReturn:
     """End a call with the status code and the message of ``error``. A refusal says when to try again."""
     if isinstance(error, ResourceExhausted):
-        context.set_trailing_metadata(((RETRY_KEY, str(round(1000 * RETRY_SECONDS))),))
+        seconds = error.retry_seconds if isinstance(error, QuotaExceeded) else RETRY_SECONDS
+        context.set_trailing_metadata(((RETRY_KEY, str(round(1000 * seconds))),))
     context.abort(grpc_code(error), error_text(error))

@@ -6,7 +6,8 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from suffolk.datastore.errors import ResourceExhausted
@@ -43,6 +44,8 @@ class Usage:
         self._clock = clock
         self._lock = threading.Lock()
         self._running = 0
+        self._storing = threading.Lock()
+        self._reserved = 0
         self._levels: dict[str, tuple[float, float]] = {}  # name -> level of the bucket, and the time of that level
 
     @property
@@ -68,12 +71,31 @@ class Usage:
         with self._lock:
             self._take("queries_per_second", self.quota.queries_per_second, count)
 
-    def require_stored(self, stored: int, added: int) -> None:
-        """Raise QuotaExceeded if ``added`` tokens have no room beside ``stored`` ones of the tenant."""
-        if stored + added > self.quota.stored_tokens:
-            with self._lock:
-                text = f"{stored} tokens are stored and {added} more would be"
-                self._refuse("stored_tokens", self.quota.stored_tokens, text, MAX_RETRY_SECONDS)
+    @contextmanager
+    def reserve_tokens(self, added: int, stored: Callable[[], int]) -> Iterator[None]:
+        """Reserve room for ``added`` tokens, which the ``with`` block stores. Blocks that run at once all have room.
+
+        Args:
+            added: the growth of ``stored``; with 0 or less, there is always room.
+            stored: counts the tenant's stored tokens. It is called only if the tenant has a quota.
+
+        Raises:
+            QuotaExceeded: there is no room.
+        """
+        added = max(0, added)
+        with self._storing:
+            if added and self.quota.stored_tokens < math.inf:
+                held = stored() + self._reserved
+                if held + added > self.quota.stored_tokens:
+                    text = f"{held} tokens are stored and {added} more would be"
+                    with self._lock:
+                        self._refuse("stored_tokens", self.quota.stored_tokens, text, MAX_RETRY_SECONDS)
+            self._reserved += added
+        try:
+            yield
+        finally:
+            with self._storing:
+                self._reserved -= added
 
     def _take(self, name: str, rate: float, count: int) -> None:
         if rate == math.inf:

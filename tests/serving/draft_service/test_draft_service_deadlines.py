@@ -26,8 +26,11 @@ from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE
 from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.draft_service.remote_writer import APPEND_DEADLINE, SEAL_DEADLINE
 from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.identity import OPERATOR, acting_as
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
 from tests.support.draft_server import connected, drafted, serving
 from tests.support.stores import make_word_store
@@ -46,6 +49,23 @@ def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
         until(lambda: server.service.admission.in_flight() == 0)
         assert set(brute.calls) == {32}  # of 200 queries, only those that had begun before the deadline
         until(lambda: 'code="DEADLINE_EXCEEDED",method="Lookup"' in server.service.metrics.exposition().decode())
+
+
+def test_the_deadline_is_checked_before_each_context_with_a_group(tmp_path: Path) -> None:
+    """A group's text is scanned, so one context may take as long as 32 others."""
+    checks: list[int] = []
+
+    def expired() -> bool:
+        checks.append(1)
+        return len(checks) > 3
+
+    request = draft_pb2.DraftRequest(lengths=bytes(4 * 8), groups=["g"])
+    with (
+        create_live_store(tmp_path / "live", vocab_size=40) as live,
+        acting_as(OPERATOR),
+        pytest.raises(DeadlineExceeded, match="3 of 8 queries answered"),
+    ):
+        DraftService({"live": live}, 1).draft(request, expired)
 
 
 def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

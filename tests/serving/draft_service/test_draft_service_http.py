@@ -288,3 +288,23 @@ def test_calls_that_outlast_the_grace_are_cut_off(brute: BruteForceRetriever) ->
 def test_http_can_be_left_out(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}, http=None) as server:
         assert re.fullmatch(r"serving wiki on grpc 127\.0\.0\.1:\d+", server.announcement())
+
+
+def test_calls_over_http_have_a_deadline(server: DraftServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HTTP_SECONDS", 0.0)
+    for path in ("/v1/draft", "/v1/lookup"):
+        status, _, reply = ask(server, "POST", path, {"contexts": [[1]]})
+        assert (status, reply["error"]["code"]) == (504, "DEADLINE_EXCEEDED")
+        assert "the deadline passed with 0 of 1 queries answered" in reply["error"]["message"]
+
+
+def test_large_bodies_get_the_answers_of_small_ones(server: DraftServer) -> None:
+    blank = b" " * (1 << 17)
+    assert ask(server, "POST", "/v1/lookup", blank + b'{"contexts": [[1]]}')[2]["matches"] == [
+        {"length": 1, "count": 2}
+    ]
+    for body, text in ((b"{", "body: not JSON"), (b'{"contexts": 3}', "contexts: input should be")):
+        status, _, reply = ask(server, "POST", "/v1/lookup", blank + body)
+        assert (status, text in reply["error"]["message"]) == (400, True)
+    status, _, text = ask(server, "GET", "/metrics")
+    assert b'suffolk_requests_total{code="INVALID_ARGUMENT",method="Lookup",tenant="",transport="http"} 2.0' in text

@@ -171,7 +171,9 @@ def test_stored_tokens_are_within_the_quota(tmp_path: Path) -> None:
         answers = [call(stub, "Append", append(name), token) for name in ("acme/a", "acme/b", "acme/a", "acme/b")]
         assert [code for code, _ in answers] == ["OK"] * 3 + ["RESOURCE_EXHAUSTED"]
         assert "tenant acme: its quota stored_tokens is 10, and 9 tokens are stored" in answers[-1][1]
+        assert "key='grpc-retry-pushback-ms', value='60000'" in answers[-1][1]
         code, text = call(stub, "AppendStream", iter([append("acme/a")]), token)
+        assert "key='grpc-retry-pushback-ms', value='60000'" in text
         assert (code, "message 0 of the stream: tenant acme" in text) == ("RESOURCE_EXHAUSTED", True)
         body = {"documents": [{"tokens": [1, 2]}], "datastore": "acme/a"}
         status, reply = get(server, "/v1/append", token, body)
@@ -202,3 +204,30 @@ def test_streams_of_one_tenant_leave_places_for_others(
         held.cancel()
     hold.set()
     until(lambda: call(stub, "AppendStream", iter([append(SECRET)]), tokens["acme-append"])[0] == "OK")
+
+
+def test_a_replacement_needs_room_for_its_growth_only(tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    access.write_text("[tenant.acme]\nstored_tokens = 4\n")
+    token = add_token(access, "acme", {"acme": Role.ADMIN})
+    with (
+        create_live_store(tmp_path / "a", vocab_size=VOCABULARY) as store,
+        serving({"acme/a": store}, access=access) as server,
+    ):
+        body = {"documents": [{"tokens": [1, 2, 3]}], "group": "g"}
+        for status, more in (
+            (200, {}),
+            (429, {"documents": [{"tokens": [1, 2]}]}),
+            (200, {"replace": True}),
+            (200, {"replace": True, "documents": [{"tokens": [1, 2, 3, 4]}]}),
+            (429, {"replace": True, "documents": [{"tokens": [1, 2, 3, 4, 5]}]}),
+            (429, {"replace": True, "group": "h"}),
+            (200, {"replace": True}),
+        ):
+            assert get(server, "/v1/append", token, body | more)[0] == status
+
+
+def test_bodies_of_readers_are_not_parsed(server: DraftServer, tokens: dict[str, str]) -> None:
+    broken = {"documents": 3}
+    assert get(server, "/v1/append", tokens["acme-read"], broken)[0] == 403
+    assert get(server, "/v1/append", tokens["acme-append"], broken)[0] == 400

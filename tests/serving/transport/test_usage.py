@@ -58,9 +58,33 @@ def test_concurrent_calls_and_stored_tokens() -> None:
     assert usage.running == 2
     usage.end_call()
     usage.begin_call()
-    usage.require_stored(60, 40)
-    assert "60 tokens are stored and 41 more would be" in str(refused(lambda: usage.require_stored(60, 41)))
+    stored = [60]
+
+    def store(tokens: int) -> None:
+        with usage.reserve_tokens(tokens, lambda: stored[0]):
+            stored[0] += tokens
+
+    assert "60 tokens are stored and 41 more would be" in str(refused(lambda: store(41)))
+    store(40)
+    store(-5)
+    store(0)
+    store(5)
     assert dict(usage.refused) == {"concurrent_calls": 1, "stored_tokens": 1}
+
+
+def test_appends_at_the_same_time_are_within_the_quota() -> None:
+    """Regression: each of them saw room, as none had stored its tokens yet."""
+    usage = Usage("acme", Quota(stored_tokens=100))
+    with usage.reserve_tokens(60, lambda: 0):
+        assert "60 tokens are stored and 60 more would be" in str(
+            refused(lambda: usage.reserve_tokens(60, lambda: 0).__enter__())
+        )
+        with usage.reserve_tokens(40, lambda: 0):
+            pass
+    with pytest.raises(ZeroDivisionError), usage.reserve_tokens(60, lambda: 0):
+        raise ZeroDivisionError
+    with usage.reserve_tokens(100, lambda: 0):
+        pass
 
 
 def test_a_quota_of_0_refuses_everything() -> None:

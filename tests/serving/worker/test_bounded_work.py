@@ -92,7 +92,7 @@ def test_bodies_are_admitted_before_they_are_parsed(target: Target, monkeypatch:
     with answering(target, slots=1, queue=0) as server:
         parsed: list[bytes] = []
         monkeypatch.setattr("suffolk.serving.openai.endpoint.parse_body", lambda kind, data: parsed.append(data))
-        monkeypatch.setattr("suffolk.serving.openai.tokens.parse_body", lambda kind, data: parsed.append(data))
+        monkeypatch.setattr("suffolk.serving.openai.app.parse_body", lambda kind, data: parsed.append(data))
         with server.service.admission.admit_call():
             for path in ("/v1/completions", "/tokenize", "/detokenize"):
                 assert ask(server, "POST", path, {"prompt": "x"})[0] == 429
