@@ -1,6 +1,8 @@
 #include "bindings/queries.h"
 
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "bindings/arguments.h"
 
@@ -37,8 +39,8 @@ std::vector<std::pair<std::uint32_t, std::uint64_t>> Queries::lookup(const Snaps
   const auto contexts_tails = tails(contexts.ids, bounds);
   const py::gil_scoped_release release;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> matches(contexts_tails.size());
-  pool_.parallel_for(matches.size(), kGrain, [&](std::size_t i) {
-    matches[i] = suffolk::lookup(snapshot, query(contexts, i, contexts_tails[i], bounds));
+  for_each_context(snapshot, contexts, contexts_tails.size(), [&](ScopedSearch& search, std::size_t i) {
+    matches[i] = search.lookup(query(contexts, i, contexts_tails[i], bounds));
   });
   return matches;
 }
@@ -58,8 +60,8 @@ py::list Queries::draft(const Snapshot& snapshot, const Contexts& contexts, std:
   std::vector<DraftTree> trees(contexts_tails.size());
   {
     const py::gil_scoped_release release;
-    pool_.parallel_for(trees.size(), kGrain, [&](std::size_t i) {
-      trees[i] = suffolk::draft(snapshot, query(contexts, i, contexts_tails[i], bounds[i]), vocab_size_);
+    for_each_context(snapshot, contexts, contexts_tails.size(), [&](ScopedSearch& search, std::size_t i) {
+      trees[i] = search.draft(query(contexts, i, contexts_tails[i], bounds[i]));
     });
   }
   py::list answers;
@@ -101,6 +103,19 @@ std::vector<std::vector<std::uint32_t>> Queries::tails(const py::sequence& conte
   std::vector<std::vector<std::uint32_t>> all;
   for (const py::handle context : contexts) all.push_back(token_tail(context, bounds.max_match, vocab_size_));
   return all;
+}
+
+// Calls visit(search, i) for every context, those of one group in a row, so that a thread reads the group's text once.
+template <typename Visit>
+void Queries::for_each_context(const Snapshot& snapshot, const Contexts& contexts, std::size_t count, const Visit& visit) const {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!contexts.groups.empty()) std::ranges::stable_sort(order, {}, [&](std::size_t i) { return contexts.groups[i]; });
+  pool_.parallel_for((order.size() + kGrain - 1) / kGrain, 1, [&](std::size_t block) {
+    ScopedSearch search(snapshot, vocab_size_);
+    const std::size_t begin = block * kGrain, end = std::min(begin + kGrain, order.size());
+    for (std::size_t at = begin; at < end; ++at) visit(search, order[at]);
+  });
 }
 
 ScopedQuery Queries::query(const Contexts& contexts, std::size_t i, std::span<const std::uint32_t> tail, const QueryBounds& bounds) {

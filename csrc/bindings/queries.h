@@ -54,6 +54,8 @@ class Queries {
   static constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; a batch of up to 8 runs in one thread
 
   std::vector<std::vector<std::uint32_t>> tails(const py::sequence& contexts, const QueryBounds& bounds) const;
+  template <typename Visit>
+  void for_each_context(const Snapshot& snapshot, const Contexts& contexts, std::size_t count, const Visit& visit) const;
   static ScopedQuery query(const Contexts& contexts, std::size_t i, std::span<const std::uint32_t> tail, const QueryBounds& bounds);
 
   std::uint32_t vocab_size_;

@@ -25,8 +25,8 @@ class ContextIndex {
   // Keeps the first `size` tokens. Throws kInvalidArgument if there are fewer.
   void truncate(std::uint64_t size);
 
-  // The draft tree of the continuations of earlier occurrences of the context's longest suffix. The pass takes O(size * max_match),
-  // sorting m occurrences O(m log m). Throws kInvalidArgument for bad bounds.
+  // The draft tree of the continuations of earlier occurrences of the context's longest suffix. O(size), and
+  // O(m (max_depth + log m)) to sort m occurrences. Throws kInvalidArgument for bad bounds.
   DraftTree draft(const QueryBounds& bounds) const;
 
  private:

@@ -9,16 +9,6 @@
 namespace suffolk {
 namespace {
 
-DraftTree draft_store(const Snapshot& snapshot, const ScopedQuery& query) {
-  const Corpus corpus = snapshot.corpus();
-  return draft(corpus, longest_match(corpus, query.context, query.bounds), query.bounds);
-}
-
-DraftTree draft_group(const Snapshot& snapshot, const ScopedQuery& query, std::uint32_t vocab_size) {
-  const std::vector<std::uint32_t> text = snapshot.group_text(query.group);
-  return draft(text, longest_match(text, text.size(), query.context, query.bounds), vocab_size, query.bounds);
-}
-
 // Adds the nodes of `rest` whose paths are new, up to max_nodes.
 void add_nodes(DraftTree& tree, const DraftTree& rest, std::size_t max_nodes) {
   const auto share = [](std::uint64_t count, std::uint64_t all) { return static_cast<float>(static_cast<double>(count) / static_cast<double>(all)); };
@@ -43,25 +33,40 @@ void add_nodes(DraftTree& tree, const DraftTree& rest, std::size_t max_nodes) {
 
 }  // namespace
 
-std::pair<std::uint32_t, std::uint64_t> lookup(const Snapshot& snapshot, const ScopedQuery& query) {
+std::pair<std::uint32_t, std::uint64_t> ScopedSearch::lookup(const ScopedQuery& query) {
   if (query.scope != Scope::kStore && query.group != kNoGroup) {
-    const std::vector<std::uint32_t> text = snapshot.group_text(query.group);
+    const auto text = group_text(query.group);
     const TextMatch match = longest_match(text, text.size(), query.context, query.bounds);
     if (query.scope == Scope::kGroup || match.length > 0) return {match.length, match.ends.size()};
   }
   if (query.scope == Scope::kGroup) return {0, 0};
-  const Match match = longest_match(snapshot.corpus(), query.context, query.bounds);
+  const Match match = longest_match(snapshot_.corpus(), query.context, query.bounds);
   return {match.length, match.count};
 }
 
-DraftTree draft(const Snapshot& snapshot, const ScopedQuery& query, std::uint32_t vocab_size) {
-  if (query.scope == Scope::kStore) return draft_store(snapshot, query);
-  DraftTree tree = query.group == kNoGroup ? DraftTree() : draft_group(snapshot, query, vocab_size);
+DraftTree ScopedSearch::draft(const ScopedQuery& query) {
+  if (query.scope == Scope::kStore) return draft_store(query);
+  DraftTree tree;
+  if (query.group != kNoGroup) {
+    const auto text = group_text(query.group);
+    tree = suffolk::draft(text, longest_match(text, text.size(), query.context, query.bounds), vocab_size_, query.bounds);
+  }
   if (query.scope == Scope::kGroup || tree.tokens.size() >= query.bounds.max_nodes) return tree;
-  DraftTree rest = draft_store(snapshot, query);
+  DraftTree rest = draft_store(query);
   if (tree.match_length == 0) return rest;
   add_nodes(tree, rest, query.bounds.max_nodes);
   return tree;
+}
+
+std::span<const std::uint32_t> ScopedSearch::group_text(std::uint64_t group) {
+  if (group != group_) text_ = snapshot_.group_text(group);
+  group_ = group;
+  return text_;
+}
+
+DraftTree ScopedSearch::draft_store(const ScopedQuery& query) const {
+  const Corpus corpus = snapshot_.corpus();
+  return suffolk::draft(corpus, longest_match(corpus, query.context, query.bounds), query.bounds);
 }
 
 }  // namespace suffolk

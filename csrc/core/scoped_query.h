@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "core/draft.h"
 #include "core/snapshot.h"
@@ -24,16 +25,34 @@ struct ScopedQuery {
   std::uint64_t group = kNoGroup;  // with kNoGroup, kGroup finds nothing
 };
 
-// Length and count of the longest match. With kGroupFirst, all documents are searched if the group has no match.
-std::pair<std::uint32_t, std::uint64_t> lookup(const Snapshot& snapshot, const ScopedQuery& query);
+// Queries of one snapshot, by one thread. It keeps the text of the last group for the next query. REQUIRES: the snapshot outlives it;
+// the `bounds` of all queries are checked.
+class ScopedSearch {
+ public:
+  // `vocab_size` bounds the ids of all segments.
+  ScopedSearch(const Snapshot& snapshot, std::uint32_t vocab_size) : snapshot_(snapshot), vocab_size_(vocab_size) {}
 
-// The draft tree. A group's documents are read, not searched by suffixes (text_search.h); the answer is exact.
-//
-// With kGroupFirst, the nodes of the group's tree come first. If there are fewer than max_nodes, nodes of the tree of all documents
-// follow, as far as their paths are new. The match is that of the group, if there is one. Of an added node, the score is its share
-// of the match in all documents, at most the score before it; the count is at most its parent's.
-//
-// `vocab_size` bounds the ids of all segments. REQUIRES: `query.bounds` are checked.
-DraftTree draft(const Snapshot& snapshot, const ScopedQuery& query, std::uint32_t vocab_size);
+  // Length and count of the longest match. With kGroupFirst, all documents are searched if the group has no match.
+  std::pair<std::uint32_t, std::uint64_t> lookup(const ScopedQuery& query);
+
+  // The draft tree. A group's documents are read, not searched by suffixes (text_search.h); the answer is exact.
+  //
+  // With kGroupFirst, the nodes of the group's tree come first. If there are fewer than max_nodes, nodes of the tree of all documents
+  // follow, as far as their paths are new. The match is that of the group, if there is one. Of an added node, the score is its share
+  // of the match in all documents, at most the score before it. The count is its count in all documents or its parent's count,
+  // whichever is lower. So counts fall from parent to child, but not from node to node.
+  DraftTree draft(const ScopedQuery& query);
+
+  // See Snapshot::group_text. Valid until another group is read.
+  std::span<const std::uint32_t> group_text(std::uint64_t group);
+
+ private:
+  DraftTree draft_store(const ScopedQuery& query) const;
+
+  const Snapshot& snapshot_;
+  std::uint32_t vocab_size_;
+  std::uint64_t group_ = kNoGroup;  // of text_
+  std::vector<std::uint32_t> text_;
+};
 
 }  // namespace suffolk

@@ -14,15 +14,16 @@ namespace suffolk {
 struct TextMatch {
   std::uint32_t length = 0;         // tokens; 0 if nothing was found
   std::vector<std::uint32_t> ends;  // the position after each occurrence, rising
+  std::uint64_t compared = 0;       // tokens of the text with tokens of the context
 };
 
 // Reads the first `searched` tokens of `text` for occurrences of the longest suffix of `context` within bounds. Documents in `text`
-// end with kEnd; no occurrence holds one. O(searched) for rare last tokens, O(searched * max_match) at most.
+// end with kEnd; no occurrence holds one. O(searched + max_match).
 // REQUIRES: searched <= text.size() < 2^32; no token of the context is kEnd.
 TextMatch longest_match(std::span<const std::uint32_t> text, std::size_t searched, std::span<const std::uint32_t> context,
                         const QueryBounds& bounds);
 
-// The draft tree of the continuations of `match` in `text`. Sorts m occurrences in O(m log m).
+// The draft tree of the continuations of `match` in `text`. Sorts m occurrences in O(m (max_depth + log m)) reads (multikey_sort.h).
 // REQUIRES: `match` is of the same text.
 DraftTree draft(std::span<const std::uint32_t> text, const TextMatch& match, std::uint32_t vocab_size, const QueryBounds& bounds);
 

@@ -12,7 +12,9 @@
 
 #include "core/error.h"
 #include "core/live_index.h"
+#include "core/multikey_sort.h"
 #include "core/scoped_query.h"
+#include "core/text_search.h"
 
 namespace {
 
@@ -80,9 +82,10 @@ void check_counts(const LiveIndex& index, const std::map<std::uint64_t, std::pai
     const ScopedQuery query = {.context = pattern, .bounds = {.max_match = length, .min_match = length, .max_depth = 4}, .scope = Scope::kStore, .group = group};
     ScopedQuery of_group = query;
     of_group.scope = Scope::kGroup;
-    expect(lookup(*snapshot, query).second == all, "the count of a pattern");
-    expect(lookup(*snapshot, of_group).second == grouped, "the count of a pattern in a group");
-    draft(*snapshot, of_group, vocab_size);
+    ScopedSearch search(*snapshot, vocab_size);
+    expect(search.lookup(query).second == all, "the count of a pattern");
+    expect(search.lookup(of_group).second == grouped, "the count of a pattern in a group");
+    search.draft(of_group);
   }
 }
 
@@ -144,7 +147,7 @@ void test_threads() {
       while (writing) {
         const auto snapshot = index.snapshot();
         const ScopedQuery query = {.context = context, .bounds = {.max_match = 4}, .scope = Scope::kGroupFirst, .group = 1};
-        draft(*snapshot, query, kVocab);
+        ScopedSearch(*snapshot, kVocab).draft(query);
         const std::uint64_t count = longest_match(snapshot->corpus(), context, {.max_match = 1}).count;
         expect(count >= before && count <= 180, "each batch is visible as a whole, and stays");
         before = count;
@@ -241,6 +244,54 @@ void test_changes_without_memory() {
   }
 }
 
+// Equal tokens are the most work: every position matches, and all continuations are equal.
+void test_equal_tokens_are_compared_twice_at_most() {
+  const Path context(60, 7);
+  Path text(100'000, 7);
+  for (std::size_t i = 1000; i < text.size(); i += 1000) text[i] = 8;
+  const TextMatch match = longest_match(text, text.size(), context, {.max_match = 54});
+  expect(match.length == 54 && match.ends.size() == (999 - 53) * 100 + 1, "the matches in equal tokens");
+  expect(match.compared <= 2 * text.size(), "each token is compared twice at most");
+}
+
+void test_equal_continuations_are_read_once_a_depth() {
+  constexpr std::uint32_t kDepth = 10;
+  std::mt19937 random(5);
+  for (const std::uint32_t alphabet : {1U, 2U, 50'000U}) {
+    Path text = random_text(random, alphabet, 50'000);
+    for (std::size_t i = 99; i < text.size(); i += 100) text[i] = kEnd;
+    std::uint64_t reads = 0;
+    const auto read = [&](std::uint32_t start, std::uint32_t depth) {
+      ++reads;
+      return start + depth < text.size() ? text[start + depth] : kEnd;
+    };
+    Path starts(text.size());
+    for (std::uint32_t i = 0; i < starts.size(); ++i) starts[i] = i;
+    multikey_sort(starts, kDepth, read);
+    expect(reads < text.size() * (kDepth + 2 * std::bit_width(text.size())), "reads of a sort");
+    if (alphabet == 1) expect(reads < text.size() * (kDepth + 1), "equal continuations are read once a depth");
+    const auto string = [&](std::uint32_t start) {
+      Path tokens;
+      while (tokens.size() < kDepth && (tokens.empty() || tokens.back() != kEnd)) tokens.push_back(read(start, static_cast<std::uint32_t>(tokens.size())));
+      return tokens;
+    };
+    expect(std::is_sorted(starts.begin(), starts.end(), [&](std::uint32_t a, std::uint32_t b) { return string(a) < string(b); }), "the order");
+  }
+}
+
+void test_a_group_is_read_once_for_its_queries() {
+  LiveIndex index({100, 32}, 1);
+  append(index, {{1, 2, 3}, {4, 5}}, 1);
+  const auto snapshot = index.snapshot();
+  ScopedSearch search(*snapshot, 100);
+  const Path context = {1, 2};
+  const std::uint32_t* const text = search.group_text(1).data();
+  search.draft({.context = context, .bounds = {}, .scope = Scope::kGroup, .group = 1});
+  search.lookup({.context = context, .bounds = {}, .scope = Scope::kGroupFirst, .group = 1});
+  expect(search.group_text(1).data() == text, "the text of a group is kept for its next query");
+  expect(search.group_text(2).size() == 3 && search.group_text(2)[0] == 4, "the text of another group");
+}
+
 }  // namespace
 
 int main() {
@@ -250,6 +301,9 @@ int main() {
   test_close_while_others_append();
   test_the_first_live_document_is_known();
   test_changes_without_memory();
+  test_equal_tokens_are_compared_twice_at_most();
+  test_equal_continuations_are_read_once_a_depth();
+  test_a_group_is_read_once_for_its_queries();
   std::printf("live_test: %s\n", failures == 0 ? "passed" : "FAILED");
   return failures == 0 ? 0 : 1;
 }

@@ -141,6 +141,21 @@ def test_groups_are_counted_and_listed(tmp_path: Path) -> None:
     assert model.index.group_stats(9) == {"documents": 0, "tokens": 0, "oldest_sequence": 0, "newest_sequence": 0}
 
 
+def test_contexts_of_several_groups_are_answered_in_order(tmp_path: Path) -> None:
+    model = LiveModel(tmp_path, VOCAB_SIZE)
+    model.append([Text((1, 2, place % 5, place), 1 + place % 3) for place in range(60)])
+    keys = numbers(*(place * 7 % 5 for place in range(40)))  # 4 has no document, 0 is no group
+    asked = ([[1, 2, place % 5] for place in range(40)], 6, 1)
+    for scope in ("group", "group_first"):
+        trees = model.index.draft(*asked, 4, [9] * 40, 1, keys, scope)
+        matches = model.index.lookup(*asked, keys, scope)
+        for place, context in enumerate(asked[0]):
+            key = keys[place : place + 1]
+            [tree] = model.index.draft([context], 6, 1, 4, [9], 1, key, scope)
+            assert all(np.array_equal(a, b) for a, b in zip(tree, trees[place], strict=True))
+            assert model.index.lookup([context], 6, 1, key, scope) == [matches[place]]
+
+
 def test_removals_out_of_order_survive_a_flush(tmp_path: Path) -> None:
     model = LiveModel(tmp_path, VOCAB_SIZE)
     model.append([Text((1, 2, 3, place)) for place in range(20)])
