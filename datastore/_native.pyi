@@ -86,11 +86,10 @@ class LiveIndex(Searched):
         deletions: Sequence[Segment],
         deleted_documents: Sequence[_Unsigned],
         flushed_through: int,
-        groups: Sequence[_Counts] = ...,
         grouped_stay: bool = ...,
     ) -> None:
-        """Search other files, and drop documents in memory up to number ``flushed_through``, in one snapshot. ``groups``: for
-        each segment, the key of each of its documents, or an empty array. ``grouped_stay``: drop only those without a group."""
+        """Search other files, and drop documents in memory up to number ``flushed_through``, in one snapshot.
+        ``grouped_stay``: drop only those without a group. Documents in files have no group."""
 
     def drop_before(self, sequence: int) -> int:
         """Drop the oldest whole segments of which all numbers are below ``sequence``; return the number of documents."""

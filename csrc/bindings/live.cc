@@ -67,14 +67,13 @@ class Live : public Searched {
   }
 
   void rebase(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents, std::uint64_t flushed_through,
-              const std::vector<Column<std::uint64_t>>& groups, bool grouped_stay) {
+              bool grouped_stay) {
     auto files = std::make_shared<FileSet>();
     files->segments.assign(segments.begin(), segments.end());
     files->deletions.assign(deletions.begin(), deletions.end());
     files->deleted = document_lists(deleted_documents);
-    for (const auto& keys : groups) files->groups.emplace_back(keys.data(), keys.data() + keys.size());
     const py::gil_scoped_release release;
-    files->complete();
+    files->check();
     index_.rebase(std::move(files), flushed_through, grouped_stay);
   }
 
@@ -203,8 +202,7 @@ void bind_live(py::module_& module) {
       .def(py::init<std::uint32_t, std::uint32_t, unsigned>(), "vocab_size"_a, "order_depth"_a, "threads"_a = 0)
       .def("append", &Live::append, "tokens"_a, "lengths"_a, "groups"_a, "origins"_a, "times"_a, "removed"_a = py::none(), "sequences"_a = py::none())
       .def("remove", &Live::remove, "sequences"_a)
-      .def("rebase", &Live::rebase, "segments"_a, "deletions"_a, "deleted_documents"_a, "flushed_through"_a, "groups"_a = py::list(),
-           "grouped_stay"_a = false)
+      .def("rebase", &Live::rebase, "segments"_a, "deletions"_a, "deleted_documents"_a, "flushed_through"_a, "grouped_stay"_a = false)
       .def("drop_before", &Live::drop_before, "sequence"_a)
       .def("lookup", &Live::lookup, "contexts"_a, "max_match"_a, "min_match"_a, "groups"_a = py::none(), "scope"_a = "store")
       .def("draft", &Live::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a,

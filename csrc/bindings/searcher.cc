@@ -31,7 +31,7 @@ class Searcher : public Searched {
     files->segments.assign(segments.begin(), segments.end());
     files->deletions.assign(deletions.begin(), deletions.end());
     files->deleted = document_lists(deleted_documents);
-    files->complete();
+    files->check();
     snapshot_ = std::make_shared<const Snapshot>(std::move(files), std::vector<LiveSegment>(), std::vector<LiveSegment>());
   }
 

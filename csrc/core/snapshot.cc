@@ -21,19 +21,11 @@ void add_document(const Tokens& tokens, Interval range, std::vector<std::uint32_
 
 }  // namespace
 
-void FileSet::complete() {
+void FileSet::check() const {
   if (!deleted.empty() && deleted.size() != segments.size()) {
     refuse("deleted documents: ", deleted.size(), " lists for ", segments.size(), " segments");
   }
   for (std::size_t i = 0; i < deleted.size(); ++i) segments[i]->require_documents(deleted[i]);
-  if (!groups.empty() && groups.size() != segments.size()) refuse("groups: ", groups.size(), " lists for ", segments.size(), " segments");
-  group_orders.clear();
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (!groups[i].empty() && groups[i].size() != segments[i]->header().document_count) {
-      refuse("groups of ", segments[i]->path(), ": ", groups[i].size(), " keys for ", segments[i]->header().document_count, " documents");
-    }
-    group_orders.emplace_back(groups[i]);
-  }
 }
 
 bool LiveSegment::is_removed(std::uint32_t document) const noexcept { return holds(removed_documents(), document); }
@@ -69,13 +61,6 @@ std::vector<Snapshot::Place> Snapshot::occurrences(std::span<const std::uint32_t
 
 std::vector<std::uint32_t> Snapshot::group_text(std::uint64_t key) const {
   std::vector<std::uint32_t> text;
-  for (std::size_t i = 0; i < files_->group_orders.size(); ++i) {
-    const Segment& segment = *files_->segments[i];
-    for (const std::uint32_t document : files_->group_orders[i].find(files_->groups[i], key)) {
-      const bool deleted = !files_->deleted.empty() && holds(files_->deleted[i], document);
-      if (!deleted) add_document(segment.suffixes().tokens, segment.document_range(document), text);
-    }
-  }
   for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
     add_document(segment.suffixes().tokens, segment.documents().range(document), text);
   });

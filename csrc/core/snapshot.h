@@ -19,11 +19,9 @@ struct FileSet {
   std::vector<std::shared_ptr<const Segment>> segments;
   std::vector<std::shared_ptr<const Segment>> deletions;  // hold the tokens of deleted documents
   std::vector<DocumentIndices> deleted;                   // of each segment; empty: not known
-  std::vector<std::vector<std::uint64_t>> groups;         // the group of each document of each segment; empty: no groups
-  std::vector<GroupOrder> group_orders;                   // of each of `groups`; see complete
 
-  // Checks the lists, and fills group_orders. Throws kInvalidArgument for lists that do not fit the segments.
-  void complete();
+  // Throws kInvalidArgument for lists that do not fit the segments.
+  void check() const;
 };
 
 // A segment in memory and the documents of it that are removed.
@@ -65,7 +63,7 @@ class Snapshot {
   // only if a segment has more than kMaxProbes.
   std::vector<Place> occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const;
 
-  // The tokens of all live documents of a group, each followed by kEnd; from the oldest on.
+  // The tokens of all live documents of a group in memory, each followed by kEnd; from the oldest on.
   std::vector<std::uint32_t> group_text(std::uint64_t key) const;
 
   // For each segment in memory, the documents with these numbers. Throws kNotFound for a number that is not in memory, or is removed.

@@ -85,9 +85,12 @@ class LiveModel:
             del self.memory[each]
 
     def texts(self, group: int | None = None) -> list[Sequence[int]]:
-        """The tokens of all live documents, or of those in a group."""
+        """The tokens of all live documents, or of those of a group in memory."""
         filed = [text for texts, deleted in self.files for place, text in enumerate(texts) if place not in deleted]
-        return [text.tokens for text in (*filed, *self.memory.values()) if group is None or text.group == group]
+        live = self.memory.values()
+        if group is not None:
+            return [text.tokens for text in live if text.group == group]
+        return [text.tokens for text in (*filed, *live)]
 
     def check(self, context: Sequence[int], bounds: Bounds, group: int) -> None:
         """Compare the answers in all scopes with the oracle."""
@@ -140,9 +143,8 @@ class LiveModel:
             segments.append(self._write(texts))
             if deleted:
                 deletions.append(self._write([texts[place] for place in deleted]))
-        groups = [np.array([text.group for text in texts], np.uint64) for texts, _ in self.files]
         places = [np.array(deleted, np.uint32) for _, deleted in self.files]
-        self.index.rebase(segments, deletions, places, through, groups, grouped_stay)
+        self.index.rebase(segments, deletions, places, through, grouped_stay)
 
     def _write(self, texts: Sequence[Text]) -> _native.Segment:
         self._written += 1
