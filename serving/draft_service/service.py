@@ -133,12 +133,13 @@ class DraftService:
 
     def _merge(self, choices: Mapping[str, int]) -> Retriever:
         key = tuple(choices.items())
-        if key not in self._merged:
+        found = self._merged.get(key)
+        if found is None:
             if len(self._merged) >= _MOST_MERGED:
                 self._merged.clear()
             stores = {name: self._datastores[name] for name in choices}
-            self._merged[key] = MergedDatastore(stores, list(choices.values()))
-        return self._merged[key]
+            found = self._merged[key] = MergedDatastore(stores, list(choices.values()))
+        return found
 
     def of_tenant(self, tenant: str) -> list[Retriever]:
         """All datastores of a tenant."""

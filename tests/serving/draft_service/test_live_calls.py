@@ -143,14 +143,21 @@ def refused(remote: RemoteDatastore) -> bool:
 def test_streams_are_bounded(
     stub: draft_pb2_grpc.DraftServiceStub, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "FIRST_MESSAGE_SECONDS", HANG)
     hold = threading.Event()
 
     def silent() -> Iterator[draft_pb2.AppendRequest]:
         hold.wait(HANG)
         yield from ()
 
-    held = [stub.AppendStream.future(silent(), timeout=HANG) for _ in range(limits.MAX_STREAMS)]
-    until(lambda: refused(remote))
+    held = []
+
+    def full() -> bool:
+        held.append(stub.AppendStream.future(silent(), timeout=HANG))
+        return refused(remote)
+
+    until(full)
+    assert len(held) >= limits.MAX_STREAMS
     assert remote.append([1]).documents == 1
     for call in held:
         call.cancel()

@@ -183,8 +183,9 @@ def test_stored_tokens_are_within_the_quota(tmp_path: Path) -> None:
 
 
 def test_streams_of_one_tenant_leave_places_for_others(
-    stub: draft_pb2_grpc.DraftServiceStub, tokens: dict[str, str]
+    stub: draft_pb2_grpc.DraftServiceStub, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "FIRST_MESSAGE_SECONDS", HANG)
     hold = threading.Event()
 
     def silent() -> Iterator[draft_pb2.AppendRequest]:
@@ -196,9 +197,15 @@ def test_streams_of_one_tenant_leave_places_for_others(
 
     for held in [open_stream(tokens["acme-read"]) for _ in range(limits.MAX_STREAMS)]:
         assert held.exception(HANG).code() is grpc.StatusCode.PERMISSION_DENIED  # before it sends anything
-    several = [open_stream(tokens["acme-append"]) for _ in range(limits.MAX_TENANT_STREAMS)]
     text = f"already reads {limits.MAX_TENANT_STREAMS} streams of tenant acme, its limit"
-    until(lambda: text in call(stub, "AppendStream", iter([append(SECRET)]), tokens["acme-append"])[1])
+    several = []
+
+    def full() -> bool:
+        several.append(open_stream(tokens["acme-append"]))
+        return text in call(stub, "AppendStream", iter([append(SECRET)]), tokens["acme-append"])[1]
+
+    until(full)
+    assert len(several) >= limits.MAX_TENANT_STREAMS
     assert call(stub, "AppendStream", iter([append("chat")]), tokens["default-append"])[0] == "OK"
     for held in several:
         held.cancel()
