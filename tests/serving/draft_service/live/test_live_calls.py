@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,38 +25,14 @@ from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.appendable import Appendable
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.server import DraftServer
-from suffolk.serving.live_store.store import LiveStore, create_live_store
+from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
-from tests.support.brute_force import BruteForceRetriever, assert_same_tree
+from tests.support.brute_force import assert_same_tree
 from tests.support.draft_server import VOCABULARY, ask, connected, serving
 from tests.support.stores import make_store
-from tests.support.waiting import HANG, until
+from tests.support.waiting import HANG
 
 APPEND = draft_pb2.AppendRequest
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[LiveStore]:
-    with create_live_store(tmp_path / "chat", vocab_size=VOCABULARY) as store:
-        yield store
-
-
-@pytest.fixture
-def server(store: LiveStore) -> Iterator[DraftServer]:
-    with serving({"chat": store, "team/ids": BruteForceRetriever([[1, 2, 3]], VOCABULARY)}) as server:
-        yield server
-
-
-@pytest.fixture
-def remote(server: DraftServer) -> Iterator[RemoteDatastore]:
-    with connected(server, "chat") as remote:
-        yield remote
-
-
-@pytest.fixture
-def stub(server: DraftServer) -> Iterator[draft_pb2_grpc.DraftServiceStub]:
-    with grpc.insecure_channel(str(server.listening[0])) as channel:
-        yield draft_pb2_grpc.DraftServiceStub(channel)
 
 
 def document(tokens: list[int], source: str | None = None, **metadata: Any) -> Document:
@@ -99,96 +74,6 @@ def test_a_seal_publishes(remote: RemoteDatastore, store: LiveStore) -> None:
     assert remote.draft([1]).tokens.tolist() == [2, 3]
     assert remote.info()["generation"] == 1
     assert remote.info()["live"]["documents"] == 0
-
-
-def test_a_stream_appends_in_parts(remote: RemoteDatastore, store: LiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suffolk.serving.draft_service.remote_writer.STREAM_TOKENS", 64)
-    appended = remote.append_stream((document([1, 2, number % VOCABULARY]) for number in range(200)), group="g")
-    assert (appended.documents, appended.tokens) == (200, 600)
-    assert store.group_stats("g").documents == 200
-    with pytest.raises(InvalidArgument) as caught:
-        remote.append_stream(document([1 if number < 20 else VOCABULARY]) for number in range(24))
-    assert "message 5 of the stream: document 0 has token id 40" in str(caught.value)
-    assert "20 documents before it are appended" in str(caught.value)
-    with pytest.raises(ZeroDivisionError):  # of the caller's own iterator
-        remote.append_stream(document([1 // (3 - number)]) for number in range(9))
-    with pytest.raises(InvalidArgument, match="the stream has no message"):
-        remote.append_stream([])
-
-
-def test_a_broken_stream_keeps_what_came_before(stub: draft_pb2_grpc.DraftServiceStub, store: LiveStore) -> None:
-    sent, done = threading.Event(), threading.Event()
-
-    def requests() -> Iterator[draft_pb2.AppendRequest]:
-        yield APPEND(datastore="chat", tokens=np.array([1, 2], "<i4").tobytes(), lengths=np.array([2], "<u4").tobytes())
-        sent.set()
-        done.wait(HANG)
-
-    call = stub.AppendStream.future(requests(), timeout=HANG)
-    assert sent.wait(HANG)
-    until(lambda: store.stats().documents == 1)
-    call.cancel()
-    done.set()
-    assert store.lookup([1, 2]).count == 1
-
-
-def refused(remote: RemoteDatastore) -> bool:
-    try:
-        remote.append_stream([document([1])])
-    except ResourceExhausted as error:
-        return f"the server already reads {limits.MAX_STREAMS} streams, its limit; try again later or use" in str(error)
-    return False
-
-
-def test_streams_are_bounded(
-    stub: draft_pb2_grpc.DraftServiceStub, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "FIRST_MESSAGE_SECONDS", HANG)
-    hold = threading.Event()
-
-    def silent() -> Iterator[draft_pb2.AppendRequest]:
-        hold.wait(HANG)
-        yield from ()
-
-    held = []
-
-    def full() -> bool:
-        held.append(stub.AppendStream.future(silent(), timeout=HANG))
-        return refused(remote)
-
-    until(full)
-    assert len(held) >= limits.MAX_STREAMS
-    assert remote.append([1]).documents == 1
-    for call in held:
-        call.cancel()
-    hold.set()
-    monkeypatch.setattr(limits, "FIRST_MESSAGE_SECONDS", 0.05)
-    stuck = threading.Event()
-
-    def never() -> Iterator[draft_pb2.AppendRequest]:
-        stuck.wait(HANG)
-        yield from ()
-
-    with pytest.raises(grpc.RpcError) as caught:
-        stub.AppendStream(never(), timeout=HANG)
-    stuck.set()
-    assert caught.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
-
-
-def test_a_stream_may_fall_silent_after_its_first_message(
-    stub: draft_pb2_grpc.DraftServiceStub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "STREAM_SECONDS", 0.05)
-    stuck = threading.Event()
-
-    def requests() -> Iterator[draft_pb2.AppendRequest]:
-        yield APPEND(datastore="chat", tokens=bytes(4), lengths=np.array([1], "<u4").tobytes())
-        stuck.wait(HANG)
-
-    with pytest.raises(grpc.RpcError) as caught:
-        stub.AppendStream(requests(), timeout=HANG)
-    stuck.set()
-    assert caught.value.code() is grpc.StatusCode.CANCELLED
 
 
 def test_a_datastore_has_one_seal_or_deletion_at_a_time(
