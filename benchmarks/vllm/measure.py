@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -59,11 +60,11 @@ def measure(options: VllmOptions, say: Say) -> dict[str, Any]:
         answers: list[Ids] = []
         for turn in history:
             answers += engines[NONE].generate(turn.prompts, options.max_tokens)["tokens"]
-        store = _build_history(options, [tokenizer.decode(ids, skip_special_tokens=True) for ids in answers])
-        service = stack.enter_context(
-            closing(DraftProcess({"history": store, **{each.name: each for each in options.datastores}}))
-        )
+        texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in answers]
+        stores = {each.name: each for each in options.datastores} or {"history": _build_history(options, texts)}
+        service = stack.enter_context(closing(DraftProcess(stores)))
         service.start()
+        shutil.rmtree(options.answers, ignore_errors=True)
         if SUFFOLK in methods:
             say("engine suffolk: starting")
             arguments = options.arguments(SUFFOLK, service.urls)

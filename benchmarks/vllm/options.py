@@ -19,12 +19,11 @@ class VllmOptions:
     Attributes:
         model: a Hugging Face folder or hub name; it runs in fp32.
         prompts: .jsonl files (``suffolk.benchmarks.prompts``).
-        work: folder for the datastore of the history.
-        datastores: further datastores with the model's tokenizer.
+        work: folder for the datastore of the answers, which is made anew.
+        datastores: datastores with the model's tokenizer, for the draft service. Without any, it serves the history.
         methods: names from ``METHODS``. ``none`` always runs.
         batches: batch sizes.
-        history: share of each set's prompts that is answered first. Suffolk drafts from these answers. Other methods
-            answer the same prompts, and may keep their own history.
+        history: share of each set's prompts that every method answers first. Suffolk and ``suffix`` remember all answers.
         limit: the most prompts from each set.
         max_tokens: the most tokens of an answer.
         draft_tokens: the most tokens of a draft.
@@ -57,6 +56,11 @@ class VllmOptions:
             if getattr(self, name) < least:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be {least} or more")
 
+    @property
+    def answers(self) -> Path:
+        """Folder of the live datastore to which Suffolk's engine appends its answers."""
+        return self.work / "answers"
+
     def arguments(self, method: str, urls: list[str]) -> dict[str, Any]:
         """Return the arguments of ``vllm.LLM`` for a method. ``urls``: those of the datastores."""
         shared: dict[str, Any] = {
@@ -72,6 +76,6 @@ class VllmOptions:
             return shared
         speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": self.draft_tokens}
         if method == SUFFOLK:
-            shared["additional_config"] = {SUFFOLK: {"datastores": urls}}
+            shared["additional_config"] = {SUFFOLK: {"datastores": urls, "remember": str(self.answers)}}
             speculative |= {"method": "custom_class", "model": "suffolk.vllm.Proposer"}
         return shared | {"speculative_config": speculative}

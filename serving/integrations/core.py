@@ -225,7 +225,7 @@ class DraftCore:
         self._drafter.release(request.number)
         self._planner.end(request.number)
         if self._appender is not None:
-            self._appender.add(request.tokens)
+            self._appender.add(request.answer)
         if self._on_finish is not None:
             try:
                 self._on_finish(FinishedText(request.key, request.tokens, request.prompt_tokens))

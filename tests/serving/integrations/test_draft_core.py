@@ -288,4 +288,6 @@ def test_texts_are_remembered_behind_a_url(tmp_path: Path) -> None:
         for key in range(len(TEXTS)):
             core.finish(key)
         core.close()
-        assert live.stats().documents == len(TEXTS)
+        found = [document.tokens.tolist() for document in live.documents()]
+        assert found == [text[20 : 20 + len(tokens)] for text, tokens in zip(TEXTS, found, strict=True)]
+        assert min(map(len, found)) > 80
