@@ -14,6 +14,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable, Unsupported
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
+from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever, Tokens
 
 
@@ -75,6 +76,10 @@ class WatchedDatastore(Retriever):
     ) -> list[DraftTree]:
         self._last_contexts = contexts
         return self.current.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
+        """See ``Datastore.occurrences``."""
+        return self.current.occurrences(pattern, limit, context)
 
     def native(self) -> _native.Searched:
         """See ``Retriever.native``."""
