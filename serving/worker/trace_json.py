@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.step_trace import StepTrace
 
@@ -17,12 +19,12 @@ ANSWER_NODES = 1 << 16
 
 
 def trace_json(trace: StepTrace, text: TokenText, most_nodes: int = STEP_NODES) -> dict[str, Any]:
-    """One step, ready for JSON. Its tree has the first ``most_nodes`` nodes, and all that the target accepted.
-
-    Nodes come in falling order of their probability, so the rest are the least likely ones.
-    """
-    tree, accepted = trace.tree, set(trace.accepted)
-    size = min(len(tree), max(most_nodes, max(accepted, default=-1) + 1))
+    """One step, ready for JSON. Its tree has the first ``most_nodes`` nodes, which are the likeliest, and all accepted ones."""
+    places = np.arange(len(trace.tree))
+    accepted = np.isin(places, trace.accepted)
+    kept = (places < most_nodes) | accepted
+    tree = trace.tree.where(kept)
+    columns = (tree.tokens, tree.parents, tree.scores, tree.sources, places[kept] < trace.verified, accepted[kept])
     nodes = [
         {
             "token": token,
@@ -30,24 +32,18 @@ def trace_json(trace: StepTrace, text: TokenText, most_nodes: int = STEP_NODES) 
             "parent": parent,
             "probability": round(score, 4),
             "sources": source_names(bits),
-            "verified": at < trace.verified,
-            "accepted": at in accepted,
+            "verified": is_verified,
+            "accepted": is_accepted,
         }
-        for at, (token, parent, score, bits) in enumerate(
-            zip(
-                tree.tokens[:size].tolist(),
-                tree.parents[:size].tolist(),
-                tree.scores[:size].tolist(),
-                tree.sources[:size].tolist(),
-                strict=True,
-            )
+        for token, parent, score, bits, is_verified, is_accepted in zip(
+            *(each.tolist() for each in columns), strict=True
         )
     ]
     return {
         "context": list(trace.context),
         "context_end": text(trace.context[-1]),
         "nodes": nodes,
-        "nodes_left_out": len(tree) - size,
+        "nodes_left_out": len(trace.tree) - len(tree),
         "sampled": None if trace.sampled is None else {"token": trace.sampled, "text": text(trace.sampled)},
         "pieces": [{"text": piece, "sources": source_names(bits)} for piece, bits in trace.pieces],
         "seconds": {part: round(seconds, 6) for part, seconds in trace.seconds.items()},
