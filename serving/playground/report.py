@@ -46,7 +46,8 @@ def report_page(run: Mapping[str, Any]) -> str:
     (docs/reference/step-trace.md) and ``passages``, from "STEP.NODE" to the answer of /suffolk/passages.
     """
     style, script = "\n".join(map(static_text, _STYLES)), bundled("report.js")
-    policy = f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; base-uri 'none'; form-action 'none'"
+    own = f"style-src '{_source(style)}'; script-src '{_source(script)}'"
+    policy = f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
     return _PAGE.format(policy=policy, style=style, script=script, run=embedded(run))
 
 

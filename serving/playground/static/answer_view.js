@@ -1,37 +1,36 @@
 // One answer: its figures, and its text with each token coloured by source. Steps are opened by click or by keys.
 
 import { figureList, make } from "./dom.js";
-import { duration, figuresOf, tokensOf } from "./figures.js";
+import { Figures, duration, tokensOf } from "./figures.js";
 import { paint, sourceText } from "./sources.js";
 import { percent } from "./tree.js";
 
-/** The view of an answer. `element` is its card. */
+/** The view of an answer. `element` is its card; `text` is the text so far. */
 export class AnswerView {
   /** `onStep(at)`: called when the reader opens step `at`. */
   constructor(title, subtitle, onStep) {
-    this.steps = [];
+    Object.assign(this, { steps: [], text: "", figures: new Figures(), _isDrawn: false });
     this._onStep = onStep;
+    this._drawn = 0; // steps
     this._marks = []; // [number of the step, its element], in order
-    this._figures = make("div");
+    this._box = make("div");
     this._text = make("div", { class: "text-box", role: "group", "aria-label": `Text ${title.toLowerCase()}` });
     const heading = make("div", { class: "spread" }, make("h2", {}, title), make("span", { class: "muted small" }, subtitle));
-    this.element = make("section", { class: "card" }, heading, this._figures, this._text);
+    this.element = make("section", { class: "card" }, heading, this._box, this._text);
     this._text.addEventListener("click", (event) => this._open(event.target.closest(".step")));
     this._text.addEventListener("keydown", (event) => this._move(event));
-    this._showFigures();
+    this._draw();
   }
 
-  /** The text so far. */
-  get text() {
-    return this.steps.flatMap((step) => step.pieces.map((piece) => piece.text)).join("");
-  }
-
-  /** Add steps as they come. */
+  /** Add steps as they come. They are drawn with the next frame. */
   add(...steps) {
-    const follows = this._text.scrollHeight - this._text.scrollTop - this._text.clientHeight < 40;
-    for (const step of steps) this._addStep(step);
-    if (follows) this._text.scrollTop = this._text.scrollHeight;
-    this._showFigures();
+    for (const step of steps) {
+      this.steps.push(step);
+      this.figures.add(step);
+      this.text += step.pieces.map((piece) => piece.text).join("");
+    }
+    if (this._isDrawn) requestAnimationFrame(() => this._draw());
+    this._isDrawn = false;
   }
 
   /** Show whether more text is to come. */
@@ -50,8 +49,18 @@ export class AnswerView {
     }
   }
 
-  _addStep(step) {
-    const at = this.steps.push(step) - 1;
+  _draw() {
+    const follows = this._text.scrollHeight - this._text.scrollTop - this._text.clientHeight < 40;
+    const news = document.createDocumentFragment();
+    while (this._drawn < this.steps.length) this._drawStep(this._drawn++, news);
+    this._text.append(news);
+    if (follows) this._text.scrollTop = this._text.scrollHeight;
+    this._showFigures();
+    this._isDrawn = true;
+  }
+
+  _drawStep(at, box) {
+    const step = this.steps[at];
     const pieces = step.pieces.filter((piece) => piece.text);
     if (!pieces.length) return;
     const drafted = tokensOf(step) - (step.sampled ? 1 : 0);
@@ -68,12 +77,12 @@ export class AnswerView {
       element.append(token);
     }
     this._marks.push([at, element]);
-    this._text.append(element);
+    box.append(element);
   }
 
   _showFigures() {
-    const found = figuresOf(this.steps);
-    this._figures.replaceChildren(
+    const found = this.figures;
+    this._box.replaceChildren(
       figureList([
         ["tokens/s", found.tokensPerSecond?.toFixed(1) ?? "–", "Tokens a second after the first one"],
         ["M", found.traced ? (found.perPass?.toFixed(2) ?? "–") : "–", "Tokens per pass of the model, after the prompt's pass"],
@@ -115,7 +124,7 @@ function origin(at, piece) {
 
 /** The time by part, as a bar and in numbers. */
 function partsBar(figures) {
-  const shares = figures.parts.map(([name, seconds]) => [name, seconds, figures.seconds ? seconds / figures.seconds : 0]);
+  const shares = Object.entries(figures.parts).map(([name, seconds]) => [name, seconds, figures.seconds ? seconds / figures.seconds : 0]);
   const bar = make("div", { class: "parts", "aria-hidden": "true" });
   const list = make("ul", { class: "legend", "aria-label": "Time by part" });
   shares.forEach(([name, seconds, share], at) => {

@@ -14,45 +14,53 @@ export function tokensOf(step) {
   return step.nodes.filter((node) => node.accepted).length + (step.sampled ? 1 : 0);
 }
 
-/** Seconds of the step, over all parts. */
-export function secondsOf(step) {
-  return Object.values(step.seconds).reduce((sum, each) => sum + each, 0);
-}
-
-/**
- * The figures of all steps so far. The first step is the pass that ends the prompt; speeds leave it out.
- *
- * `tokensPerSecond` and `perPass` (M) are null before the second step. `traced`: whether the steps have traces. `bySource`: [[source names], accepted tokens], most first.
- * `parts`: [name, seconds] in the order of PARTS.
- */
-export function figuresOf(steps) {
-  const later = steps.slice(1);
-  const tokens = steps.reduce((sum, step) => sum + tokensOf(step), 0);
-  const fromLater = later.reduce((sum, step) => sum + tokensOf(step), 0);
-  const seconds = later.reduce((sum, step) => sum + secondsOf(step), 0);
-  const accepted = new Map();
-  for (const node of steps.flatMap((step) => step.nodes)) {
-    if (node.accepted) accepted.set(node.sources.join("+"), (accepted.get(node.sources.join("+")) ?? 0) + 1);
+/** The figures of the steps so far. The first step is the pass that ends the prompt; speeds leave it out. */
+export class Figures {
+  /** `tokens`, `accepted`: of all steps. `traced`: whether the steps have traces. `parts`: seconds by name, as in PARTS. */
+  constructor() {
+    Object.assign(this, { steps: 0, tokens: 0, accepted: 0, traced: false, seconds: 0 });
+    this.parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, 0]));
+    this._later = 0; // tokens of the later steps
+    this._bySource = new Map(); // sources joined by "+" -> accepted tokens
   }
-  return {
-    tokens,
-    passes: later.length,
-    seconds,
-    tokensPerSecond: seconds > 0 ? fromLater / seconds : null,
-    perPass: later.length ? fromLater / later.length : null,
-    traced: steps.length > 0 && !steps[0].untraced,
-    accepted: [...accepted.values()].reduce((sum, each) => sum + each, 0),
-    bySource: [...accepted].map(([names, count]) => [names.split("+"), count]).sort((a, b) => b[1] - a[1]),
-    parts: Object.entries(PARTS).map(([name, parts]) => [name, sumOf(later, parts)]),
-  };
+
+  add(step) {
+    const tokens = tokensOf(step);
+    this.tokens += tokens;
+    this.traced = !step.untraced;
+    for (const node of step.nodes) if (node.accepted) this._count(node.sources.join("+"));
+    if (this.steps++ === 0) return;
+    this._later += tokens;
+    for (const [name, parts] of Object.entries(PARTS)) {
+      const seconds = parts.reduce((sum, part) => sum + (step.seconds[part] ?? 0), 0);
+      this.parts[name] += seconds;
+      this.seconds += seconds;
+    }
+  }
+
+  /** Tokens a second; null before the second step. */
+  get tokensPerSecond() {
+    return this.seconds > 0 ? this._later / this.seconds : null;
+  }
+
+  /** M, the tokens per pass; null before the second step. */
+  get perPass() {
+    return this.steps > 1 ? this._later / (this.steps - 1) : null;
+  }
+
+  /** [[source names], accepted tokens], most first. */
+  get bySource() {
+    return [...this._bySource].map(([names, count]) => [names.split("+"), count]).sort((a, b) => b[1] - a[1]);
+  }
+
+  _count(names) {
+    this.accepted += 1;
+    this._bySource.set(names, (this._bySource.get(names) ?? 0) + 1);
+  }
 }
 
 /** Seconds as text: "0.84 s", "12 ms". */
 export function duration(seconds) {
   if (seconds >= 0.9995) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
   return `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
-}
-
-function sumOf(steps, parts) {
-  return steps.reduce((sum, step) => sum + parts.reduce((all, part) => all + (step.seconds[part] ?? 0), 0), 0);
 }

@@ -3,7 +3,6 @@
 import { AnswerView } from "./answer_view.js";
 import { ApiError, fetchInfo, fetchPassages, streamChunks } from "./api.js";
 import { make } from "./dom.js";
-import { figuresOf } from "./figures.js";
 import { StepView, pathTokens } from "./step_view.js";
 
 const byId = (id) => document.getElementById(id);
@@ -103,8 +102,9 @@ async function generate(title, drafter, fields) {
       if (choice?.suffolk) view.add(...choice.suffolk.steps);
       else if (!traced && choice) {
         const now = performance.now();
-        const tokens = (chunk.usage?.completion_tokens ?? counted) - counted;
-        if (tokens) view.add(untraced(choice.delta?.content ?? choice.text ?? "", tokens, (now - last) / 1000));
+        const text = choice.delta?.content ?? choice.text ?? "";
+        const tokens = (chunk.usage?.completion_tokens ?? counted) - counted; // the count may be ahead of the text
+        if (text || tokens) view.add(untraced(text, tokens, (now - last) / 1000));
         counted += tokens;
         last = now;
       }
@@ -159,14 +159,14 @@ function showStep(title, view, at) {
 }
 
 function compare(drafted, plain) {
-  const [fast, slow] = [figuresOf(drafted.steps), figuresOf(plain.steps)];
+  const [fast, slow] = [drafted.figures, plain.figures];
   const ratio = fast.tokensPerSecond && slow.tokensPerSecond ? fast.tokensPerSecond / slow.tokensPerSecond : null;
   const speed = ratio ? ` With drafts the model was ${ratio.toFixed(2)} times as fast.` : "";
   if (drafted.text === plain.text) showNotice("good", `Both texts are identical.${speed}`);
   else {
     const at = [...drafted.text].findIndex((letter, place) => letter !== [...plain.text][place]);
     const place = at < 0 ? drafted.text.length : at;
-    showNotice("bad", `The texts differ from character ${place + 1} on: rounding decided a near-tie of two tokens the other way.${speed}`);
+    showNotice("bad", `The texts differ from character ${place + 1} on. In fp32 and bf16, rounding can decide a near-tie of two tokens the other way.${speed}`);
   }
 }
 
