@@ -26,11 +26,14 @@ class NamesDocuments(Protocol):
     def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]: ...
 
 
-def find_passages(store: Retriever, context: Sequence[int], limit: int, following: int) -> Passages:
+def find_passages(
+    store: Retriever, context: Sequence[int], tokenizer: Any, limit: int = 3, following: int = 16
+) -> Passages:
     """The longest suffix of ``context`` that occurs in ``store``, and where it does, ready for JSON.
 
     Args:
         context: token ids, oldest first.
+        tokenizer: the target's; None to show token ids.
         limit: most passages, spread evenly over all occurrences.
         following: most tokens after each passage.
 
@@ -46,22 +49,24 @@ def find_passages(store: Retriever, context: Sequence[int], limit: int, followin
     pattern = known[len(known) - match.length :]
     return facts | {
         "tokens": match.length,
-        "text": _text(store, pattern),
+        "text": _text(tokenizer, pattern),
         "count": match.count,
-        "passages": [_passage(store, place, match.length) for place in store.occurrences(pattern, limit, following)],
+        "passages": [
+            _passage(tokenizer, place, match.length) for place in store.occurrences(pattern, limit, following)
+        ],
     }
 
 
-def _passage(store: Retriever, place: Occurrence, length: int) -> dict[str, Any]:
+def _passage(tokenizer: Any, place: Occurrence, length: int) -> dict[str, Any]:
     return {
         "id": place.source,
         "metadata": dict(place.metadata),
         "segment": place.segment,
         "document": place.document,
         "offset": place.offset,
-        "following": _text(store, place.tokens[length:].tolist()),
+        "following": _text(tokenizer, place.tokens[length:].tolist()),
     }
 
 
-def _text(store: Retriever, ids: Sequence[int]) -> str:
-    return store.decode(ids) if store.tokenizer() is not None else " ".join(map(str, ids))
+def _text(tokenizer: Any, ids: Sequence[int]) -> str:
+    return " ".join(map(str, ids)) if tokenizer is None else str(tokenizer.decode(ids, skip_special_tokens=False))

@@ -150,7 +150,7 @@ class DecodeService:
         self._require_traces(names)
         take_queries(1)
         return [
-            find_passages(store.select(names), tokens, limit, following)
+            find_passages(store.select(names), tokens, self.engine.target.tokenizer, limit, following)
             for store in self._datastores
             if set(store.names) & set(names)
         ]

@@ -19,8 +19,8 @@ from suffolk.serving.worker.trace_json import trace_json
 if TYPE_CHECKING:
     from suffolk.cli.generate_options import Options
 
-_PASSAGES, _FOLLOWING = 2, 16
-"""Passages of each accepted token, and tokens after each passage."""
+_PASSAGES = 2
+"""Passages of each accepted token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,16 @@ def write_trace(
             "title": answer.title,
             "drafter": answer.drafter,
             "steps": [trace_json(trace, texts.text) for step in answer.steps for trace in step.traces],
-            "passages": _passages([trace for step in answer.steps for trace in step.traces], stores),
+            "passages": _passages([trace for step in answer.steps for trace in step.traces], tokenizer, stores),
         }
         for answer in answers
     ]
     write_text(file, report_page({**facts, "answers": found}))
 
 
-def _passages(traces: Sequence[StepTrace], stores: Sequence[Retriever]) -> dict[str, dict[str, list[Passages]]]:
+def _passages(
+    traces: Sequence[StepTrace], tokenizer: Any, stores: Sequence[Retriever]
+) -> dict[str, dict[str, list[Passages]]]:
     """The passages of each accepted node that a datastore proposed, from "STEP.NODE"."""
     found = {}
     for at, trace in enumerate(traces):
@@ -72,6 +74,6 @@ def _passages(traces: Sequence[StepTrace], stores: Sequence[Retriever]) -> dict[
         for node in trace.accepted:
             context.append(int(trace.tree.tokens[node]))
             if trace.tree.sources[node] & RETRIEVED:
-                passages = [find_passages(store, context, _PASSAGES, _FOLLOWING) for store in stores]
+                passages = [find_passages(store, context, tokenizer, _PASSAGES) for store in stores]
                 found[f"{at}.{node}"] = {"datastores": passages}
     return found

@@ -14,13 +14,11 @@ import pytest
 from suffolk.cli.main import main
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
-from tests.support.browser import Page, chromium, needs_browser
+from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
 from tests.support.drafted_answers import HOSTILE_ID, HOSTILE_TEXT, PROMPT, TOKENS, DraftedAnswer, draft_answer
 from tests.support.processes import Running, running
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]
-KEYS = {"right": "\ue014", "enter": "\ue007", "home": "\ue011"}
-"""Selenium's codes of keys."""
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +98,8 @@ def test_a_step_is_opened_by_keys_and_shows_its_tree_and_its_passages(
     steps = page.all("#answers section:first-child .step")
     assert [each.get_attribute("tabindex") for each in steps[:3]] == ["0", "-1", "-1"]
     page.run("arguments[0].focus()", steps[0])
-    page.press(KEYS["right"])
-    page.press(KEYS["enter"])
+    page.press(RIGHT)
+    page.press(ENTER)
     page.wait_for("#step h2", "Step 2 of")
     assert page.text("#step h2").endswith("with drafts")
     labels = [each.get_attribute("aria-label") for each in page.all(".tree [role=treeitem]")]
@@ -109,10 +107,13 @@ def test_a_step_is_opened_by_keys_and_shows_its_tree_and_its_passages(
     assert any("sampled by the model" in each for each in labels)
     page.run("arguments[0].focus()", page.one(".tree [role=treeitem]"))
     while "datastore" not in page.focused().get_attribute("aria-label"):
-        page.press(KEYS["right"])
-    page.press(KEYS["enter"])
+        page.press(RIGHT)
+    page.press(ENTER)
     page.until(lambda: page.all(".passages"))
     assert HOSTILE_ID in page.texts(".passages b") or "answers/one.txt" in page.texts(".passages b")
+    page.activate(page.one("#step [data-move='Next step']"))
+    page.wait_for("#step h2", "Step 3 of")
+    assert page.focused().text == "Next step"  # it was drawn again, and keeps the focus
     assert page.messages() == []
 
 
@@ -125,7 +126,7 @@ def test_hostile_text_stays_text(page: Page, url: str, keys: dict[str, str]) -> 
         for button in page.all("#step button[aria-pressed=false]"):
             button.click()
         for node in page.all(".tree [role=treeitem][aria-label*=datastore]"):
-            node.click()
+            page.activate(node)
             page.until(lambda: page.all(".passages") or page.all("#step .notice"))
             if HOSTILE_TEXT[:8] in "".join(page.texts(".passages .text-box")):
                 break

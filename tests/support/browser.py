@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.waiting import HANG
 
+RIGHT, ENTER = "\ue014", "\ue007"
+"""Selenium's codes of keys."""
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None,
@@ -78,6 +80,11 @@ class Page:
     def press(self, *keys: str) -> None:
         """Press keys in the element that has the focus."""
         self.browser.switch_to.active_element.send_keys(*keys)
+
+    def activate(self, element: Any) -> None:
+        """Focus an element, and press Enter."""
+        self.run("arguments[0].focus()", element)
+        self.press(ENTER)
 
     def focused(self) -> Any:
         return self.browser.switch_to.active_element

@@ -5,6 +5,8 @@ import { Figures, duration, tokensOf } from "./figures.js";
 import { paint, sourceText } from "./sources.js";
 import { percent } from "./tree.js";
 
+const DRAW_MS = 100; // drawing takes time from a model on the same machine
+
 /** The view of an answer. `element` is its card; `text` is the text so far. */
 export class AnswerView {
   /** `onStep(at)`: called when the reader opens step `at`. */
@@ -22,19 +24,23 @@ export class AnswerView {
     this._draw();
   }
 
-  /** Add steps as they come. They are drawn with the next frame. */
+  /** Add steps as they come. They are drawn within DRAW_MS. */
   add(...steps) {
     for (const step of steps) {
       this.steps.push(step);
       this.figures.add(step);
       this.text += step.pieces.map((piece) => piece.text).join("");
     }
-    if (this._isDrawn) requestAnimationFrame(() => this._draw());
+    if (this._isDrawn) setTimeout(() => this._draw(), DRAW_MS);
     this._isDrawn = false;
   }
 
-  /** Show whether more text is to come. */
+  /** Show whether more text is to come. At the end, the text is shown from its beginning. */
   setRunning(running) {
+    if (!running) {
+      this._draw();
+      this._text.scrollTop = 0;
+    }
     this._text.classList.toggle("running", running);
     this._text.setAttribute("aria-busy", String(running));
   }
@@ -45,6 +51,8 @@ export class AnswerView {
       if (number === at) {
         element.setAttribute("aria-current", "true");
         this._reach(element);
+        const [top, bottom] = [element.offsetTop, element.offsetTop + element.offsetHeight];
+        if (top < this._text.scrollTop || bottom > this._text.scrollTop + this._text.clientHeight) this._text.scrollTop = top - 24;
       } else element.removeAttribute("aria-current");
     }
   }

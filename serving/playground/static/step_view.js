@@ -36,12 +36,15 @@ export class StepView {
       }
       parts.push(sourceLegend(names), stateLegend(), ...this._trees(step, at), this._passages);
     }
+    const focused = document.activeElement?.dataset.move; // a button that this replaces
     this.element.replaceChildren(...parts);
+    if (focused) (this.element.querySelector(`[data-move="${focused}"]:enabled`) ?? this.element).focus();
   }
 
   _heading(at) {
     const move = (to, text) => {
-      const button = make("button", { type: "button", disabled: to < 0 || to >= this._steps.length }, text);
+      const isEnd = to < 0 || to >= this._steps.length;
+      const button = make("button", { type: "button", disabled: isEnd, "data-move": text }, text);
       button.addEventListener("click", () => this._onMove(to));
       return button;
     };
