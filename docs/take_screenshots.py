@@ -55,7 +55,7 @@ def open_step(page: Page) -> None:
     """Open the step with the most drafted tokens whose passages are from the standard library, which every reader has."""
     steps = page.all("#answers section:first-child .step")
     for step in sorted(steps, key=lambda each: -len(each.find_elements("css selector", ".token"))):
-        step.click()
+        page.activate(step)
         for node in page.all(".tree .accepted[aria-label*=datastore]")[2:]:
             page.activate(node)
             page.until(lambda: page.all(".passages") or page.all("#step .notice"))

@@ -219,7 +219,7 @@ def run(options: Options) -> int:
             nullcontext() if memory is None else TextAppender(memory) as appender,
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
-            traces = _shows_traces(options.playground, server)
+            traces = shows_traces(options.playground, server)
             policy = RemotePolicy(options.typical_floor, options.share_learning, traces)
             service = DecodeService(
                 engine, name, options.max_nodes, recorder=recorder, appender=appender, policy=policy, datastores=stores
@@ -234,6 +234,13 @@ def run(options: Options) -> int:
     return 0
 
 
+def shows_traces(choice: str, server: ServerConfig) -> bool:
+    """Whether callers may see draft trees and passages. ``choice``: on, off or auto."""
+    if choice == "auto":
+        return server.http is not None and (server.http.is_private() or server.authenticates)
+    return choice == "on"
+
+
 @contextmanager
 def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
     """The live datastore of ``--remember``, or None. Raises as ``open_appendable``."""
@@ -242,13 +249,6 @@ def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
         return
     with open_appendable(name, model) as store:
         yield store
-
-
-def _shows_traces(choice: str, server: ServerConfig) -> bool:
-    """Whether callers may see draft trees and passages. ``choice``: on, off or auto."""
-    if choice == "auto":
-        return server.http is not None and (server.http.is_private() or server.authenticates)
-    return choice == "on"
 
 
 def _drafters(options: Options) -> list[str]:

@@ -50,13 +50,19 @@ def store(target: Target, answer: list[int], tmp_path_factory: pytest.TempPathFa
 def access(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The headers of callers by name, and "file": the access file."""
     file = tmp_path_factory.mktemp("access") / "access.toml"
-    roles = {"reader": {"default": Role.READ}, "admin": {"default": Role.ADMIN}, "stranger": {"acme": Role.ADMIN}}
+    roles: dict[str, dict[str, Role]] = {
+        "reader": {"default": Role.READ},
+        "admin": {"default": Role.ADMIN},
+        "stranger": {"acme": Role.ADMIN},
+        "operator": {"*": Role.ADMIN},
+    }
     return {"file": str(file)} | {name: f"Bearer {add_token(file, name, each)}" for name, each in roles.items()}
 
 
-def shows(target: Target, store: Datastore, traces: bool = True, **more: Any) -> Any:
+def shows(target: Target, store: Datastore, traces: bool = True, share_learning: bool = False, **more: Any) -> Any:
     hybrid = load_hybrid(LoadContext(257, retrievers=[store]), {})
-    return answering(target, {"hybrid": hybrid}, policy=RemotePolicy(traces=traces), datastores=[store], **more)
+    policy = RemotePolicy(traces=traces, share_learning=share_learning)
+    return answering(target, {"hybrid": hybrid}, policy=policy, datastores=[store], **more)
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +190,17 @@ def test_only_admins_of_the_datastores_see_drafts_and_passages(guarded: WorkerSe
     assert not any("datastore" in node["sources"] for step in steps for node in step["nodes"])
     for method, path in (("GET", "/suffolk/info"), ("POST", PASSAGES)):
         assert ask(guarded, method, path, {"tokens": [1]} if method == "POST" else None)[0] == 401
+
+
+def test_shared_learning_needs_an_admin_of_all_tenants(
+    target: Target, store: Datastore, access: dict[str, str]
+) -> None:
+    """Drafters that learn from all tenants together may draft the text of another tenant."""
+    with shows(target, store, share_learning=True, access=Path(access["file"])) as server:
+        for name, expected in (("admin", 403), ("operator", 200)):
+            headers = {"Authorization": access[name]}
+            assert ask(server, "POST", CHAT, FIELDS | {"suffolk": {"trace": True}}, headers)[0] == expected
+            assert ask(server, "GET", "/suffolk/info", headers=headers)[2]["sources"] == (expected == 200)
 
 
 def test_the_page_needs_no_identity_and_runs_no_foreign_script(guarded: WorkerServer) -> None:
