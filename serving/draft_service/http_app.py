@@ -1,11 +1,13 @@
 """HTTP/JSON routes of the draft service, in addition to the pages of every server (transport/http_app.py).
 
-    POST /v1/lookup     {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
-    POST /v1/draft      also "max_depth": 10, "max_nodes": 64
-    GET  /v1/info       describes the datastores
-    GET  /v1/tokenizer  tokenizer.json of ?datastore=wiki
+    POST /v1/lookup       {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
+    POST /v1/draft        also "max_depth": 10, "max_nodes": 64, "texts": false, "by_datastore": false
+    POST /v1/occurrences  {"tokens": [1, 2], "datastore": "wiki", "limit": 10, "context": 16, "before": 0, "texts": false}
+    GET  /v1/info         describes the datastores
+    GET  /v1/tokenizer    tokenizer.json of ?datastore=wiki
 
-Only "contexts" is required. "max_nodes" is one number, or one per context. "datastore" may be omitted if there is only one.
+Only "contexts" or "tokens" is required; "text" may stand in place of both. "max_nodes" is one number, or one per context.
+"datastore" may be omitted if there is only one.
 "datastores": [{"name": "wiki"}, {"name": "code", "weight": 3}] searches several as one.
 Limits and admission are the same as for gRPC.
 """
@@ -24,8 +26,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from suffolk.serving.draft_service import http_live, limits
-from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, tree_json
+from suffolk.serving.draft_service import http_live, http_texts, limits
+from suffolk.serving.draft_service.http_messages import (
+    DraftBody,
+    LookupBody,
+    OccurrencesBody,
+    occurrence_json,
+    tree_json,
+)
 from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.transport.authenticator import Authenticator
@@ -50,6 +58,11 @@ def build_draft_app(service: DraftService, ready: Readiness, authenticator: Auth
     routes = [
         Route("/v1/draft", endpoint("Draft", _draft, partial(parse_body, DraftBody)), methods=["POST"]),
         Route("/v1/lookup", endpoint("Lookup", _lookup, partial(parse_body, LookupBody)), methods=["POST"]),
+        Route(
+            "/v1/occurrences",
+            endpoint("Occurrences", _occurrences, partial(parse_body, OccurrencesBody)),
+            methods=["POST"],
+        ),
         Route("/v1/info", endpoint("GetInfo", _info)),
         Route("/v1/tokenizer", endpoint("GetTokenizer", _tokenizer)),
         Route("/v1/append", append, methods=["POST"]),
@@ -63,12 +76,26 @@ def build_draft_app(service: DraftService, ready: Readiness, authenticator: Auth
 
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:
-    return {"trees": [tree_json(tree) for tree in service.draft(found.request(), expired)]}
+    encoded = http_texts.encode_context(service, found)
+    trees = service.draft(found.request(), expired)
+    described = [
+        tree_json(tree) | http_texts.describe_tree(service, found, context, tree)
+        for context, tree in zip(found.contexts, trees, strict=True)
+    ]
+    return {"trees": described} | encoded
 
 
 def _lookup(service: DraftService, request: Request, found: LookupBody, expired: Expired) -> dict[str, Any]:
+    encoded = http_texts.encode_context(service, found)
     matches = service.lookup(found.request(), expired)
-    return {"matches": [{"length": length, "count": count} for length, count in matches]}
+    return {"matches": [{"length": length, "count": count} for length, count in matches]} | encoded
+
+
+def _occurrences(service: DraftService, request: Request, found: OccurrencesBody, expired: Expired) -> dict[str, Any]:
+    http_texts.encode_pattern(service, found)
+    places = service.occurrences(found.request(), expired)
+    texts = http_texts.describe_occurrences(service, found, places)
+    return {"occurrences": [occurrence_json(place) | more for place, more in zip(places, texts, strict=True)]}
 
 
 def _info(service: DraftService, request: Request, found: None, expired: Expired) -> dict[str, Any]:
@@ -109,7 +136,8 @@ def _endpoint(
         if role > Role.READ:
             caller().require_anywhere(role)
         data = await read_body(request, limits.MAX_REQUEST_BYTES)
-        end = time.monotonic() + limits.HTTP_SECONDS
+        begin = time.monotonic()
+        end = begin + limits.HTTP_SECONDS
         found: Callable[[], Any] = partial(read, data)
         if len(data) > LARGE:
             turn = asyncio.ensure_future(bodies.run(len(data), found))
@@ -120,6 +148,8 @@ def _endpoint(
             return work(service, request, found(), lambda: time.monotonic() >= end)
 
         reply = await asyncio.to_thread(service.handle_call, "http", method, run)
-        return Response(reply, media_type="application/json") if isinstance(reply, bytes) else JSONResponse(reply)
+        response = Response(reply, media_type="application/json") if isinstance(reply, bytes) else JSONResponse(reply)
+        response.headers["Server-Timing"] = f"total;dur={1000 * (time.monotonic() - begin):.3f}"
+        return response
 
     return answer

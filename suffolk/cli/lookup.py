@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from suffolk.cli.documents import document_id
-from suffolk.cli.lookup_hints import hints, token_texts
+from suffolk.cli.lookup_hints import hints
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH, MAX_NODES, Retriever
+from suffolk.datastore.token_texts import token_texts
 from suffolk.serving.drafters.retrieval.limits import Length
 from suffolk.serving.engine.checked_fields import ABOVE_0, Within
 from suffolk.serving.transport.url import is_url, parse_url

@@ -59,6 +59,9 @@ class Options(ServerOptions, LiveOptions, Configurable):
     min_count: Annotated[int, Within(1, MAX_MIN_COUNT)] = option(
         1, "hide text that occurs fewer times than this: shorten matches, and leave out continuations"
     )
+    no_occurrences: bool = option(
+        False, "refuse to show occurrences: ids and metadata of documents, and the text around a match"
+    )
     max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "most requests at a time; further requests are refused")
 
 
@@ -67,7 +70,10 @@ def run(options: Options) -> int:
     ignore_sighup()
     options.start_logs("suffolk-serve")
     config = DraftServerConfig(
-        **options.server_fields(), max_concurrent=options.max_concurrent, min_count=options.min_count
+        **options.server_fields(),
+        max_concurrent=options.max_concurrent,
+        min_count=options.min_count,
+        shows_occurrences=not options.no_occurrences,
     )
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
