@@ -36,6 +36,7 @@ from suffolk.serving.transport.url import WORKER_PORT
 if TYPE_CHECKING:
     from suffolk.serving.engine.loop.drafter import Drafter
     from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.transport.config import ServerConfig
     from suffolk.serving.worker.service import DecodeService
 
 LOG = logging.getLogger("suffolk.worker")
@@ -99,6 +100,12 @@ class Options(
 ):
     listen: tuple[str, ...] = listen_option(WORKER_PORT)
     http: str = http_option(WORKER_PORT + 1, "OpenAI's API, /metrics and /healthz")
+    playground: str = option(
+        "auto",
+        "web page at the HTTP address that shows drafts, and the draft trees and passages of datastores behind it; 'auto' is "
+        "'on', but 'off' if callers without token or certificate can reach it from other machines",
+        choices=("auto", "on", "off"),
+    )
     cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
     tool_format: str = rare(
         AUTO,
@@ -212,7 +219,8 @@ def run(options: Options) -> int:
             nullcontext() if memory is None else TextAppender(memory) as appender,
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
-            policy = RemotePolicy(options.typical_floor, options.share_learning)
+            traces = _shows_traces(options.playground, server)
+            policy = RemotePolicy(options.typical_floor, options.share_learning, traces)
             service = DecodeService(
                 engine, name, options.max_nodes, recorder=recorder, appender=appender, policy=policy, datastores=stores
             )
@@ -234,6 +242,13 @@ def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
         return
     with open_appendable(name, model) as store:
         yield store
+
+
+def _shows_traces(choice: str, server: ServerConfig) -> bool:
+    """Whether callers may see draft trees and passages. ``choice``: on, off or auto."""
+    if choice == "auto":
+        return server.http is not None and (server.http.is_private() or server.authenticates)
+    return choice == "on"
 
 
 def _drafters(options: Options) -> list[str]:
