@@ -36,6 +36,7 @@ from suffolk.serving.draft_service.http_messages import (
 )
 from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.service import DraftService, Expired
+from suffolk.serving.playground.pages import page_routes
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import parse_body, read_body
@@ -44,14 +45,23 @@ from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.large_bodies import LARGE, LargeBodies
 from suffolk.serving.transport.readiness import Readiness
 
+PAGE = "datastore.html"
 Read = Callable[[bytes], Any]
 """Parses a body. Raises InvalidArgument."""
 Work = Callable[[DraftService, Request, Any, Expired], Any]
 """(service, request, parsed body, whether it is late) -> the answer, as JSON bytes or as an object to encode. Runs in a thread."""
 
 
-def build_draft_app(service: DraftService, ready: Readiness, authenticator: Authenticator) -> ASGIApp:
-    """The application of ``service``. ``ready``: set while calls are accepted. ``authenticator``: finds callers."""
+def build_draft_app(
+    service: DraftService, ready: Readiness, authenticator: Authenticator, playground: bool = False
+) -> ASGIApp:
+    """The application of ``service``.
+
+    Args:
+        ready: set while calls are accepted.
+        authenticator: finds callers.
+        playground: whether there is a web page at /.
+    """
     calls, endpoint = LiveCalls(service), partial(_endpoint, service, LargeBodies())
     append = endpoint("Append", partial(_live, calls, http_live.append), http_live.read_append, Role.APPEND)
     delete = endpoint("Delete", partial(_live, calls, http_live.delete), partial(parse_body, http_live.DeleteBody))
@@ -72,7 +82,8 @@ def build_draft_app(service: DraftService, ready: Readiness, authenticator: Auth
         ),
         Route("/v1/stats", endpoint("Stats", partial(_live, calls, http_live.stats))),
     ]
-    return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator)
+    pages = page_routes(PAGE) if playground else []
+    return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator, open_routes=pages)
 
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:

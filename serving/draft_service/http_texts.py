@@ -38,16 +38,17 @@ def encode_pattern(service: DraftService, body: OccurrencesBody) -> None:
 
 
 def describe_tree(service: DraftService, body: DraftBody, context: Tokens, tree: DraftTree) -> dict[str, Any]:
-    """What ``body`` asks for: the text of each node, and its count in each datastore."""
+    """What ``body`` asks for: the text of each node, and counts in each datastore."""
     found: dict[str, Any] = {}
     if body.texts:
         found["texts"] = node_texts(service.chosen(body.choices()), context, tree)
     if body.by_datastore:
-        match, paths = context[len(context) - tree.match_length :], tree_paths(tree)
-        found["datastores"] = {
-            name: path_counts(service.chosen([draft_pb2.DatastoreChoice(name=name)]), match, paths)
-            for name in service.choices(body.choices())
-        }
+        match, paths = list(context[len(context) - tree.match_length :]), tree_paths(tree)
+        found["datastores"] = {}
+        for name in service.choices(body.choices()):
+            store = service.chosen([draft_pb2.DatastoreChoice(name=name)])
+            count, *counts = path_counts(store, match, [[], *paths]) if match else [0]
+            found["datastores"][name] = {"match_count": count, "counts": counts}
     return found
 
 

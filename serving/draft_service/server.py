@@ -35,11 +35,13 @@ class DraftServerConfig(ServerConfig):
             in flight adds 0.5 ms of latency.
         min_count: text of fewer occurrences is hidden (``MinCount``); 1 shows all.
         shows_occurrences: whether callers may ask in which documents a text occurs.
+        playground: whether there is a web page at the HTTP endpoint.
     """
 
     max_concurrent: int = 32
     min_count: int = 1
     shows_occurrences: bool = True
+    playground: bool = False
 
     def __post_init__(self) -> None:
         ServerConfig.__post_init__(self)
@@ -55,6 +57,7 @@ class DraftServer(Server):
             raise InvalidArgument("no datastore to serve; name at least one")
         self.names = sorted(datastores)
         self.service = DraftService(datastores, config.max_concurrent, config.min_count, config.shows_occurrences)
+        self._playground = config.playground
         super().__init__(config, self.service.admission)
         self.service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 
@@ -70,7 +73,7 @@ class DraftServer(Server):
         )
 
     def build_app(self) -> ASGIApp:
-        return build_draft_app(self.service, self.ready, self.authenticator)
+        return build_draft_app(self.service, self.ready, self.authenticator, self._playground)
 
     def subject(self) -> str:
         return ",".join(self.names)

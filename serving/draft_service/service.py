@@ -128,7 +128,7 @@ class DraftService:
         choices = self.choices(request.datastores)
         datastore = self._searched(choices)
         if not self._shows_occurrences:
-            raise PermissionDenied("this server shows no occurrences; its operator can leave --no-occurrences out")
+            raise PermissionDenied("this server shows no occurrences; ask its operator for --occurrences on")
         if request.group and not datastore.has_groups:
             raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave the group out")
         take_queries(max(1, limit))

@@ -105,7 +105,7 @@ class DraftServiceServicer:
 
     def Occurrences(self, request, context):
         """Returns places where a pattern occurs: the documents, and the tokens around the pattern. PERMISSION_DENIED if the server runs
-        with --no-occurrences.
+        with --occurrences off.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

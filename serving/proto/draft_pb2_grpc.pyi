@@ -28,7 +28,7 @@ class DraftServiceStub:
     """Returns the longest matching suffix of each context, and how often it occurs."""
     Occurrences: _grpc.UnaryUnaryMultiCallable[_draft_pb2.OccurrencesRequest, _draft_pb2.OccurrencesReply]
     """Returns places where a pattern occurs: the documents, and the tokens around the pattern. PERMISSION_DENIED if the server runs
-    with --no-occurrences.
+    with --occurrences off.
     """
     Append: _grpc.UnaryUnaryMultiCallable[_draft_pb2.AppendRequest, _draft_pb2.AppendReply]
     """Appends documents to a live datastore: all or none of them, and all visible to the next query."""
@@ -71,7 +71,7 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _grpc.ServicerContext,
     ) -> _draft_pb2.OccurrencesReply:
         """Returns places where a pattern occurs: the documents, and the tokens around the pattern. PERMISSION_DENIED if the server runs
-        with --no-occurrences.
+        with --occurrences off.
         """
 
     @_abc_1.abstractmethod

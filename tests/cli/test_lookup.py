@@ -126,7 +126,7 @@ def test_a_service_is_looked_up_by_text_and_drafts(store: Path, capsys: pytest.C
 def test_a_service_may_show_no_occurrences(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_datastore(store) as opened, serving({"code": opened}, shows_occurrences=False) as server:
         assert main(["lookup", f"grpc://{server.listening[0]}", "return"]) == 0
-        assert ": this server shows no occurrences; its operator can" in capsys.readouterr().out
+        assert ": this server shows no occurrences; ask its operator" in capsys.readouterr().out
 
 
 def test_continuations_are_a_tree(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

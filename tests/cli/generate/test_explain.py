@@ -81,7 +81,7 @@ def test_documents_of_remote_datastores_are_named(tmp_path: Path) -> None:
         with serving({"code": code}, shows_occurrences=False) as server, connected(server) as remote:
             line = explain(None, steps, [remote], [])[5]
             assert line.startswith(
-                f"    documents unknown: {remote.url}: this server shows no occurrences; its operator"
+                f"    documents unknown: {remote.url}: this server shows no occurrences; ask its operator"
             )
 
 

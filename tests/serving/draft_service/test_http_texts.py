@@ -72,7 +72,10 @@ def test_nodes_have_texts_and_counts_by_datastore(server: DraftServer) -> None:
     [tree] = post(server, "/v1/draft", body)["trees"]
     assert tree["texts"] == ["\ufffd", "à", " ", "v", "d"]
     assert tree["counts"] == [5, 5, 5, 3, 2]
-    assert tree["datastores"] == {"b": [1, 1, 1, 1, 0], "a": [2, 2, 2, 1, 1]}
+    assert tree["datastores"] == {
+        "b": {"match_count": 1, "counts": [1, 1, 1, 1, 0]},
+        "a": {"match_count": 2, "counts": [2, 2, 2, 1, 1]},
+    }
 
 
 def test_occurrences_have_texts(server: DraftServer) -> None:
@@ -111,6 +114,9 @@ def test_rare_text_stays_hidden(stores: dict[str, Datastore]) -> None:
         body = {"text": "déj", "datastores": both, "texts": True, "by_datastore": True}
         [tree] = post(server, "/v1/draft", body)["trees"]
         assert "".join(tree["texts"]) == "\ufffdà vu"
-        assert tree["datastores"]["b"] == [0] * len(tree["tokens"])  # alone it has each text once
+        assert tree["datastores"]["b"] == {
+            "match_count": 0,
+            "counts": [0] * len(tree["tokens"]),
+        }  # alone it has each text once
         found = post(server, "/v1/occurrences", {"text": "déj", "datastores": both, "texts": True})["occurrences"]
         assert sorted(each["texts"]["after"] for each in found) == ["à ", "à vu", "à vu"]

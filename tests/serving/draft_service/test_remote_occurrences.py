@@ -175,7 +175,7 @@ def test_a_rare_pattern_in_a_group_is_that_of_the_store(tmp_path: Path) -> None:
 def test_an_operator_can_refuse(stores: dict[str, Retriever]) -> None:
     with serving(stores, shows_occurrences=False) as server, connected(server, "code") as remote:
         assert remote.lookup(PATTERN).count > 0
-        with pytest.raises(PermissionDenied, match="this server shows no occurrences; its operator can leave"):
+        with pytest.raises(PermissionDenied, match="this server shows no occurrences; ask its operator for"):
             remote.occurrences(PATTERN)
         status, _, reply = ask(server, "POST", "/v1/occurrences", {"tokens": PATTERN, "datastore": "code"})
         assert (status, reply["error"]["code"]) == (403, "PERMISSION_DENIED")
