@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
+from suffolk.datastore.errors import PermissionDenied, Unsupported
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import Retriever, Tokens
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.retrieval.retrieval_scorer import known_end
 
 Passages = dict[str, Any]
@@ -17,13 +18,6 @@ MAX_PASSAGES = 20
 """Most passages of one datastore in an answer."""
 MAX_FOLLOWING = 64
 """Most tokens after a passage."""
-
-
-@runtime_checkable
-class NamesDocuments(Protocol):
-    """A datastore that knows the documents of its text."""
-
-    def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]: ...
 
 
 def find_passages(
@@ -40,20 +34,20 @@ def find_passages(
     Raises the errors of the datastore.
     """
     facts: Passages = {"datastore": store.name}
-    if not isinstance(store, NamesDocuments):
-        return facts | {"unknown": "a draft service does not name documents; ask it where the datastore is"}
     known = known_end(np.array(context, np.int32), store.vocab_size)[-int(store.info()["order_depth"]) :].tolist()
     match = store.lookup(known, max(1, len(known))) if len(known) else None
     if match is None or not match.length:
         return facts | {"tokens": 0, "text": "", "count": 0, "passages": []}
     pattern = known[len(known) - match.length :]
+    try:
+        places = store.occurrences(pattern, limit, following)
+    except (PermissionDenied, Unsupported) as error:  # of a draft service
+        return facts | {"unknown": str(error)}
     return facts | {
         "tokens": match.length,
         "text": _text(tokenizer, pattern),
         "count": match.count,
-        "passages": [
-            _passage(tokenizer, place, match.length) for place in store.occurrences(pattern, limit, following)
-        ],
+        "passages": [_passage(tokenizer, place, match.length) for place in places],
     }
 
 
