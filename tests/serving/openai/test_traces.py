@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from suffolk.datastore import Datastore
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.drafter_entry import LoadContext
 from suffolk.serving.drafters.hybrid.load import load_hybrid
 from suffolk.serving.engine.loop.draft_options import DraftOptions
@@ -20,6 +21,7 @@ from suffolk.serving.transport.identity import Role
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.trace_json import TraceBudget
+from tests.support.draft_server import connected, serving
 from tests.support.drafters import alone
 from tests.support.openai_server import answering, ask, events
 from tests.support.stores import make_text_store
@@ -59,7 +61,7 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"file": str(file)} | {name: f"Bearer {add_token(file, name, each)}" for name, each in roles.items()}
 
 
-def shows(target: Target, store: Datastore, traces: bool = True, share_learning: bool = False, **more: Any) -> Any:
+def shows(target: Target, store: Retriever, traces: bool = True, share_learning: bool = False, **more: Any) -> Any:
     hybrid = load_hybrid(LoadContext(257, retrievers=[store]), {})
     policy = RemotePolicy(traces=traces, share_learning=share_learning)
     return answering(target, {"hybrid": hybrid}, policy=policy, datastores=[store], **more)
@@ -151,6 +153,24 @@ def test_passages_name_the_documents_of_a_text(open_server: WorkerServer, answer
     assert by_id["answers/one.txt"]["offset"] == 10
     _, _, reply = ask(open_server, "POST", PASSAGES, {"tokens": [256, 256]})
     assert reply["datastores"][0] == {"datastore": "texts", "tokens": 0, "text": "", "count": 0, "passages": []}
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_draft_service_names_documents_if_its_operator_lets_it(
+    target: Target, store: Datastore, answer: list[int], shown: bool
+) -> None:
+    with (
+        serving({"texts": store}, shows_occurrences=shown) as service,
+        connected(service, "texts") as remote,
+        shows(target, remote) as server,
+    ):
+        [found] = ask(server, "POST", PASSAGES, {"tokens": answer[10:20]})[2]["datastores"]
+        if shown:
+            assert {each["id"] for each in found["passages"]} == {"answers/one.txt", HOSTILE}
+            assert {each["datastore"] for each in found["passages"]} == {"texts"}
+        else:
+            assert found.keys() == {"datastore", "unknown"}
+            assert "occurrences" in found["unknown"]
 
 
 @pytest.mark.parametrize(
