@@ -1,4 +1,4 @@
-"""Writes results as one JSON file."""
+"""Writes results as one file, usually JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from suffolk.datastore.manifest import write_atomically
 
 
 def write_json(file: Path, document: object) -> None:
-    """Write ``document`` as JSON, whole or not at all. A link is followed: its target is replaced.
+    """Write ``document`` as JSON. Raises as ``write_text``."""
+    write_text(file, json.dumps(document, indent=2) + "\n")
+
+
+def write_text(file: Path, content: str) -> None:
+    """Write ``content``, whole or not at all. A link is followed: its target is replaced.
 
     Raises:
         PermissionDenied, ResourceExhausted: as ``write_atomically``.
     """
-    content = json.dumps(document, indent=2) + "\n"
     if is_device(file):
         file.write_text(content)
     else:

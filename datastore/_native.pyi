@@ -114,10 +114,10 @@ class LiveIndex(Searched):
         self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> tuple[_Doubles, _Doubles]: ...
     def occurrences(
-        self, pattern: Any, limit: int, length: int
-    ) -> list[tuple[Segment | None, int, int, bytes, _Unsigned]]:
-        """In a file: (segment, 0, position, empty, empty). In memory: (None, number, offset, origin, up to ``length`` tokens from
-        the offset on)."""
+        self, pattern: Any, limit: int, length: int, before: int = ..., group: int = ..., scope: str = ...
+    ) -> list[tuple[Segment | None, int, int, bytes, _Unsigned, _Unsigned]]:
+        """In a file: (segment, 0, position, empty, empty, empty). In memory: (None, number, offset, origin, up to ``length`` tokens
+        from the offset on, up to ``before`` tokens before it)."""
 
     def documents(
         self, begin: int, limit: int, tokens: bool = ...

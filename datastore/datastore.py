@@ -18,9 +18,9 @@ from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
-from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.occurrence import Occurrence, check_occurrences
 from suffolk.datastore.open_segment import OpenSegment, open_segment
-from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.datastore.retriever import DEFAULT_OCCURRENCES, DEFAULT_WINDOW, Match, Retriever, Tokens
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
@@ -28,8 +28,6 @@ RESIDENCIES = ("auto", "mmap", "warm", "locked")
 _SHARE = 0.25
 """With residency "auto", the files are read into memory if they take at most this share of the free memory."""
 MAX_THREADS = 1024
-MAX_OCCURRENCES = (1 << 32) - 2
-"""The largest number of tokens in a segment."""
 
 
 def open_datastore(
@@ -150,18 +148,19 @@ class Datastore(Retriever):
         C++ counts."""
         return self._searcher().clock(contexts, max_match, min_match, max_depth, max_nodes)
 
-    def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
-        """Up to ``limit`` occurrences of ``pattern``, spread evenly over all of them. Each comes with the ``context``
-        tokens that follow it.
+    def occurrences(
+        self, pattern: str | Tokens, limit: int = DEFAULT_OCCURRENCES, context: int = DEFAULT_WINDOW, before: int = 0
+    ) -> list[Occurrence]:
+        """See ``Retriever.occurrences``.
 
         Raises:
-            InvalidArgument: ``pattern`` is empty, longer than the order depth or outside the vocabulary; a number is negative.
-            NotFound: a text is given, and the datastore has no tokenizer.
+            Corruption: a document table is damaged.
         """
         ids = self._ids(pattern)
-        check_occurrences(ids, self._searcher().order_depth, limit, context)
+        check_occurrences(ids, self._searcher().order_depth, limit, context, before)
         found = self._live_locator().occurrences(ids, limit)
-        return [self._segments[number].occurrence(position, len(ids) + context) for number, position in found]
+        length = len(ids) + context
+        return [self._segments[number].occurrence(place, before, length, self.name) for number, place in found]
 
     def documents(self) -> Iterator[Document]:
         """Yield every document, in order.
@@ -363,16 +362,3 @@ class Datastore(Retriever):
                         segment.entry.name,
                         f"deletes document {document} of {name}, and its document {index} has other tokens",
                     )
-
-
-def check_occurrences(ids: Tokens, order_depth: int, limit: int, context: int) -> None:
-    """Refuse arguments of ``occurrences`` that are out of bounds.
-
-    Raises:
-        InvalidArgument: the pattern has no tokens or more than the order depth, or a number is out of range.
-    """
-    if not 1 <= len(ids) <= order_depth:
-        raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {order_depth}")
-    for name, value in (("limit", limit), ("context", context)):
-        if not 0 <= value <= MAX_OCCURRENCES:
-            raise InvalidArgument(f"{name} is {value}; it must be 0 to {MAX_OCCURRENCES}")

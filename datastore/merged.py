@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import gcd
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from tokenizers import Tokenizer
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.datastore.retriever import Groups, Match, Retriever, Tokens
+from suffolk.datastore.occurrence import Occurrence, check_occurrences
+from suffolk.datastore.retriever import DEFAULT_OCCURRENCES, DEFAULT_WINDOW, Groups, Match, Retriever, Tokens
 
 MAX_DATASTORES = 16
 """Datastores that are searched as one."""
@@ -46,7 +49,7 @@ class MergedDatastore(Retriever):
         self._weights = [weight // common for weight in weights] or [1] * len(stores)
         self._searcher: tuple[list[weakref.ref[_native.Searched]], _native.MergedSearcher] | None = None
         self._grouped = [store for store in stores.values() if store.has_groups]
-        merged_info({name: store.info() for name, store in stores.items()})
+        self._order_depth = merged_info({name: store.info() for name, store in stores.items()})["order_depth"]
         self._current()
 
     @property
@@ -103,6 +106,37 @@ class MergedDatastore(Retriever):
         trees = self._current().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, *keys)
         return [DraftTree(*tree) for tree in trees]
 
+    def occurrences(
+        self,
+        pattern: str | Tokens,
+        limit: int = DEFAULT_OCCURRENCES,
+        context: int = DEFAULT_WINDOW,
+        before: int = 0,
+        group: str | None = None,
+        scope: str | None = None,
+    ) -> list[Occurrence]:
+        """See ``Retriever.occurrences``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``.
+
+        Every store that has the pattern gives occurrences, each once, whatever its weight.
+        """
+        ids = self._ids(pattern)
+        check_occurrences(ids, self._order_depth, limit, context, before)
+        _, scope = self.group_keys(1, group, scope)
+        if scope != "store":
+            name, store = next((name, store) for name, store in self._stores.items() if store.has_groups)
+            asked: dict[str, Any] = {"group": group, "scope": "group"}
+            found = store.occurrences(ids, limit, context, before, **asked)
+            if found or scope == "group":
+                return _named(found, name)
+        counts = {name: store.lookup_batch([ids], len(ids), len(ids))[0].count for name, store in self._stores.items()}
+        shares = _shares(counts, limit)
+        return [
+            place
+            for name, store in self._stores.items()
+            if shares[name]
+            for place in _named(store.occurrences(ids, shares[name], context, before), name)
+        ]
+
     def select(self, names: Collection[str]) -> MergedDatastore:
         """See ``Retriever.select``."""
         chosen = [
@@ -141,6 +175,19 @@ class MergedDatastore(Retriever):
     def _forget(self) -> None:
         """Release the searcher, because a store has released a generation of it. Otherwise its files would stay open."""
         self._searcher = None
+
+
+def _named(places: Sequence[Occurrence], name: str) -> list[Occurrence]:
+    return [replace(place, datastore=name) for place in places]
+
+
+def _shares(counts: Mapping[str, int], limit: int) -> dict[str, int]:
+    """``limit`` divided evenly among the names. None gets more than its count; the others get what it leaves."""
+    shares = {}
+    for left, (name, count) in zip(range(len(counts), 0, -1), sorted(counts.items(), key=itemgetter(1)), strict=True):
+        shares[name] = min(count, limit // left)
+        limit -= shares[name]
+    return shares
 
 
 def merged_info(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.documents import Metadata
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Tokens
+
+MAX_OCCURRENCES = (1 << 32) - 2
+"""The largest number of tokens in a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +20,13 @@ class Occurrence:
     """An occurrence of a pattern.
 
     Attributes:
-        segment: name of the segment.
-        document: index of the document in the segment.
+        segment: name of the segment; empty for a document in the memory of a live datastore.
+        document: index of the document in the segment; in memory, its number.
         offset: token offset of the pattern in the document.
         source, metadata: origin of the document; see ``suffolk.datastore.documents.Origin``.
         tokens: uint32[m], the pattern and the tokens after it, up to the document's end.
+        before: uint32[k], the tokens before the pattern, from the document's beginning on.
+        datastore: name of the datastore that holds the document.
     """
 
     segment: str
@@ -28,3 +35,18 @@ class Occurrence:
     source: str | None
     metadata: Metadata
     tokens: npt.NDArray[np.uint32]
+    before: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    datastore: str = ""
+
+
+def check_occurrences(ids: Tokens, order_depth: int, limit: int, context: int, before: int) -> None:
+    """Refuse arguments of ``Retriever.occurrences`` that are out of bounds.
+
+    Raises:
+        InvalidArgument: the pattern has no tokens or more than the order depth, or a number is out of range.
+    """
+    if not 1 <= len(ids) <= order_depth:
+        raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {order_depth}")
+    for name, value in (("limit", limit), ("context", context), ("before", before)):
+        if not 0 <= value <= MAX_OCCURRENCES:
+            raise InvalidArgument(f"{name} is {value}; it must be 0 to {MAX_OCCURRENCES}")

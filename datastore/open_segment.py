@@ -43,8 +43,8 @@ class OpenSegment:
         begin, end = self.native.document_range(index)
         return self.native.read_tokens(begin, end - begin)
 
-    def occurrence(self, position: int, limit: int) -> Occurrence:
-        """The occurrence at token ``position``, with at most ``limit`` tokens of its document.
+    def occurrence(self, position: int, before: int, length: int, datastore: str) -> Occurrence:
+        """The occurrence at token ``position``, with at most ``before`` tokens before it and ``length`` from it on.
 
         Raises:
             Corruption: the position is in no document, or the document table is damaged.
@@ -56,8 +56,10 @@ class OpenSegment:
             )
         begin, end = self.native.document_range(document)
         source, metadata = self._table().origin(document)
-        tokens = self.native.read_tokens(position, min(limit, end - position))
-        return Occurrence(self.entry.name, document, position - begin, source, metadata, tokens)
+        tokens = self.native.read_tokens(position, min(length, end - position))
+        before = min(before, position - begin)
+        earlier = self.native.read_tokens(position - before, before)
+        return Occurrence(self.entry.name, document, position - begin, source, metadata, tokens, earlier, datastore)
 
     def _table(self) -> DocumentTable:
         return DocumentTable(self.native.document_table(), self.entry.name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from suffolk.datastore import _native
+    from suffolk.datastore.occurrence import Occurrence
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
@@ -29,6 +30,9 @@ DEFAULT_MAX_MATCH = 16
 DEFAULT_MIN_MATCH = 1
 DEFAULT_MAX_DEPTH = 10
 DEFAULT_MAX_NODES = 64
+DEFAULT_OCCURRENCES = 10
+DEFAULT_WINDOW = 16
+"""Tokens after an occurrence."""
 MAX_NODES = 1024
 """The largest number of nodes of a draft tree that a service sends or a target verifies."""
 
@@ -107,6 +111,22 @@ class Retriever(Protocol):
         """One ``draft`` per context, in order; ``max_nodes`` may differ per context."""
         ...
 
+    def occurrences(
+        self, pattern: str | Tokens, limit: int = DEFAULT_OCCURRENCES, context: int = DEFAULT_WINDOW, before: int = 0
+    ) -> list[Occurrence]:
+        """Up to ``limit`` occurrences of the whole ``pattern``, spread evenly over those of a segment.
+
+        Args:
+            pattern: a text or token ids, 1 to the order depth.
+            context: tokens after the pattern, in the same document.
+            before: tokens before it.
+
+        Raises:
+            Unsupported: the datastore cannot show occurrences.
+            PermissionDenied: a server does not show them.
+        """
+        raise Unsupported(f"datastore {self.name} cannot show occurrences; open its folder, or a draft service of it")
+
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer that the datastore was built with; None if it was built from token ids. Loaded once."""
         ...
@@ -118,12 +138,12 @@ class Retriever(Protocol):
             NotFound: the datastore has no tokenizer.
             InvalidArgument: ``text`` holds a surrogate.
         """
-        tokenizer = self._text_tokenizer()
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidArgument(f"the text has a surrogate at {error.start}; decode its bytes as UTF-8") from None
-        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._encoding(text).ids)
+
+    def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
+        """The token ids of ``text``, and the place of each token's first character in it. Raises as ``encode``."""
+        found = self._encoding(text)
+        return list(found.ids), [start for start, _ in found.offsets]
 
     def decode(self, ids: Tokens) -> str:
         """The text of ``ids``, special tokens included.
@@ -184,6 +204,14 @@ class Retriever(Protocol):
 
     def _ids(self, context: str | Tokens) -> Tokens:
         return self.encode(context) if isinstance(context, str) else context
+
+    def _encoding(self, text: str) -> Encoding:
+        tokenizer = self._text_tokenizer()
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"the text has a surrogate at {error.start}; decode its bytes as UTF-8") from None
+        return tokenizer.encode(text, add_special_tokens=False)
 
     def _text_tokenizer(self) -> Tokenizer:
         tokenizer = self.tokenizer()

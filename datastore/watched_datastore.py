@@ -14,7 +14,8 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable, Unsupported
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
-from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import DEFAULT_OCCURRENCES, DEFAULT_WINDOW, Match, Retriever, Tokens
 
 
 class WatchedDatastore(Retriever):
@@ -75,6 +76,11 @@ class WatchedDatastore(Retriever):
     ) -> list[DraftTree]:
         self._last_contexts = contexts
         return self.current.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def occurrences(
+        self, pattern: str | Tokens, limit: int = DEFAULT_OCCURRENCES, context: int = DEFAULT_WINDOW, before: int = 0
+    ) -> list[Occurrence]:
+        return self.current.occurrences(pattern, limit, context, before)
 
     def native(self) -> _native.Searched:
         """See ``Retriever.native``."""

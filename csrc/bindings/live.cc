@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -94,14 +95,17 @@ class Live : public Searched {
   }
 
   // For a place in a file: the Segment, 0, the position, no origin and no tokens. For a place in memory: None, the document's number,
-  // the offset in the document, its origin, and its tokens from there on, up to `length`.
-  py::list occurrences(const py::handle& pattern, std::uint64_t limit, std::uint64_t length) const {
+  // the offset in the document, its origin, up to `length` tokens from the place on, and up to `before` tokens before it.
+  py::list occurrences(const py::handle& pattern, std::uint64_t limit, std::uint64_t length, std::uint64_t before, std::uint64_t group,
+                       const std::string& scope) const {
     const auto snapshot = index_.snapshot();
+    const Contexts contexts = scoped_contexts(py::make_tuple(pattern), py::make_tuple(group), scope);
     py::list found;
-    for (const auto& [segment, position] : queries_.occurrences(*snapshot, pattern, limit)) {
+    for (const auto& [segment, position] : queries_.occurrences(*snapshot, contexts, limit)) {
       const auto& files = snapshot->files().segments;
       if (segment < files.size()) {
-        found.append(py::make_tuple(std::const_pointer_cast<Segment>(files[segment]), 0, position, py::bytes(), Column<std::uint32_t>(0)));
+        const Column<std::uint32_t> none(0);
+        found.append(py::make_tuple(std::const_pointer_cast<Segment>(files[segment]), 0, position, py::bytes(), none, none));
         continue;
       }
       const MemorySegment& memory = *snapshot->memory()[segment - files.size()].segment;
@@ -109,7 +113,8 @@ class Live : public Searched {
       const std::size_t document = documents.at(position);
       const std::uint64_t offset = position - documents.range(document).lo;
       found.append(py::make_tuple(py::none(), documents.sequence(document), offset, py::bytes(std::string(documents.origin(document))),
-                                  to_column(memory.read(document, offset, length))));
+                                  to_column(memory.read(document, offset, length)),
+                                  to_column(memory.read(document, offset - std::min(offset, before), std::min(offset, before)))));
     }
     return found;
   }
@@ -149,7 +154,7 @@ class Live : public Searched {
   // The numbers and the lengths of a group's documents in memory.
   py::tuple group_documents(std::uint64_t key) const {
     std::vector<std::uint64_t> sequences, lengths;
-    index_.snapshot()->for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
+    index_.snapshot()->for_each_in_group(key, [&](std::size_t, const MemorySegment& segment, std::uint32_t document) {
       sequences.push_back(segment.documents().sequence(document));
       lengths.push_back(segment.document_tokens(document));
     });
@@ -158,7 +163,7 @@ class Live : public Searched {
 
   py::dict group_stats(std::uint64_t key) const {
     std::uint64_t documents = 0, tokens = 0, oldest = 0, newest = 0;
-    index_.snapshot()->for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
+    index_.snapshot()->for_each_in_group(key, [&](std::size_t, const MemorySegment& segment, std::uint32_t document) {
       ++documents;
       tokens += segment.document_tokens(document);
       newest = segment.documents().sequence(document);
@@ -208,7 +213,7 @@ void bind_live(py::module_& module) {
       .def("draft", &Live::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a,
            "groups"_a = py::none(), "scope"_a = "store")
       .def("clock", &Live::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
-      .def("occurrences", &Live::occurrences, "pattern"_a, "limit"_a, "length"_a)
+      .def("occurrences", &Live::occurrences, "pattern"_a, "limit"_a, "length"_a, "before"_a = 0, "group"_a = kNoGroup, "scope"_a = "store")
       .def("documents", &Live::documents, "begin"_a, "limit"_a, "tokens"_a = true)
       .def("group_documents", &Live::group_documents, "key"_a)
       .def("group_stats", &Live::group_stats, "key"_a)

@@ -93,10 +93,10 @@ py::tuple Queries::clock(const std::function<std::shared_ptr<const Snapshot>()>&
                         py::array_t<double>(static_cast<py::ssize_t>(drafts.size()), drafts.data()));
 }
 
-std::vector<Snapshot::Place> Queries::occurrences(const Snapshot& snapshot, const py::handle& pattern, std::uint64_t limit) const {
-  const std::vector<std::uint32_t> ids = token_tail(pattern, order_depth_, vocab_size_);
+std::vector<Snapshot::Place> Queries::occurrences(const Snapshot& snapshot, const Contexts& contexts, std::uint64_t limit) const {
+  const std::vector<std::uint32_t> pattern = token_tail(contexts.ids[0], order_depth_, vocab_size_);
   const py::gil_scoped_release release;
-  return snapshot.occurrences(ids, limit);
+  return ScopedSearch(snapshot, vocab_size_).occurrences(query(contexts, 0, pattern, {}), limit);
 }
 
 std::vector<std::vector<std::uint32_t>> Queries::tails(const py::sequence& contexts, const QueryBounds& bounds) const {

@@ -47,8 +47,8 @@ class Queries {
   // of each context; that counts as part of the lookup.
   py::tuple clock(const std::function<std::shared_ptr<const Snapshot>()>& take, const py::sequence& contexts, std::int64_t max_match,
                   std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const;
-  // See Snapshot::occurrences.
-  std::vector<Snapshot::Place> occurrences(const Snapshot& snapshot, const py::handle& pattern, std::uint64_t limit) const;
+  // See ScopedSearch::occurrences. `contexts` holds the pattern alone.
+  std::vector<Snapshot::Place> occurrences(const Snapshot& snapshot, const Contexts& contexts, std::uint64_t limit) const;
 
  private:
   static constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; a batch of up to 8 runs in one thread

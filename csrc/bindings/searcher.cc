@@ -47,7 +47,7 @@ class Searcher : public Searched {
   }
   std::vector<std::pair<std::size_t, std::uint64_t>> occurrences(const py::handle& pattern, std::uint64_t limit) const {
     std::vector<std::pair<std::size_t, std::uint64_t>> found;
-    for (const auto& [segment, position] : queries_.occurrences(*snapshot_, pattern, limit)) found.emplace_back(segment, position);
+    for (const auto& [segment, position] : queries_.occurrences(*snapshot_, {py::make_tuple(pattern)}, limit)) found.emplace_back(segment, position);
     return found;
   }
   std::shared_ptr<const Snapshot> snapshot() const override { return snapshot_; }

@@ -58,10 +58,38 @@ DraftTree ScopedSearch::draft(const ScopedQuery& query) {
   return tree;
 }
 
+std::vector<Snapshot::Place> ScopedSearch::occurrences(const ScopedQuery& query, std::uint64_t limit) {
+  if (query.scope != Scope::kStore && query.group != kNoGroup) {
+    std::vector<Snapshot::Place> found = group_occurrences(query, limit);
+    if (query.scope == Scope::kGroup || !found.empty()) return found;
+  }
+  if (query.scope == Scope::kGroup) return {};
+  return snapshot_.occurrences(query.context, limit);
+}
+
 std::span<const std::uint32_t> ScopedSearch::group_text(std::uint64_t group) {
   if (group != group_) text_ = snapshot_.group_text(group);
   group_ = group;
   return text_;
+}
+
+std::vector<Snapshot::Place> ScopedSearch::group_occurrences(const ScopedQuery& query, std::uint64_t limit) {
+  const auto text = group_text(query.group);
+  const auto length = static_cast<std::uint32_t>(query.context.size());
+  const std::vector<std::uint32_t> ends = longest_match(text, text.size(), query.context, {.max_match = length, .min_match = length}).ends;
+  const std::uint64_t wanted = std::min<std::uint64_t>(limit, ends.size());
+  std::vector<Snapshot::Place> found;
+  std::uint64_t begin = 0;  // of the document in the text
+  snapshot_.for_each_in_group(query.group, [&](std::size_t place, const MemorySegment& segment, std::uint32_t document) {
+    const Interval range = segment.documents().range(document);
+    while (found.size() < wanted) {
+      const std::uint64_t start = ends[ends.size() * found.size() / wanted] - length;
+      if (start >= begin + range.size()) break;
+      found.push_back({place, range.lo + start - begin});
+    }
+    begin += range.size() + 1;
+  });
+  return found;
 }
 
 DraftTree ScopedSearch::draft_store(const ScopedQuery& query) const {

@@ -43,11 +43,15 @@ class ScopedSearch {
   // whichever is lower. So counts fall from parent to child, but not from node to node.
   DraftTree draft(const ScopedQuery& query);
 
+  // Up to `limit` occurrences of the whole context, spread evenly. With kGroupFirst, all documents are searched if the group has none.
+  std::vector<Snapshot::Place> occurrences(const ScopedQuery& query, std::uint64_t limit);
+
   // See Snapshot::group_text. Valid until another group is read.
   std::span<const std::uint32_t> group_text(std::uint64_t group);
 
  private:
   DraftTree draft_store(const ScopedQuery& query) const;
+  std::vector<Snapshot::Place> group_occurrences(const ScopedQuery& query, std::uint64_t limit);
 
   const Snapshot& snapshot_;
   std::uint32_t vocab_size_;

@@ -61,7 +61,7 @@ std::vector<Snapshot::Place> Snapshot::occurrences(std::span<const std::uint32_t
 
 std::vector<std::uint32_t> Snapshot::group_text(std::uint64_t key) const {
   std::vector<std::uint32_t> text;
-  for_each_in_group(key, [&](const MemorySegment& segment, std::uint32_t document) {
+  for_each_in_group(key, [&](std::size_t, const MemorySegment& segment, std::uint32_t document) {
     add_document(segment.suffixes().tokens, segment.documents().range(document), text);
   });
   return text;

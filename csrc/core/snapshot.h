@@ -70,12 +70,13 @@ class Snapshot {
   // REQUIRES: `sequences` rise.
   std::vector<DocumentIndices> find(std::span<const std::uint64_t> sequences) const;
 
-  // Calls visit(segment, document) for every live document of a group in memory, from the oldest on.
+  // Calls visit(place, segment, document) for every live document of a group in memory, from the oldest on. `place`: Place::segment.
   template <typename Visit>
   void for_each_in_group(std::uint64_t key, const Visit& visit) const {
-    for (const LiveSegment& live : memory_) {
-      for (const std::uint32_t document : live.segment->documents().in_group(key)) {
-        if (!live.is_removed(document)) visit(*live.segment, document);
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+      const MemorySegment& segment = *memory_[i].segment;
+      for (const std::uint32_t document : segment.documents().in_group(key)) {
+        if (!memory_[i].is_removed(document)) visit(files_->segments.size() + i, segment, document);
       }
     }
   }

@@ -13,11 +13,14 @@ from tokenizers import Tokenizer
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
 from suffolk.datastore.merged import merged_info
+from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
+    DEFAULT_OCCURRENCES,
+    DEFAULT_WINDOW,
     Groups,
     Match,
     Tokens,
@@ -26,6 +29,7 @@ from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import DatastoreChoice, pack_choices, parse_choices
 from suffolk.serving.draft_service.documents import pack_groups
+from suffolk.serving.draft_service.occurrences import unpack_occurrences
 from suffolk.serving.draft_service.remote_writer import RemoteWriter
 from suffolk.serving.draft_service.tokenizer_frame import unpack_tokenizer
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
@@ -34,6 +38,7 @@ from suffolk.serving.transport.call_errors import call_error
 from suffolk.serving.transport.channel import open_channel
 from suffolk.serving.transport.limits import check_deadline
 from suffolk.serving.transport.server_info import parse_server_info
+from suffolk.serving.transport.tokens import pack_tokens, to_tokens
 from suffolk.serving.transport.url import ServiceUrl, describe_url, parse_url
 
 DEFAULT_DEADLINE = 0.02
@@ -42,7 +47,7 @@ PREFETCH_DEADLINE = 0.25
 """Least deadline of ``draft_batch_future``, in seconds. Decoding runs at the same time and may use all cores."""
 MAX_DEADLINE = 3600.0
 INFO_DEADLINE = 5.0
-"""Deadline of ``info``, in seconds. It includes the first connection."""
+"""Deadline of ``info`` and ``occurrences``, in seconds. It includes the first connection."""
 TOKENIZER_DEADLINE = 30.0
 """Deadline of ``tokenizer``, in seconds. The call transfers several MiB."""
 _KEEPALIVE_TIMEOUT = 1.0
@@ -202,6 +207,36 @@ class RemoteDatastore(RemoteWriter):
 
         call.add_done_callback(finish)
         return future
+
+    def occurrences(
+        self,
+        pattern: str | Tokens,
+        limit: int = DEFAULT_OCCURRENCES,
+        context: int = DEFAULT_WINDOW,
+        before: int = 0,
+        group: str | None = None,
+        scope: str | None = None,
+    ) -> list[Occurrence]:
+        """See ``Retriever.occurrences``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``. Ignores the breaker.
+
+        The service limits ``limit``, ``context`` and ``before`` (limits.py).
+        """
+        limits.check_occurrences(limit, context, before)
+        ids = to_tokens(self._ids(pattern), "pattern")
+        asked = _group_fields(group, scope)
+        request = draft_pb2.OccurrencesRequest(
+            datastores=pack_choices(self._choices),
+            pattern=pack_tokens(ids),
+            limit=limit,
+            context=context,
+            before=before,
+            group=asked["groups"][0] if asked else "",
+            scope=asked.get("scope", ""),
+        )
+        reply = self._invoke(lambda: self._stub.Occurrences(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
+        return self._parse(
+            lambda sent: unpack_occurrences(sent, ids.tolist(), limit, self.names, self._vocab_size), reply
+        )
 
     def info(self) -> dict[str, Any]:
         """Fetch the datastore's info from the server, and add ``url``.

@@ -27,7 +27,9 @@ def pack_documents(documents: Sequence[Document], groups: Sequence[str], replace
         tokens=wire.pack_tokens(tokens),
         lengths=wire.pack_sizes(map(len, tokens)),
         ids=[each.source or "" for each in documents] if any(each.source for each in documents) else (),
-        metadata=[_dump(each.metadata) for each in documents] if any(each.metadata for each in documents) else (),
+        metadata=[dump_metadata(each.metadata) for each in documents]
+        if any(each.metadata for each in documents)
+        else (),
         groups=groups,
         replace=replace,
     )
@@ -51,7 +53,7 @@ def unpack_documents(request: draft_pb2.AppendRequest) -> list[Document]:
         _each(field, values, len(tokens)) for field, values in (("ids", request.ids), ("metadata", request.metadata))
     )
     return [
-        Document(each or None, _load(entry, f"metadata[{index}]"), part.astype(np.int64))
+        Document(each or None, load_metadata(entry, f"metadata[{index}]"), part.astype(np.int64))
         for index, (part, each, entry) in enumerate(zip(tokens, ids, metadata, strict=True))
     ]
 
@@ -76,7 +78,8 @@ def _each(field: str, values: Sequence[str], size: int) -> Sequence[str]:
     return values or [""] * size
 
 
-def _dump(metadata: Metadata) -> str:
+def dump_metadata(metadata: Metadata) -> str:
+    """``metadata`` as JSON; empty without any. Raises InvalidArgument if it has no JSON form."""
     if not metadata:
         return ""
     try:
@@ -85,7 +88,8 @@ def _dump(metadata: Metadata) -> str:
         raise InvalidArgument(f"metadata cannot be sent: {error}; use texts, finite numbers and booleans") from None
 
 
-def _load(text: str, field: str) -> Metadata:
+def load_metadata(text: str, field: str) -> Metadata:
+    """The inverse of ``dump_metadata``. Raises InvalidArgument, naming ``field``, for other text."""
     if not text:
         return NO_METADATA
     try:

@@ -22,6 +22,7 @@ from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Suffolk
 from suffolk.datastore.version import __version__
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.live_calls import LiveCalls
+from suffolk.serving.draft_service.occurrences import pack_occurrences
 from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.live_store.writer import Appended
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
@@ -46,6 +47,11 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     def Lookup(self, request: draft_pb2.LookupRequest, context: grpc.ServicerContext) -> draft_pb2.LookupReply:
         return self._answer("Lookup", context, lambda: self._lookup(request, _expiry(context)))
+
+    def Occurrences(
+        self, request: draft_pb2.OccurrencesRequest, context: grpc.ServicerContext
+    ) -> draft_pb2.OccurrencesReply:
+        return self._answer("Occurrences", context, lambda: self._occurrences(request, _expiry(context)))
 
     def Append(self, request: draft_pb2.AppendRequest, context: grpc.ServicerContext) -> draft_pb2.AppendReply:
         return self._answer("Append", context, lambda: _append_reply(self._live.append(request)))
@@ -114,6 +120,9 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     def _lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> draft_pb2.LookupReply:
         return wire.pack_matches(self._service.lookup(request, expired))
+
+    def _occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> draft_pb2.OccurrencesReply:
+        return pack_occurrences(self._service.occurrences(request, expired))
 
     def _info(self, request: draft_pb2.GetInfoRequest) -> draft_pb2.GetInfoReply:
         fields = ("vocab_size", "order_depth", "generation", "tokens")

@@ -1,11 +1,13 @@
 """HTTP/JSON routes of the draft service, in addition to the pages of every server (transport/http_app.py).
 
-    POST /v1/lookup     {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
-    POST /v1/draft      also "max_depth": 10, "max_nodes": 64
-    GET  /v1/info       describes the datastores
-    GET  /v1/tokenizer  tokenizer.json of ?datastore=wiki
+    POST /v1/lookup       {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
+    POST /v1/draft        also "max_depth": 10, "max_nodes": 64, "texts": false, "by_datastore": false
+    POST /v1/occurrences  {"tokens": [1, 2], "datastore": "wiki", "limit": 10, "context": 16, "before": 0, "texts": false}
+    GET  /v1/info         describes the datastores
+    GET  /v1/tokenizer    tokenizer.json of ?datastore=wiki
 
-Only "contexts" is required. "max_nodes" is one number, or one per context. "datastore" may be omitted if there is only one.
+Only "contexts" or "tokens" is required; "text" may stand in place of both. "max_nodes" is one number, or one per context.
+"datastore" may be omitted if there is only one.
 "datastores": [{"name": "wiki"}, {"name": "code", "weight": 3}] searches several as one.
 Limits and admission are the same as for gRPC.
 """
@@ -24,10 +26,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from suffolk.serving.draft_service import http_live, limits
-from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, tree_json
+from suffolk.serving.draft_service import http_live, http_texts, limits
+from suffolk.serving.draft_service.http_messages import (
+    DraftBody,
+    LookupBody,
+    OccurrencesBody,
+    occurrence_json,
+    tree_json,
+)
 from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.service import DraftService, Expired
+from suffolk.serving.playground.pages import page_routes
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import parse_body, read_body
@@ -36,20 +45,34 @@ from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.large_bodies import LARGE, LargeBodies
 from suffolk.serving.transport.readiness import Readiness
 
+PAGE = "datastore.html"
 Read = Callable[[bytes], Any]
 """Parses a body. Raises InvalidArgument."""
 Work = Callable[[DraftService, Request, Any, Expired], Any]
 """(service, request, parsed body, whether it is late) -> the answer, as JSON bytes or as an object to encode. Runs in a thread."""
 
 
-def build_draft_app(service: DraftService, ready: Readiness, authenticator: Authenticator) -> ASGIApp:
-    """The application of ``service``. ``ready``: set while calls are accepted. ``authenticator``: finds callers."""
+def build_draft_app(
+    service: DraftService, ready: Readiness, authenticator: Authenticator, playground: bool = False
+) -> ASGIApp:
+    """The application of ``service``.
+
+    Args:
+        ready: set while calls are accepted.
+        authenticator: finds callers.
+        playground: whether there is a web page at /.
+    """
     calls, endpoint = LiveCalls(service), partial(_endpoint, service, LargeBodies())
     append = endpoint("Append", partial(_live, calls, http_live.append), http_live.read_append, Role.APPEND)
     delete = endpoint("Delete", partial(_live, calls, http_live.delete), partial(parse_body, http_live.DeleteBody))
     routes = [
         Route("/v1/draft", endpoint("Draft", _draft, partial(parse_body, DraftBody)), methods=["POST"]),
         Route("/v1/lookup", endpoint("Lookup", _lookup, partial(parse_body, LookupBody)), methods=["POST"]),
+        Route(
+            "/v1/occurrences",
+            endpoint("Occurrences", _occurrences, partial(parse_body, OccurrencesBody)),
+            methods=["POST"],
+        ),
         Route("/v1/info", endpoint("GetInfo", _info)),
         Route("/v1/tokenizer", endpoint("GetTokenizer", _tokenizer)),
         Route("/v1/append", append, methods=["POST"]),
@@ -59,16 +82,31 @@ def build_draft_app(service: DraftService, ready: Readiness, authenticator: Auth
         ),
         Route("/v1/stats", endpoint("Stats", partial(_live, calls, http_live.stats))),
     ]
-    return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator)
+    pages = page_routes(PAGE) if playground else []
+    return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator, open_routes=pages)
 
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:
-    return {"trees": [tree_json(tree) for tree in service.draft(found.request(), expired)]}
+    encoded = http_texts.encode_context(service, found)
+    trees = service.draft(found.request(), expired)
+    described = [
+        tree_json(tree) | http_texts.describe_tree(service, found, context, tree)
+        for context, tree in zip(found.contexts, trees, strict=True)
+    ]
+    return {"trees": described} | encoded
 
 
 def _lookup(service: DraftService, request: Request, found: LookupBody, expired: Expired) -> dict[str, Any]:
+    encoded = http_texts.encode_context(service, found)
     matches = service.lookup(found.request(), expired)
-    return {"matches": [{"length": length, "count": count} for length, count in matches]}
+    return {"matches": [{"length": length, "count": count} for length, count in matches]} | encoded
+
+
+def _occurrences(service: DraftService, request: Request, found: OccurrencesBody, expired: Expired) -> dict[str, Any]:
+    http_texts.encode_pattern(service, found)
+    places = service.occurrences(found.request(), expired)
+    texts = http_texts.describe_occurrences(service, found, places)
+    return {"occurrences": [occurrence_json(place) | more for place, more in zip(places, texts, strict=True)]}
 
 
 def _info(service: DraftService, request: Request, found: None, expired: Expired) -> dict[str, Any]:
@@ -109,7 +147,8 @@ def _endpoint(
         if role > Role.READ:
             caller().require_anywhere(role)
         data = await read_body(request, limits.MAX_REQUEST_BYTES)
-        end = time.monotonic() + limits.HTTP_SECONDS
+        begin = time.monotonic()
+        end = begin + limits.HTTP_SECONDS
         found: Callable[[], Any] = partial(read, data)
         if len(data) > LARGE:
             turn = asyncio.ensure_future(bodies.run(len(data), found))
@@ -120,6 +159,8 @@ def _endpoint(
             return work(service, request, found(), lambda: time.monotonic() >= end)
 
         reply = await asyncio.to_thread(service.handle_call, "http", method, run)
-        return Response(reply, media_type="application/json") if isinstance(reply, bytes) else JSONResponse(reply)
+        response = Response(reply, media_type="application/json") if isinstance(reply, bytes) else JSONResponse(reply)
+        response.headers["Server-Timing"] = f"total;dur={1000 * (time.monotonic() - begin):.3f}"
+        return response
 
     return answer

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.merged import MAX_WEIGHT
+from suffolk.datastore.occurrence import Occurrence
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.documents import pack_groups
 from suffolk.serving.proto import draft_pb2
@@ -30,54 +31,105 @@ class ChoiceBody(BaseModel):
     weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] = 1
 
 
-class LookupBody(BaseModel):
-    """The keys of a lookup. Sizes and names are checked by ``DraftService``.
-
-    ``datastores`` searches several datastores as one; ``datastore`` names a single one. ``group``: one for all contexts, or a list
-    with one or null for each.
-    """
+class StoresBody(BaseModel):
+    """``datastores`` searches several datastores as one; ``datastore`` names a single one."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
     datastore: str = ""
     datastores: list[ChoiceBody] = []
+
+    def choices(self) -> list[draft_pb2.DatastoreChoice]:
+        """Raises InvalidArgument if datastores are named in both ways."""
+        if self.datastore and self.datastores:
+            raise InvalidField(
+                "datastore", f" is {self.datastore!r}, and datastores has names too; leave one of them out"
+            )
+        names = self.datastores or [ChoiceBody(name=self.datastore)]
+        return [draft_pb2.DatastoreChoice(name=each.name, weight=each.weight) for each in names]
+
+
+class LookupBody(StoresBody):
+    """The keys of a lookup. Sizes and names are checked by ``DraftService``.
+
+    ``text`` is a single context, which the server encodes. ``group``: one for all contexts, or a list with one or null for each.
+    """
+
+    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()] = []
+    text: str | None = None
     group: str | list[str | None] | None = None
     scope: str = ""
     max_match: MatchLength = retriever.DEFAULT_MAX_MATCH
     min_match: MatchLength = retriever.DEFAULT_MIN_MATCH
 
     def request(self) -> draft_pb2.LookupRequest:
-        return draft_pb2.LookupRequest(**self._fields())
+        return draft_pb2.LookupRequest(**self._fields("max_match", "min_match"))
 
-    def _fields(self) -> dict[str, Any]:
-        """The fields of a request but ``max_nodes``. Raises InvalidArgument if it names datastores in both ways."""
-        if self.datastore and self.datastores:
-            raise InvalidField(
-                "datastore", f" is {self.datastore!r}, and datastores has names too; leave one of them out"
-            )
-        names = self.datastores or [ChoiceBody(name=self.datastore)]
-        return self.model_dump(exclude={"contexts", "max_nodes", "datastore", "group"}) | {
+    def _fields(self, *names: str) -> dict[str, Any]:
+        """The fields of a request: those of ``names``, and what all requests have. Raises as ``choices``."""
+        return {name: getattr(self, name) for name in names} | {
             "groups": pack_groups(self.group) if self.group else (),
-            "datastores": [draft_pb2.DatastoreChoice(name=each.name, weight=each.weight) for each in names],
+            "scope": self.scope,
+            "datastores": self.choices(),
             "contexts": np.array([token for context in self.contexts for token in context], TOKEN).tobytes(),
             "lengths": wire.pack_sizes(map(len, self.contexts)),
         }
 
 
 class DraftBody(LookupBody):
-    """The keys of a draft. ``max_nodes``: one number, or one per context."""
+    """The keys of a draft.
+
+    ``max_nodes``: one number, or one per context. ``texts``: add the text of each node. ``by_datastore``: add its count in each
+    datastore.
+    """
 
     max_depth: Annotated[int, Field(ge=1, le=limits.MAX_DEPTH)] = retriever.DEFAULT_MAX_DEPTH
     max_nodes: Nodes | list[Nodes] = retriever.DEFAULT_MAX_NODES
+    texts: bool = False
+    by_datastore: bool = False
 
     def request(self) -> draft_pb2.DraftRequest:  # type: ignore[override]  # another message
-        """Raises InvalidArgument if the lengths of ``max_nodes`` and ``contexts`` differ."""
+        """Raises InvalidArgument if the lengths of ``max_nodes`` and ``contexts`` differ, or nodes with texts are too many."""
         sizes = self.max_nodes if isinstance(self.max_nodes, list) else [self.max_nodes] * len(self.contexts)
         if len(sizes) != len(self.contexts):
             raise InvalidField(
                 "max_nodes", f": give one whole number, or a list of {len(self.contexts)}, one for each context"
             )
-        return draft_pb2.DraftRequest(max_nodes=wire.pack_sizes(sizes), **self._fields())
+        if self.texts or self.by_datastore:
+            limits.check_described_nodes(sum(sizes))
+        fields = self._fields("max_match", "min_match", "max_depth")
+        return draft_pb2.DraftRequest(max_nodes=wire.pack_sizes(sizes), **fields)
+
+
+class OccurrencesBody(StoresBody):
+    """The keys of a search for occurrences. ``texts``: add the text of each occurrence."""
+
+    tokens: Annotated[list[Token], FailFast()] = []
+    text: str | None = None
+    limit: int = retriever.DEFAULT_OCCURRENCES
+    context: int = retriever.DEFAULT_WINDOW
+    before: int = 0
+    group: str = ""
+    scope: str = ""
+    texts: bool = False
+
+    def request(self) -> draft_pb2.OccurrencesRequest:
+        """Raises InvalidArgument if a number is out of range, or datastores are named in both ways."""
+        limits.check_occurrences(self.limit, self.context, self.before)
+        return draft_pb2.OccurrencesRequest(
+            datastores=self.choices(),
+            pattern=np.array(self.tokens, TOKEN).tobytes(),
+            limit=self.limit,
+            context=self.context,
+            before=self.before,
+            group=self.group,
+            scope=self.scope,
+        )
+
+
+def require_one(body: BaseModel, field: str) -> None:
+    """Raise InvalidArgument unless ``body`` has either ``field`` or a text."""
+    if (field in body.model_fields_set) == ("text" in body.model_fields_set):
+        raise InvalidField(field, f": give either {field} or text")
 
 
 def tree_json(tree: DraftTree) -> dict[str, Any]:
@@ -89,4 +141,18 @@ def tree_json(tree: DraftTree) -> dict[str, Any]:
         "counts": [] if tree.counts is None else tree.counts.tolist(),
         "match_length": tree.match_length,
         "match_count": tree.match_count,
+    }
+
+
+def occurrence_json(place: Occurrence) -> dict[str, Any]:
+    """An occurrence as texts, lists and numbers."""
+    return {
+        "datastore": place.datastore,
+        "segment": place.segment,
+        "document": place.document,
+        "offset": place.offset,
+        "id": place.source,
+        "metadata": dict(place.metadata),
+        "tokens": place.tokens.tolist(),
+        "before": place.before.tolist(),
     }

@@ -19,6 +19,14 @@ MAX_DEPTH = 64
 """Tokens on the longest path of a draft tree."""
 MAX_BATCH_NODES = 131_072
 """Nodes of all trees of one request: 2.5 MiB at 20 bytes per node."""
+MAX_OCCURRENCES = 64
+"""Occurrences of one request. For each of them a block of a document table is read."""
+MAX_WINDOW = 256
+"""Tokens on one side of an occurrence."""
+MAX_TEXT = 16_384
+"""Characters of a text in place of tokens. Encoding it takes some milliseconds."""
+MAX_DESCRIBED_NODES = 1024
+"""Nodes of all trees of one HTTP request that asks for their texts, or for their counts in each datastore."""
 MAX_WAITING = 16
 """gRPC calls that wait for a thread. A longer queue would answer after the deadlines of its calls."""
 MAX_REQUEST_BYTES = 4 << 20
@@ -34,7 +42,7 @@ FIRST_MESSAGE_SECONDS = 5.0
 STREAM_SECONDS = 60.0
 """Seconds that a stream of appends may be silent."""
 HTTP_SECONDS = 10.0
-"""Deadline of a draft or lookup over HTTP. The deadline of a gRPC call is set by its client."""
+"""Deadline of a call over HTTP. The deadline of a gRPC call is set by its client."""
 MAX_REPLY_BYTES = 16 << 20
 """Size of one reply. The largest reply is a tokenizer: 256,000 tokens take about 5 MiB."""
 MAX_TOKENIZER_BYTES = 128 << 20
@@ -58,6 +66,16 @@ def check_depth(max_depth: int) -> None:
     check_range("max_depth", max_depth, 1, MAX_DEPTH)
 
 
+def check_occurrences(limit: int, context: int, before: int) -> None:
+    check_range("limit", limit, 0, MAX_OCCURRENCES)
+    check_range("context", context, 0, MAX_WINDOW)
+    check_range("before", before, 0, MAX_WINDOW)
+
+
+def check_text(text: str) -> None:
+    check_size("text", len(text), MAX_TEXT, "characters", "send only its end, or token ids")
+
+
 def check_batch(size: int) -> None:
     check_size("contexts: the batch", size, MAX_BATCH, "queries", "split it into several calls")
 
@@ -72,6 +90,13 @@ def check_nodes(max_nodes: Sequence[int]) -> None:
     if sum(max_nodes) > MAX_BATCH_NODES:
         raise InvalidArgument(
             f"max_nodes add up to {sum(max_nodes)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
+        )
+
+
+def check_described_nodes(nodes: int) -> None:
+    if nodes > MAX_DESCRIBED_NODES:
+        raise InvalidArgument(
+            f"max_nodes add up to {nodes}; the limit with texts or by_datastore is {MAX_DESCRIBED_NODES}; lower them or split it"
         )
 
 

@@ -8,15 +8,19 @@ from typing import Any, TypeVar
 from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.occurrence import Occurrence, check_occurrences
 from suffolk.datastore.retriever import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
+    DEFAULT_OCCURRENCES,
+    DEFAULT_WINDOW,
     Match,
     Retriever,
     Tokens,
 )
+from suffolk.serving.draft_service.frequent_windows import cut_windows
 
 T = TypeVar("T")
 
@@ -99,6 +103,35 @@ class MinCount(Retriever):
             return [self._kept(tree) for tree in trees]
 
         return _group_first(len(contexts), groups, draft, lambda tree: tree.match_length > 0)
+
+    def occurrences(
+        self,
+        pattern: str | Tokens,
+        limit: int = DEFAULT_OCCURRENCES,
+        context: int = DEFAULT_WINDOW,
+        before: int = 0,
+        **groups: Any,
+    ) -> list[Occurrence]:
+        """See ``Retriever.occurrences``. ``groups``: as for ``lookup_batch``, for the pattern. The text around an occurrence is cut
+        to what occurs ``least`` times together with the pattern."""
+        ids = self._ids(pattern)
+        longest = int(self._store.info()["order_depth"])
+        check_occurrences(ids, longest, limit, context, before)
+
+        def find(places: Sequence[int], part: Mapping[str, Any]) -> list[list[Occurrence]]:
+            asked = {**part, "group": groups["group"]} if part else {}  # one name in place of a list
+
+            def are_frequent(texts: Sequence[Tokens]) -> list[bool]:
+                matches = self._store.lookup_batch(texts, max(map(len, texts)), 1, **asked)
+                pairs = zip(texts, matches, strict=True)
+                return [match.length == len(text) and match.count >= self._least for text, match in pairs]
+
+            if not places or not all(are_frequent([ids])):
+                return [[] for _ in places]
+            found = self._store.occurrences(ids, limit, context, before, **asked)
+            return [cut_windows(found, len(ids), are_frequent, longest)]
+
+        return _group_first(1, groups, find, bool)[0]
 
     def tokenizer(self) -> Tokenizer | None:
         """See ``Retriever.tokenizer``."""

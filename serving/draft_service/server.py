@@ -33,11 +33,15 @@ class DraftServerConfig(ServerConfig):
     Attributes:
         max_concurrent: calls in flight, 1..1024; more are rejected. At 2,000 calls per second, each additional call
             in flight adds 0.5 ms of latency.
-        min_count: matches and nodes of fewer occurrences are hidden (``MinCount``); 1 shows all.
+        min_count: text of fewer occurrences is hidden (``MinCount``); 1 shows all.
+        shows_occurrences: whether callers may ask in which documents a text occurs.
+        playground: whether there is a web page at the HTTP endpoint.
     """
 
     max_concurrent: int = 32
     min_count: int = 1
+    shows_occurrences: bool = True
+    playground: bool = False
 
     def __post_init__(self) -> None:
         ServerConfig.__post_init__(self)
@@ -52,7 +56,8 @@ class DraftServer(Server):
         if not datastores:
             raise InvalidArgument("no datastore to serve; name at least one")
         self.names = sorted(datastores)
-        self.service = DraftService(datastores, config.max_concurrent, config.min_count)
+        self.service = DraftService(datastores, config.max_concurrent, config.min_count, config.shows_occurrences)
+        self._playground = config.playground
         super().__init__(config, self.service.admission)
         self.service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 
@@ -68,7 +73,7 @@ class DraftServer(Server):
         )
 
     def build_app(self) -> ASGIApp:
-        return build_draft_app(self.service, self.ready, self.authenticator)
+        return build_draft_app(self.service, self.ready, self.authenticator, self._playground)
 
     def subject(self) -> str:
         return ",".join(self.names)

@@ -5,13 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted, Unsupported
+from suffolk.datastore.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unsupported,
+)
 from suffolk.datastore.merged import MergedDatastore
-from suffolk.datastore.retriever import Match, Retriever
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Match, Retriever, Tokens
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.documents import unpack_groups
@@ -22,6 +31,7 @@ from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import short_name, tenant_of
+from suffolk.serving.transport.tokens import unpack_tokens
 from suffolk.serving.transport.usage import take_queries
 
 CHUNK = 32
@@ -37,10 +47,17 @@ T = TypeVar("T")
 class DraftService:
     """Drafts and lookups from named datastores, for gRPC and HTTP. Thread-safe."""
 
-    def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int, min_count: int = 1) -> None:
-        """``min_count``: matches and nodes of fewer occurrences are hidden."""
+    def __init__(
+        self,
+        datastores: Mapping[str, Retriever],
+        max_concurrent: int,
+        min_count: int = 1,
+        shows_occurrences: bool = True,
+    ) -> None:
+        """``min_count``: text of fewer occurrences is hidden. ``shows_occurrences``: whether ``occurrences`` is allowed."""
         self._datastores = dict(sorted(datastores.items()))
         self._min_count = min_count
+        self._shows_occurrences = shows_occurrences
         self._tokenizers: dict[str, bytes] = {}  # packed at the first call
         self._merged: dict[tuple[tuple[str, int], ...], MergedDatastore] = {}
         self._changing: set[str] = set()  # names of datastores
@@ -73,7 +90,7 @@ class DraftService:
         contexts = wire.unpack_contexts(request)
         max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts))
         take_queries(len(contexts))
-        datastore = self._chosen(request.datastores)
+        datastore = self.chosen(request.datastores)
         groups = self._groups(datastore, request, len(contexts))
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired, bool(request.groups)):
@@ -88,13 +105,45 @@ class DraftService:
         max_match, min_match = _match_lengths(request)
         contexts = wire.unpack_contexts(request)
         take_queries(len(contexts))
-        datastore = self._chosen(request.datastores)
+        datastore = self.chosen(request.datastores)
         groups = self._groups(datastore, request, len(contexts))
         matches: list[Match] = []
         for part in _chunks(len(contexts), expired, bool(request.groups)):
             matches += datastore.lookup_batch(contexts[part], max_match, min_match, **groups(part))
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
+
+    def occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> list[Occurrence]:
+        """Places of a pattern, in documents of the datastores that the request names.
+
+        Raises:
+            InvalidArgument, NotFound, DeadlineExceeded, ResourceExhausted: as ``draft``.
+            PermissionDenied: the server does not show occurrences.
+        """
+        limit = _value_or(request, "limit", retriever.DEFAULT_OCCURRENCES)
+        context = _value_or(request, "context", retriever.DEFAULT_WINDOW)
+        limits.check_occurrences(limit, context, request.before)
+        limits.check_scope(request.scope)
+        limits.check_grouped(request.scope, [request.group])
+        choices = self.choices(request.datastores)
+        datastore = self._searched(choices)
+        if not self._shows_occurrences:
+            raise PermissionDenied("this server shows no occurrences; ask its operator for --occurrences on")
+        if request.group and not datastore.has_groups:
+            raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave the group out")
+        take_queries(max(1, limit))
+        pattern: Tokens = unpack_tokens(request.pattern, "pattern")
+        if request.text:
+            limits.check_text(request.text)
+            pattern = datastore.encode(request.text)
+        if expired():
+            raise DeadlineExceeded("the deadline passed before the search; allow more time")
+        asked: dict[str, Any] = {"group": request.group, "scope": request.scope or None} if request.group else {}
+        found = datastore.occurrences(pattern, limit, context, request.before, **asked)
+        if len(choices) > 1:
+            return found
+        [name] = choices  # it may differ from the name of the folder
+        return [replace(place, datastore=name) for place in found]
 
     def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Info by datastore name: of those ``names``, or of all that the caller may read if there are none.
@@ -122,9 +171,7 @@ class DraftService:
             self._tokenizers[name] = pack_tokenizer(tokenizer)
         return self._tokenizers[name]
 
-    def _chosen(self, messages: Sequence[draft_pb2.DatastoreChoice]) -> Retriever:
-        """The datastore of that choice, or several as one. Raises as ``check_choices``, ``_resolve`` and ``MergedDatastore``."""
-        choices = {self._resolve(each.name): each.weight for each in unpack_choices(messages)} or {self._resolve(""): 1}
+    def _searched(self, choices: Mapping[str, int]) -> Retriever:
         found = self._datastores[next(iter(choices))] if len(choices) == 1 else self._merge(choices)
         if self._min_count == 1:
             return found
@@ -144,6 +191,20 @@ class DraftService:
     def of_tenant(self, tenant: str) -> list[Retriever]:
         """All datastores of a tenant."""
         return [store for name, store in self._datastores.items() if tenant_of(name) == tenant]
+
+    def choices(self, messages: Sequence[draft_pb2.DatastoreChoice]) -> dict[str, int]:
+        """Weights by the full names of datastores, at least one. Raises as ``chosen``."""
+        return {self._resolve(each.name): each.weight for each in unpack_choices(messages)} or {self._resolve(""): 1}
+
+    def chosen(self, messages: Sequence[draft_pb2.DatastoreChoice]) -> Retriever:
+        """The datastore of that choice, or several as one; it hides what calls hide.
+
+        Raises:
+            NotFound: there is no datastore of that name, or the caller may not read it.
+            InvalidArgument: the choice is malformed, or the datastores do not fit together.
+            Unsupported: a datastore can only be searched alone.
+        """
+        return self._searched(self.choices(messages))
 
     def find(self, name: str) -> tuple[str, Retriever]:
         """The full name and the datastore of ``name``. Raises NotFound if the caller may not read it."""

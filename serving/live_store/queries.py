@@ -10,16 +10,18 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import Datastore, check_occurrences
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.manifest import tokenizer_name
-from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.occurrence import Occurrence, check_occurrences
 from suffolk.datastore.retriever import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
+    DEFAULT_OCCURRENCES,
+    DEFAULT_WINDOW,
     SCOPES,
     Groups,
     Match,
@@ -125,20 +127,34 @@ class LiveQueries(Retriever):
         trees = self._live.draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, keys, scope)
         return [DraftTree(*tree) for tree in trees]
 
-    def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
-        """Up to ``limit`` occurrences of ``pattern`` (``Datastore.occurrences``). In memory, ``segment`` is empty, and ``document``
-        is the number of the document."""
+    def occurrences(
+        self,
+        pattern: str | Tokens,
+        limit: int = DEFAULT_OCCURRENCES,
+        context: int = DEFAULT_WINDOW,
+        before: int = 0,
+        group: str | None = None,
+        scope: str | None = None,
+    ) -> list[Occurrence]:
+        """See ``Retriever.occurrences``; ``group`` and ``scope``: see ``lookup_batch``."""
         ids = self._ids(pattern)
-        check_occurrences(ids, self.identity.order_depth, limit, context)
-        files = {segment.native: segment for segment in self._files.open_segments()} if self._files is not None else {}
-        found = []
-        for native, number, place, packed, tokens in self._live.occurrences(ids, limit, len(ids) + context):
+        check_occurrences(ids, self.identity.order_depth, limit, context, before)
+        keys, scope = self.group_keys(1, group, scope)
+        length = len(ids) + context
+        while True:
+            files = self._files.open_segments() if self._files is not None else ()
+            by_native = {segment.native: segment for segment in files}
+            found = self._live.occurrences(ids, limit, length, before, int(keys[0]), scope)
+            if all(native is None or native in by_native for native, *_ in found):
+                break  # otherwise another generation was taken up in the meantime
+        places = []
+        for native, number, place, packed, tokens, earlier in found:
             if native is None:
-                origin = unpack_origin(packed)
-                found.append(Occurrence("", number, place, origin.source, origin.metadata, tokens))
-            elif native in files:  # otherwise another generation was taken up in the meantime
-                found.append(files[native].occurrence(place, len(ids) + context))
-        return found
+                source, metadata, _ = unpack_origin(packed)
+                places.append(Occurrence("", number, place, source, metadata, tokens, earlier, self.name))
+            else:
+                places.append(by_native[native].occurrence(place, before, length, self.name))
+        return places
 
     def group_keys(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64], str]:
         """See ``Retriever.group_keys``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -16,6 +17,7 @@ from suffolk.serving.openai.text_run import TextRun, TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
 from suffolk.serving.openai.usage import usage
 from suffolk.serving.transport.request_metrics import CallOutcome
+from suffolk.serving.worker.trace_json import TraceBudget
 
 BodyT = TypeVar("BodyT", bound=GenerationBody)
 FINISH = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
@@ -39,6 +41,7 @@ class Answer(ABC, Generic[BodyT]):
         self.body = body
         self.runs = runs
         self.tokens = tokens
+        self._traces = TraceBudget(tokens.text)
         self._head = {
             "id": f"{self.prefix}-{uuid.uuid4().hex}",
             "created": int(time.time()),
@@ -54,11 +57,16 @@ class Answer(ABC, Generic[BodyT]):
     def deltas(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
         """The choices of the chunks for ``step``. ``run`` already includes ``step``."""
 
+    @abstractmethod
+    def empty_delta(self, run: TextRun) -> dict[str, Any]:
+        """The choice of a chunk without text."""
+
     async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
         """The answer in one piece, once all texts have ended."""
-        async for _ in self.runs.steps(outcome):
-            pass
-        choices = [self.choice(run) for run in self.runs]
+        traces = defaultdict[int, list[dict[str, Any]]](list)  # by index of the run
+        async for run, step in self.runs.steps(outcome):
+            traces[run.index] += map(self._traces.json, step.traces)
+        choices = [self.choice(run) | _suffolk(traces[run.index]) for run in self.runs]
         return {**self._head, "object": self.kind, "choices": choices, "usage": usage(self.runs), **self._metrics()}
 
     async def chunks(self, outcome: CallOutcome, interval: float) -> AsyncIterator[list[dict[str, Any]]]:
@@ -66,7 +74,7 @@ class Answer(ABC, Generic[BodyT]):
         options = self.body.stream_options or StreamOptions()
         ended = 0
         async for run, step in self.runs.steps(outcome, interval):
-            chunks = [self._chunk([choice]) for choice in self.deltas(run, step)]
+            chunks = [self._chunk([choice]) for choice in self._choices(run, step)]
             if options.include_usage:
                 shown = usage(self.runs) if options.continuous_usage_stats else None
                 chunks = [chunk | {"usage": shown} for chunk in chunks]
@@ -77,6 +85,14 @@ class Answer(ABC, Generic[BodyT]):
                 chunks[-1] |= self._metrics()
             yield chunks
 
+    def _choices(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
+        """``deltas``. The last one has the step's traces, if there are any."""
+        choices = self.deltas(run, step)
+        if step.traces:
+            choices = choices or [self.empty_delta(run)]
+            choices[-1] |= _suffolk(list(map(self._traces.json, step.traces)))
+        return choices
+
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "object": self.chunk_kind, "choices": choices}
 
@@ -84,3 +100,8 @@ class Answer(ABC, Generic[BodyT]):
         """The metrics of a single text; null if there are several texts, as in vLLM."""
         found = speculation(self.runs[0].stats, self.runs.shows_sources) if len(self.runs) == 1 else None
         return {"metrics": None if found is None else {"speculative_decoding": found}}
+
+
+def _suffolk(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """The field for traces of a choice; none if there are no traces."""
+    return {"suffolk": {"steps": steps}} if steps else {}

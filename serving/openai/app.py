@@ -2,6 +2,7 @@
 
 POST /v1/chat/completions, /v1/completions    GET /v1/models, /v1/models/NAME
 POST /tokenize, /detokenize                   GET /health, /ready, /version
+POST /suffolk/passages                        GET /suffolk/info, and the page at / (with ``RemotePolicy.traces``)
 """
 
 from __future__ import annotations
@@ -25,9 +26,18 @@ from suffolk.serving.openai.chat import ChatAnswer
 from suffolk.serving.openai.completions import CompletionAnswer
 from suffolk.serving.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.openai.errors import error_body
-from suffolk.serving.openai.schema import ChatBody, CompletionBody, DetokenizeBody, DraftFields, TokenizeBody
+from suffolk.serving.openai.playground import PAGE, facts, passages
+from suffolk.serving.openai.schema import (
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    DraftFields,
+    PassagesBody,
+    TokenizeBody,
+)
 from suffolk.serving.openai.tokens import detokenize, tokenize
 from suffolk.serving.openai.tool_format import AUTO, find_format
+from suffolk.serving.playground.pages import page_routes
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import Body, parse_body
@@ -77,6 +87,9 @@ def build_openai_app(
             raise Unavailable(f"no calls are accepted: {ready.reason}")
         return Response()
 
+    async def info(request: Request) -> Response:
+        return JSONResponse(facts(service))
+
     async def version(request: Request) -> Response:
         return JSONResponse({"version": __version__})
 
@@ -91,10 +104,14 @@ def build_openai_app(
         Route("/ready", health),
         Route("/version", version),
     ]
+    if service.policy.traces:
+        found = _endpoint(service, "Passages", bodies, PassagesBody, passages)
+        routes += [Route("/suffolk/info", info), Route("/suffolk/passages", found, methods=["POST"])]
+    pages = page_routes(PAGE) if service.policy.traces else []
     middleware = (
         [_cors(cors_origins)] if cors_origins else []
     )  # before access is checked: a browser's preflight request has no token
-    return build_app(routes, service.metrics.exposition, ready, error_body, authenticator, middleware)
+    return build_app(routes, service.metrics.exposition, ready, error_body, authenticator, middleware, pages)
 
 
 def _cors(origins: Sequence[str]) -> Middleware:

@@ -126,6 +126,7 @@ def _calls(
         datastores=None if own.datastores is None else tuple(own.datastores),
         remember=own.remember is not False,
         group=own.group,
+        trace=own.trace is True,
     )
     settings = _settings(body, length, logprobs) | {"grammar": grammar}
     seed = secrets.randbits(62) if body.seed is None else body.seed

@@ -57,6 +57,9 @@ class ChatAnswer(Answer[ChatBody]):
             choices.append(_delta(run, {}, message.finish(step.finish)))
         return choices
 
+    def empty_delta(self, run: TextRun) -> dict[str, Any]:
+        return _delta(run, {})
+
     def _logprobs(self, found: Sequence[LogProbability], finish: str) -> dict[str, Any] | None:
         """The log-probabilities of the message. The end-of-text token is omitted."""
         if not self.body.logprobs:

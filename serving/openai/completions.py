@@ -29,6 +29,9 @@ class CompletionAnswer(Answer[CompletionBody]):
         logprobs = self._logprobs(step.log_probabilities, step.finish, before)
         return [_choice(run, text, logprobs, FINISH.get(step.finish))]
 
+    def empty_delta(self, run: TextRun) -> dict[str, Any]:
+        return _choice(run, "", None, None)
+
     def _prompt(self, run: TextRun) -> str:
         """The prompt if ``echo`` is set, else an empty text."""
         return self.tokens.join(run.call.prompt) if self.body.echo else ""

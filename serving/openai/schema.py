@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from suffolk.serving.worker import limits
+from suffolk.serving.worker.passages import MAX_FOLLOWING, MAX_PASSAGES
 
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
@@ -27,6 +28,8 @@ Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 # Parsing holds Python's lock, so lists end where their limits are, not after megabytes of items.
 TokenIds = Annotated[list[int], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
+MAX_PATTERN = 1024
+"""Most tokens of a text whose passages are searched."""
 MAX_PARTS = 1024
 """Most text parts of a message."""
 
@@ -66,7 +69,8 @@ class DraftFields(BaseModel):
 
     ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: if false, the
     text is not recorded and drafters do not learn from it. ``group``: the group that live datastores search first, and
-    that a remembered text is added to. Unlike OpenAI's fields, unknown ones are errors, because a misspelled ``remember``
+    that a remembered text is added to. ``trace``: add the trace of each step (docs/reference/step-trace.md).
+    Unlike OpenAI's fields, unknown ones are errors, because a misspelled ``remember``
     would keep a private text.
     """
 
@@ -77,6 +81,7 @@ class DraftFields(BaseModel):
     datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
     remember: bool | None = None
     group: str | None = None
+    trace: bool | None = None
 
 
 class GenerationBody(Body):
@@ -151,6 +156,19 @@ class TokenizeBody(Body):
     tools: list[dict[str, Any]] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
+
+
+class PassagesBody(BaseModel):
+    """POST /suffolk/passages: the end of a text, whose longest part is searched in ``datastores`` (default: all)."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    tokens: Annotated[
+        list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(min_length=1, max_length=MAX_PATTERN), FIRST_ERROR
+    ]
+    datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PASSAGES)] = 3
+    following: Annotated[int, Field(ge=0, le=MAX_FOLLOWING)] = 16
 
 
 class DetokenizeBody(Body):

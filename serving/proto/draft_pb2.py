@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!suffolk/serving/proto/draft.proto\x12\nsuffolk.v1\"?\n\x0f\x44\x61tastoreChoice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x06weight\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\t\n\x07_weight\"\x86\x02\n\x0c\x44raftRequest\x12/\n\ndatastores\x18\x01 \x03(\x0b\x32\x1b.suffolk.v1.DatastoreChoice\x12\x16\n\tmax_match\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x16\n\tmax_depth\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x06 \x01(\x0c\x12\x0f\n\x07lengths\x18\x07 \x01(\x0c\x12\x11\n\tmax_nodes\x18\x08 \x01(\x0c\x12\x0e\n\x06groups\x18\t \x03(\t\x12\r\n\x05scope\x18\n \x01(\tB\x0c\n\n_max_matchB\x0c\n\n_min_matchB\x0c\n\n_max_depth\"\x89\x01\n\nDraftReply\x12\x0e\n\x06tokens\x18\x01 \x01(\x0c\x12\x0f\n\x07parents\x18\x02 \x01(\x0c\x12\x0e\n\x06scores\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x01(\x0c\x12\r\n\x05sizes\x18\x05 \x01(\x0c\x12\x15\n\rmatch_lengths\x18\x06 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x07 \x01(\x0c\"\xce\x01\n\rLookupRequest\x12/\n\ndatastores\x18\x01 \x03(\x0b\x32\x1b.suffolk.v1.DatastoreChoice\x12\x16\n\tmax_match\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x04 \x01(\x0c\x12\x0f\n\x07lengths\x18\x05 \x01(\x0c\x12\x0e\n\x06groups\x18\x06 \x03(\t\x12\r\n\x05scope\x18\x07 \x01(\tB\x0c\n\n_max_matchB\x0c\n\n_min_match\":\n\x0bLookupReply\x12\x15\n\rmatch_lengths\x18\x01 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x02 \x01(\x0c\"\x83\x01\n\rAppendRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x01(\x0c\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x10\n\x08metadata\x18\x05 \x03(\t\x12\x0e\n\x06groups\x18\x06 \x03(\t\x12\x0f\n\x07replace\x18\x07 \x01(\x08\"e\n\x0b\x41ppendReply\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tdocuments\x18\x02 \x01(\x04\x12\x0e\n\x06tokens\x18\x03 \x01(\x04\x12\x10\n\x08replaced\x18\x04 \x01(\x04\x12\x0f\n\x07\x64urable\x18\x05 \x01(\x08\"M\n\rDeleteRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\r\n\x05where\x18\x03 \x03(\t\x12\r\n\x05group\x18\x04 \x01(\t\"Y\n\x0b\x44\x65leteReply\x12\x11\n\tdocuments\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x13\n\x0bunknown_ids\x18\x04 \x03(\t\" \n\x0bSealRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"3\n\tSealReply\x12\x17\n\ngeneration\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_generation\"0\n\x0cStatsRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\" \n\nStatsReply\x12\x12\n\nstats_json\x18\x01 \x01(\t\"$\n\x0eGetInfoRequest\x12\x12\n\ndatastores\x18\x01 \x03(\t\"U\n\x0cGetInfoReply\x12\x16\n\x0eserver_version\x18\x01 \x01(\t\x12-\n\ndatastores\x18\x02 \x03(\x0b\x32\x19.suffolk.v1.DatastoreInfo\"}\n\rDatastoreInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x13\n\x0border_depth\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0e\n\x06tokens\x18\x05 \x01(\x04\x12\x11\n\tinfo_json\x18\x06 \x01(\t\"(\n\x13GetTokenizerRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"+\n\x11GetTokenizerReply\x12\x16\n\x0etokenizer_zstd\x18\x01 \x01(\x0c\x32\xcd\x04\n\x0c\x44raftService\x12\x39\n\x05\x44raft\x12\x18.suffolk.v1.DraftRequest\x1a\x16.suffolk.v1.DraftReply\x12<\n\x06Lookup\x12\x19.suffolk.v1.LookupRequest\x1a\x17.suffolk.v1.LookupReply\x12<\n\x06\x41ppend\x12\x19.suffolk.v1.AppendRequest\x1a\x17.suffolk.v1.AppendReply\x12\x44\n\x0c\x41ppendStream\x12\x19.suffolk.v1.AppendRequest\x1a\x17.suffolk.v1.AppendReply(\x01\x12<\n\x06\x44\x65lete\x12\x19.suffolk.v1.DeleteRequest\x1a\x17.suffolk.v1.DeleteReply\x12\x36\n\x04Seal\x12\x17.suffolk.v1.SealRequest\x1a\x15.suffolk.v1.SealReply\x12\x39\n\x05Stats\x12\x18.suffolk.v1.StatsRequest\x1a\x16.suffolk.v1.StatsReply\x12?\n\x07GetInfo\x12\x1a.suffolk.v1.GetInfoRequest\x1a\x18.suffolk.v1.GetInfoReply\x12N\n\x0cGetTokenizer\x12\x1f.suffolk.v1.GetTokenizerRequest\x1a\x1d.suffolk.v1.GetTokenizerReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!suffolk/serving/proto/draft.proto\x12\nsuffolk.v1\"?\n\x0f\x44\x61tastoreChoice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x06weight\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\t\n\x07_weight\"\x86\x02\n\x0c\x44raftRequest\x12/\n\ndatastores\x18\x01 \x03(\x0b\x32\x1b.suffolk.v1.DatastoreChoice\x12\x16\n\tmax_match\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x16\n\tmax_depth\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x06 \x01(\x0c\x12\x0f\n\x07lengths\x18\x07 \x01(\x0c\x12\x11\n\tmax_nodes\x18\x08 \x01(\x0c\x12\x0e\n\x06groups\x18\t \x03(\t\x12\r\n\x05scope\x18\n \x01(\tB\x0c\n\n_max_matchB\x0c\n\n_min_matchB\x0c\n\n_max_depth\"\x89\x01\n\nDraftReply\x12\x0e\n\x06tokens\x18\x01 \x01(\x0c\x12\x0f\n\x07parents\x18\x02 \x01(\x0c\x12\x0e\n\x06scores\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x04 \x01(\x0c\x12\r\n\x05sizes\x18\x05 \x01(\x0c\x12\x15\n\rmatch_lengths\x18\x06 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x07 \x01(\x0c\"\xce\x01\n\rLookupRequest\x12/\n\ndatastores\x18\x01 \x03(\x0b\x32\x1b.suffolk.v1.DatastoreChoice\x12\x16\n\tmax_match\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x16\n\tmin_match\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08\x63ontexts\x18\x04 \x01(\x0c\x12\x0f\n\x07lengths\x18\x05 \x01(\x0c\x12\x0e\n\x06groups\x18\x06 \x03(\t\x12\r\n\x05scope\x18\x07 \x01(\tB\x0c\n\n_max_matchB\x0c\n\n_min_match\":\n\x0bLookupReply\x12\x15\n\rmatch_lengths\x18\x01 \x01(\x0c\x12\x14\n\x0cmatch_counts\x18\x02 \x01(\x0c\"\xe2\x01\n\x12OccurrencesRequest\x12/\n\ndatastores\x18\x01 \x03(\x0b\x32\x1b.suffolk.v1.DatastoreChoice\x12\x0f\n\x07pattern\x18\x02 \x01(\x0c\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x12\n\x05limit\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x07\x63ontext\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x13\n\x06\x62\x65\x66ore\x18\x06 \x01(\rH\x02\x88\x01\x01\x12\r\n\x05group\x18\x07 \x01(\t\x12\r\n\x05scope\x18\x08 \x01(\tB\x08\n\x06_limitB\n\n\x08_contextB\t\n\x07_before\"?\n\x10OccurrencesReply\x12+\n\x0boccurrences\x18\x01 \x03(\x0b\x32\x16.suffolk.v1.Occurrence\"\x95\x01\n\nOccurrence\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\t\x12\x10\n\x08\x64ocument\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\n\n\x02id\x18\x05 \x01(\t\x12\x15\n\rmetadata_json\x18\x06 \x01(\t\x12\x0e\n\x06tokens\x18\x07 \x01(\x0c\x12\x0e\n\x06\x62\x65\x66ore\x18\x08 \x01(\x0c\"\x83\x01\n\rAppendRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12\x0f\n\x07lengths\x18\x03 \x01(\x0c\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x10\n\x08metadata\x18\x05 \x03(\t\x12\x0e\n\x06groups\x18\x06 \x03(\t\x12\x0f\n\x07replace\x18\x07 \x01(\x08\"e\n\x0b\x41ppendReply\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tdocuments\x18\x02 \x01(\x04\x12\x0e\n\x06tokens\x18\x03 \x01(\x04\x12\x10\n\x08replaced\x18\x04 \x01(\x04\x12\x0f\n\x07\x64urable\x18\x05 \x01(\x08\"M\n\rDeleteRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\r\n\x05where\x18\x03 \x03(\t\x12\r\n\x05group\x18\x04 \x01(\t\"Y\n\x0b\x44\x65leteReply\x12\x11\n\tdocuments\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x13\n\x0bunknown_ids\x18\x04 \x03(\t\" \n\x0bSealRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"3\n\tSealReply\x12\x17\n\ngeneration\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_generation\"0\n\x0cStatsRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\" \n\nStatsReply\x12\x12\n\nstats_json\x18\x01 \x01(\t\"$\n\x0eGetInfoRequest\x12\x12\n\ndatastores\x18\x01 \x03(\t\"U\n\x0cGetInfoReply\x12\x16\n\x0eserver_version\x18\x01 \x01(\t\x12-\n\ndatastores\x18\x02 \x03(\x0b\x32\x19.suffolk.v1.DatastoreInfo\"}\n\rDatastoreInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x13\n\x0border_depth\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0e\n\x06tokens\x18\x05 \x01(\x04\x12\x11\n\tinfo_json\x18\x06 \x01(\t\"(\n\x13GetTokenizerRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"+\n\x11GetTokenizerReply\x12\x16\n\x0etokenizer_zstd\x18\x01 \x01(\x0c\x32\x9a\x05\n\x0c\x44raftService\x12\x39\n\x05\x44raft\x12\x18.suffolk.v1.DraftRequest\x1a\x16.suffolk.v1.DraftReply\x12<\n\x06Lookup\x12\x19.suffolk.v1.LookupRequest\x1a\x17.suffolk.v1.LookupReply\x12K\n\x0bOccurrences\x12\x1e.suffolk.v1.OccurrencesRequest\x1a\x1c.suffolk.v1.OccurrencesReply\x12<\n\x06\x41ppend\x12\x19.suffolk.v1.AppendRequest\x1a\x17.suffolk.v1.AppendReply\x12\x44\n\x0c\x41ppendStream\x12\x19.suffolk.v1.AppendRequest\x1a\x17.suffolk.v1.AppendReply(\x01\x12<\n\x06\x44\x65lete\x12\x19.suffolk.v1.DeleteRequest\x1a\x17.suffolk.v1.DeleteReply\x12\x36\n\x04Seal\x12\x17.suffolk.v1.SealRequest\x1a\x15.suffolk.v1.SealReply\x12\x39\n\x05Stats\x12\x18.suffolk.v1.StatsRequest\x1a\x16.suffolk.v1.StatsReply\x12?\n\x07GetInfo\x12\x1a.suffolk.v1.GetInfoRequest\x1a\x18.suffolk.v1.GetInfoReply\x12N\n\x0cGetTokenizer\x12\x1f.suffolk.v1.GetTokenizerRequest\x1a\x1d.suffolk.v1.GetTokenizerReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,32 +41,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOOKUPREQUEST']._serialized_end=726
   _globals['_LOOKUPREPLY']._serialized_start=728
   _globals['_LOOKUPREPLY']._serialized_end=786
-  _globals['_APPENDREQUEST']._serialized_start=789
-  _globals['_APPENDREQUEST']._serialized_end=920
-  _globals['_APPENDREPLY']._serialized_start=922
-  _globals['_APPENDREPLY']._serialized_end=1023
-  _globals['_DELETEREQUEST']._serialized_start=1025
-  _globals['_DELETEREQUEST']._serialized_end=1102
-  _globals['_DELETEREPLY']._serialized_start=1104
-  _globals['_DELETEREPLY']._serialized_end=1193
-  _globals['_SEALREQUEST']._serialized_start=1195
-  _globals['_SEALREQUEST']._serialized_end=1227
-  _globals['_SEALREPLY']._serialized_start=1229
-  _globals['_SEALREPLY']._serialized_end=1280
-  _globals['_STATSREQUEST']._serialized_start=1282
-  _globals['_STATSREQUEST']._serialized_end=1330
-  _globals['_STATSREPLY']._serialized_start=1332
-  _globals['_STATSREPLY']._serialized_end=1364
-  _globals['_GETINFOREQUEST']._serialized_start=1366
-  _globals['_GETINFOREQUEST']._serialized_end=1402
-  _globals['_GETINFOREPLY']._serialized_start=1404
-  _globals['_GETINFOREPLY']._serialized_end=1489
-  _globals['_DATASTOREINFO']._serialized_start=1491
-  _globals['_DATASTOREINFO']._serialized_end=1616
-  _globals['_GETTOKENIZERREQUEST']._serialized_start=1618
-  _globals['_GETTOKENIZERREQUEST']._serialized_end=1658
-  _globals['_GETTOKENIZERREPLY']._serialized_start=1660
-  _globals['_GETTOKENIZERREPLY']._serialized_end=1703
-  _globals['_DRAFTSERVICE']._serialized_start=1706
-  _globals['_DRAFTSERVICE']._serialized_end=2295
+  _globals['_OCCURRENCESREQUEST']._serialized_start=789
+  _globals['_OCCURRENCESREQUEST']._serialized_end=1015
+  _globals['_OCCURRENCESREPLY']._serialized_start=1017
+  _globals['_OCCURRENCESREPLY']._serialized_end=1080
+  _globals['_OCCURRENCE']._serialized_start=1083
+  _globals['_OCCURRENCE']._serialized_end=1232
+  _globals['_APPENDREQUEST']._serialized_start=1235
+  _globals['_APPENDREQUEST']._serialized_end=1366
+  _globals['_APPENDREPLY']._serialized_start=1368
+  _globals['_APPENDREPLY']._serialized_end=1469
+  _globals['_DELETEREQUEST']._serialized_start=1471
+  _globals['_DELETEREQUEST']._serialized_end=1548
+  _globals['_DELETEREPLY']._serialized_start=1550
+  _globals['_DELETEREPLY']._serialized_end=1639
+  _globals['_SEALREQUEST']._serialized_start=1641
+  _globals['_SEALREQUEST']._serialized_end=1673
+  _globals['_SEALREPLY']._serialized_start=1675
+  _globals['_SEALREPLY']._serialized_end=1726
+  _globals['_STATSREQUEST']._serialized_start=1728
+  _globals['_STATSREQUEST']._serialized_end=1776
+  _globals['_STATSREPLY']._serialized_start=1778
+  _globals['_STATSREPLY']._serialized_end=1810
+  _globals['_GETINFOREQUEST']._serialized_start=1812
+  _globals['_GETINFOREQUEST']._serialized_end=1848
+  _globals['_GETINFOREPLY']._serialized_start=1850
+  _globals['_GETINFOREPLY']._serialized_end=1935
+  _globals['_DATASTOREINFO']._serialized_start=1937
+  _globals['_DATASTOREINFO']._serialized_end=2062
+  _globals['_GETTOKENIZERREQUEST']._serialized_start=2064
+  _globals['_GETTOKENIZERREQUEST']._serialized_end=2104
+  _globals['_GETTOKENIZERREPLY']._serialized_start=2106
+  _globals['_GETTOKENIZERREPLY']._serialized_end=2149
+  _globals['_DRAFTSERVICE']._serialized_start=2152
+  _globals['_DRAFTSERVICE']._serialized_end=2818
 # @@protoc_insertion_point(module_scope)

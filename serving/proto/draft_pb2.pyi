@@ -80,6 +80,52 @@ class LookupReply(_message.Message):
     match_counts: bytes
     def __init__(self, match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
 
+class OccurrencesRequest(_message.Message):
+    __slots__ = ("datastores", "pattern", "text", "limit", "context", "before", "group", "scope")
+    DATASTORES_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    datastores: _containers.RepeatedCompositeFieldContainer[DatastoreChoice]
+    pattern: bytes
+    text: str
+    limit: int
+    context: int
+    before: int
+    group: str
+    scope: str
+    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., pattern: _Optional[bytes] = ..., text: _Optional[str] = ..., limit: _Optional[int] = ..., context: _Optional[int] = ..., before: _Optional[int] = ..., group: _Optional[str] = ..., scope: _Optional[str] = ...) -> None: ...
+
+class OccurrencesReply(_message.Message):
+    __slots__ = ("occurrences",)
+    OCCURRENCES_FIELD_NUMBER: _ClassVar[int]
+    occurrences: _containers.RepeatedCompositeFieldContainer[Occurrence]
+    def __init__(self, occurrences: _Optional[_Iterable[_Union[Occurrence, _Mapping]]] = ...) -> None: ...
+
+class Occurrence(_message.Message):
+    __slots__ = ("datastore", "segment", "document", "offset", "id", "metadata_json", "tokens", "before")
+    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    METADATA_JSON_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    datastore: str
+    segment: str
+    document: int
+    offset: int
+    id: str
+    metadata_json: str
+    tokens: bytes
+    before: bytes
+    def __init__(self, datastore: _Optional[str] = ..., segment: _Optional[str] = ..., document: _Optional[int] = ..., offset: _Optional[int] = ..., id: _Optional[str] = ..., metadata_json: _Optional[str] = ..., tokens: _Optional[bytes] = ..., before: _Optional[bytes] = ...) -> None: ...
+
 class AppendRequest(_message.Message):
     __slots__ = ("datastore", "tokens", "lengths", "ids", "metadata", "groups", "replace")
     DATASTORE_FIELD_NUMBER: _ClassVar[int]

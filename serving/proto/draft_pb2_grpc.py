@@ -44,6 +44,11 @@ class DraftServiceStub:
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
                 response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
                 _registered_method=True)
+        self.Occurrences = channel.unary_unary(
+                '/suffolk.v1.DraftService/Occurrences',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.OccurrencesRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.OccurrencesReply.FromString,
+                _registered_method=True)
         self.Append = channel.unary_unary(
                 '/suffolk.v1.DraftService/Append',
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.SerializeToString,
@@ -93,6 +98,14 @@ class DraftServiceServicer:
 
     def Lookup(self, request, context):
         """Returns the longest matching suffix of each context, and how often it occurs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Occurrences(self, request, context):
+        """Returns places where a pattern occurs: the documents, and the tokens around the pattern. PERMISSION_DENIED if the server runs
+        with --occurrences off.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,6 +173,11 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.Lookup,
                     request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.FromString,
                     response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.SerializeToString,
+            ),
+            'Occurrences': grpc.unary_unary_rpc_method_handler(
+                    servicer.Occurrences,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.OccurrencesRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.OccurrencesReply.SerializeToString,
             ),
             'Append': grpc.unary_unary_rpc_method_handler(
                     servicer.Append,
@@ -251,6 +269,33 @@ class DraftService:
             '/suffolk.v1.DraftService/Lookup',
             suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
             suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Occurrences(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/Occurrences',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.OccurrencesRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.OccurrencesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -26,6 +26,10 @@ class DraftServiceStub:
     """Returns one draft tree per query: what follows the longest matching suffix of the context, most frequent paths first."""
     Lookup: _grpc.UnaryUnaryMultiCallable[_draft_pb2.LookupRequest, _draft_pb2.LookupReply]
     """Returns the longest matching suffix of each context, and how often it occurs."""
+    Occurrences: _grpc.UnaryUnaryMultiCallable[_draft_pb2.OccurrencesRequest, _draft_pb2.OccurrencesReply]
+    """Returns places where a pattern occurs: the documents, and the tokens around the pattern. PERMISSION_DENIED if the server runs
+    with --occurrences off.
+    """
     Append: _grpc.UnaryUnaryMultiCallable[_draft_pb2.AppendRequest, _draft_pb2.AppendReply]
     """Appends documents to a live datastore: all or none of them, and all visible to the next query."""
     AppendStream: _grpc.StreamUnaryMultiCallable[_draft_pb2.AppendRequest, _draft_pb2.AppendReply]
@@ -59,6 +63,16 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _grpc.ServicerContext,
     ) -> _draft_pb2.LookupReply:
         """Returns the longest matching suffix of each context, and how often it occurs."""
+
+    @_abc_1.abstractmethod
+    def Occurrences(
+        self,
+        request: _draft_pb2.OccurrencesRequest,
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.OccurrencesReply:
+        """Returns places where a pattern occurs: the documents, and the tokens around the pattern. PERMISSION_DENIED if the server runs
+        with --occurrences off.
+        """
 
     @_abc_1.abstractmethod
     def Append(

@@ -15,7 +15,7 @@ from suffolk.serving.transport.http_errors import ErrorBody, error_response, mes
 from suffolk.serving.transport.usage import QuotaExceeded
 
 OPEN_PATHS = ("/health", "/healthz", "/livez", "/ready", "/readyz")
-"""Paths that need no identity."""
+"""Paths of every server that need no identity."""
 SUBJECTS = "suffolk.subjects"
 """Key of the scope with the names in the client's certificate, which ``LimitedProtocol`` sets."""
 
@@ -23,11 +23,15 @@ SUBJECTS = "suffolk.subjects"
 class AccessMiddleware:
     """Answers requests without an identity with 401, and those beyond a quota with 429. Sets ``caller()`` for all others."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, error_body: ErrorBody) -> None:
+    def __init__(
+        self, app: ASGIApp, authenticator: Authenticator, error_body: ErrorBody, open_paths: Collection[str] = ()
+    ) -> None:
+        """``open_paths``: paths that need no identity, in addition to OPEN_PATHS."""
         self._app, self._authenticator, self._error_body = app, authenticator, error_body
+        self._open_paths = frozenset((*OPEN_PATHS, *open_paths))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        if scope["type"] == "http" and scope["path"] not in self._open_paths:
             subjects: Collection[str] = scope.get(SUBJECTS, ())
             try:
                 usage = self._authenticator.admit(Headers(scope=scope).get("authorization", ""), subjects)

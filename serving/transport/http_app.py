@@ -35,6 +35,7 @@ def build_app(
     error_body: ErrorBody,
     authenticator: Authenticator,
     middleware: Sequence[Middleware] = (),
+    open_routes: Sequence[Route] = (),
 ) -> Starlette:
     """An application with ``routes`` and the pages of all servers.
 
@@ -44,17 +45,23 @@ def build_app(
         error_body: converts errors of routes to JSON.
         authenticator: finds the caller of a request.
         middleware: runs before the caller is known.
+        open_routes: further routes, which need no identity.
     """
 
     def answer(request: Request, error: Exception) -> Response:
         return error_response(error, error_body)
 
     return Starlette(
-        routes=[*routes, *_pages(exposition, ready)],
+        routes=[*routes, *open_routes, *_pages(exposition, ready)],
         middleware=[
             Middleware(RequestIds),
             *middleware,
-            Middleware(AccessMiddleware, authenticator=authenticator, error_body=error_body),
+            Middleware(
+                AccessMiddleware,
+                authenticator=authenticator,
+                error_body=error_body,
+                open_paths=[route.path for route in open_routes],
+            ),
         ],
         exception_handlers={SuffolkError: answer, HTTPException: answer, ClientDisconnect: _nothing},
     )

@@ -20,10 +20,12 @@ class RemotePolicy:
             ``typical``. From 0.5 on only the model's likeliest token passes, so that datastores reveal nothing.
         share_learning: whether drafters learn from the requests of all tenants together. Response times may then reveal
             parts of one tenant's texts to another.
+        traces: whether callers that may see sources may also see draft trees and passages of datastores.
     """
 
     typical_floor: float = 0.0
     share_learning: bool = False
+    traces: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.typical_floor <= 1:

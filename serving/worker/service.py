@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.errors import PermissionDenied, SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.version import __version__
 from suffolk.serving.draft_service.text_appender import TextAppender
+from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.prompt import encode_text, has_template
@@ -27,6 +28,7 @@ from suffolk.serving.transport.usage import take_queries
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.metrics import AppenderMetrics, WorkerMetrics
+from suffolk.serving.worker.passages import Passages, find_passages
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.slow_client_timeout import SlowClientTimeout
 
@@ -48,6 +50,7 @@ class DecodeService:
             last reply is read.
         slow_clients: cancels streams whose client does not read.
         stream_interval: least seconds between two replies of a stream; 0 sends a reply after every step.
+        policy: what callers may ask for.
     """
 
     def __init__(
@@ -69,8 +72,7 @@ class DecodeService:
             recorder: records every finished text; the caller closes it.
             appender: appends every finished answer to a live datastore; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
-            policy: what callers may ask for.
-            datastores: what drafters search, for the metrics.
+            datastores: what drafters search, for the metrics and for passages.
         """
         check_range("max_nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
@@ -80,12 +82,13 @@ class DecodeService:
         self.admission = AdmissionController(engine.slots + engine.queue, "--slots or queue")
         self.slow_clients = SlowClientTimeout(slow_client_seconds)
         self.metrics = WorkerMetrics(engine, self.admission, {each.name: each for each in datastores})
+        self._datastores = tuple(datastores)
         self.stream_interval = stream_interval
         self._recorder = recorder
         self._appender = appender
         if appender is not None:
             self.metrics.registry.register(AppenderMetrics(appender))
-        self._policy = policy
+        self.policy = policy
         self._warned = False
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
@@ -114,7 +117,7 @@ class DecodeService:
 
         Raises:
             InvalidArgument: a field is out of its limits, or the prompt cannot be used.
-            PermissionDenied: verification ``typical``, and the policy has no floor for it.
+            PermissionDenied: verification ``typical``, and the policy has no floor for it; or a trace that the caller may not see.
             Unsupported: a field is not supported.
             ResourceExhausted: the request is too long for a slot, or the caller's tenant has no queries left.
             Unavailable: the engine has died or is closed.
@@ -122,28 +125,62 @@ class DecodeService:
         check_size("drafter", len(call.drafter), MAX_NAME, "characters")
         max_nodes = self.max_nodes if call.max_nodes is None else call.max_nodes
         check_range("max_nodes", max_nodes, 1, self.max_nodes)
-        drafter, settings = call.drafter or self.default_drafter, self._policy.apply(call.settings)
+        drafter, settings = call.drafter or self.default_drafter, self.policy.apply(call.settings)
+        if call.options.trace:
+            self._require_traces(self._searched(call))
         take_queries(1)
         options = replace(call.options, datastores=self._searched(call), tenant=self._learning_tenant())
         return self.engine.generate(call.prompt, settings, drafter, max_nodes, options)
 
     def shows_sources(self, call: GenerateCall) -> bool:
         """Whether the caller may see the source of each token: it is an admin of all datastores that the call searches."""
-        searched = {tenant_of(name) for name in self._searched(call)}
-        return all(caller().has(tenant, Role.ADMIN) for tenant in searched or {caller().tenant or EVERY_TENANT})
+        return _administers(self._searched(call))
+
+    def passages(
+        self, tokens: Sequence[int], datastores: Sequence[str] | None, limit: int, following: int
+    ) -> list[Passages]:
+        """Where the end of ``tokens`` occurs, for each of ``datastores`` (None: all). Other arguments as for ``find_passages``.
+
+        Raises:
+            InvalidArgument: the caller may not read a datastore, as if it was unknown.
+            PermissionDenied: the caller may not see sources, or the policy shows no traces.
+        """
+        names = self.visible() if datastores is None else tuple(datastores)
+        DraftOptions(datastores=names).require_known(self.visible())
+        self._require_traces(names)
+        take_queries(1)
+        return [
+            find_passages(store.select(names), tokens, self.engine.target.tokenizer, limit, following)
+            for store in self._datastores
+            if set(store.names) & set(names)
+        ]
+
+    def _require_traces(self, names: Sequence[str]) -> None:
+        if not self.policy.traces:
+            raise PermissionDenied("trace: this worker shows no draft trees; ask its operator for --playground on")
+        if not self.may_trace(names):
+            raise PermissionDenied(
+                f"trace: {caller().name} may not see the sources of {', '.join(names) or 'this worker'}; that needs the role admin "
+                "there (with share_learning, in '*'); leave trace out"
+            )
+
+    def may_trace(self, datastores: Sequence[str]) -> bool:
+        """Whether the caller may see draft trees from ``datastores``. With ``share_learning`` they hold texts of all tenants."""
+        everywhere = not self.policy.share_learning or caller().has(EVERY_TENANT, Role.ADMIN)
+        return self.policy.traces and everywhere and _administers(datastores)
 
     def _searched(self, call: GenerateCall) -> tuple[str, ...]:
         """The datastores that a call searches. Raises InvalidArgument for one that the caller may not read, as if unknown."""
-        visible = self._visible()
+        visible = self.visible()
         call.options.require_known(visible)
         return visible if call.options.datastores is None else call.options.datastores
 
-    def _visible(self) -> tuple[str, ...]:
+    def visible(self) -> tuple[str, ...]:
         """Names of the datastores that the caller may read."""
         return tuple(name for name in self.engine.datastores if caller().has(tenant_of(name), Role.READ))
 
     def _learning_tenant(self) -> str:
-        if self._policy.share_learning or caller() is OPERATOR:
+        if self.policy.share_learning or caller() is OPERATOR:
             return ""
         return caller().tenant or EVERY_TENANT
 
@@ -181,7 +218,7 @@ class DecodeService:
                 context_length=target.context_length or 0,
                 has_chat_template=has_template(target),
                 drafters=engine.drafters,
-                datastores=self._visible(),
+                datastores=self.visible(),
                 default_drafter=self.default_drafter,
                 slots=engine.slots,
                 capacity=engine.capacity,
@@ -192,3 +229,9 @@ class DecodeService:
                 waiting=stats.get("waiting", 0),
                 stats_json=json.dumps(stats),
             )
+
+
+def _administers(datastores: Sequence[str]) -> bool:
+    """Whether the caller is an admin of all ``datastores``; without any, of its tenant."""
+    tenants = {tenant_of(name) for name in datastores}
+    return all(caller().has(tenant, Role.ADMIN) for tenant in tenants or {caller().tenant or EVERY_TENANT})

@@ -40,4 +40,5 @@ def _joined(steps: list[Step]) -> Step:
         pieces=tuple(piece for step in steps for piece in step.pieces),
         finish=steps[-1].finish,
         log_probabilities=tuple(each for step in steps for each in step.log_probabilities),
+        traces=tuple(each for step in steps for each in step.traces),
     )

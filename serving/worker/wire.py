@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.draft_counts import STAGES
 from suffolk.serving.engine.loop.draft_options import DraftOptions
@@ -35,7 +35,9 @@ def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
 
 
 def pack_options(options: DraftOptions) -> decode_pb2.DraftOptions:
-    """A message with the options that differ from the defaults."""
+    """A message with the options that differ from the defaults. Raises Unsupported for a trace, which cannot be sent."""
+    if options.trace:
+        raise Unsupported("trace cannot be sent over gRPC; use the HTTP API, or an engine in this process")
     message = decode_pb2.DraftOptions()
     if isinstance(options.prediction, str):
         message.prediction_text = options.prediction

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.build_index.report import count
 from suffolk.cli.documents import document_id
-from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.draft_tree import RETRIEVED
+from suffolk.datastore.errors import PermissionDenied, Unsupported
 from suffolk.datastore.printable import printable
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.hybrid.explanation import ExplainedStep, summary
@@ -20,6 +20,8 @@ from suffolk.serving.drafters.registry import source_name
 if TYPE_CHECKING:
     from suffolk.serving.engine.loop.request import Step
 
+BATCH = 256
+"""Contexts of one call of a draft service."""
 MOST_PASSAGES = 5
 MOST_DOCUMENTS = 3
 SHORTEST = 3
@@ -63,7 +65,8 @@ def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[i
     """
     longest = int(store.info()["order_depth"])
     contexts = [_known(tokens[max(0, end - longest) : end], store.vocab_size) for end in range(1, len(tokens) + 1)]
-    matches = store.lookup_batch(contexts, longest, 1)
+    parts = [contexts[begin : begin + BATCH] for begin in range(0, len(contexts), BATCH)]
+    matches = [match for part in parts for match in store.lookup_batch(part, longest, 1)]
     found = [Passage(end - match.length, end, match.count) for end, match in enumerate(matches, 1)]
     marked = [
         each
@@ -97,11 +100,18 @@ def _passage_lines(tokenizer: Any, store: Retriever, tokens: Sequence[int], sour
         ids = list(tokens[passage.begin : passage.end])
         text = str(tokenizer.decode(ids)) if tokenizer is not None else " ".join(map(str, ids))
         yield f"  {passage.length} tokens, {count(passage.count, 'time')}: {text!r}"
-        if isinstance(store, Datastore):
-            for place in store.occurrences(ids, MOST_DOCUMENTS, 0):
-                yield f"    {document_id(place)}, token {place.offset}"
-        else:
-            yield "    documents unknown: a draft service does not name them; run 'suffolk lookup' on the datastore's folder"
+        yield from _document_lines(store, ids)
+
+
+def _document_lines(store: Retriever, ids: Sequence[int]) -> Iterator[str]:
+    try:
+        places = store.occurrences(ids, MOST_DOCUMENTS, 0)
+    except (PermissionDenied, Unsupported) as error:  # of a draft service
+        yield f"    documents unknown: {error}"
+        return
+    for place in places:
+        name = f"{printable(place.datastore)}: " if len(store.names) > 1 else ""
+        yield f"    {name}{document_id(place)}, token {place.offset}"
 
 
 def _known(ids: Sequence[int], vocab_size: int) -> Sequence[int]:

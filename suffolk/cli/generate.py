@@ -18,6 +18,7 @@ from suffolk.cli.generate_options import EXAMPLES as EXAMPLES
 from suffolk.cli.generate_options import Options
 from suffolk.cli.generate_remotely import generate_remotely
 from suffolk.cli.generation_output import choose_colours, generation_facts, report_lines, show
+from suffolk.cli.generation_trace import TracedAnswer, shown_settings, write_trace
 from suffolk.cli.kept_files import kept_calibration, require_record
 from suffolk.cli.model import load_target
 from suffolk.cli.output_file import require_folder
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.loop.drafter import Drafter
     from suffolk.serving.engine.loop.engine import Engine
     from suffolk.serving.engine.loop.generation import Generation
+    from suffolk.serving.engine.loop.step import Step
     from suffolk.serving.engine.model.target import Target
 
 
@@ -48,8 +50,11 @@ def run(options: Options) -> int:
     settings, limits = options.sampling(), options.limits()
     prompt = _read_stdin() if options.prompt is None else options.prompt
     read_prompt(prompt)  # refuse early a prompt that no tokenizer accepts
-    draft_options = DraftOptions(prediction=_read_prediction(options.prediction))
+    draft_options = DraftOptions(
+        prediction=_read_prediction(options.prediction), trace=options.trace is not None and options.model is not None
+    )
     require_folder("--stats-json", options.stats_json)
+    require_folder("--trace", options.trace)
     require_record(options.record)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
     if options.model is None:
@@ -75,7 +80,7 @@ def run(options: Options) -> int:
         capacity = len(ids) + settings.max_new_tokens + rows_behind(options.max_nodes)
         models = load_drafters(target, config, 1, capacity, stores, limits, calibration)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
-        return _generate(options, settings, name, drafter, target, ids, stores, draft_options)
+        return _generate(options, settings, name, drafter, target, prompt, ids, stores, draft_options)
 
 
 def _generate(
@@ -84,6 +89,7 @@ def _generate(
     name: str,
     drafter: Drafter | None,
     target: Target,
+    prompt: str,
     ids: list[int],
     stores: list[Retriever],
     draft_options: DraftOptions,
@@ -112,8 +118,13 @@ def _generate(
     report = {"model": options.model, "drafter": name} | generation_facts(generation, settings)
     if found is not None:
         report["costs"] = {"source": found.source, "ignored": found.ignored, "drifts": engine.drifts}
+    answers = [TracedAnswer("With drafts", name, steps)]
     if options.compare_plain:
-        report["plain"] = _compare(target, ids, settings, generation)
+        report["plain"], plain_steps = _compare(target, ids, settings, generation, draft_options)
+        answers.append(TracedAnswer("Without drafts", NONE, plain_steps))
+    if options.trace is not None:
+        facts = {"model": target.name, "prompt": prompt, "settings": shown_settings(options)}
+        write_trace(options.trace, facts, answers, target.tokenizer, stores)
     return _finish(options, report)
 
 
@@ -165,13 +176,15 @@ def _engine(
     return Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0)
 
 
-def _compare(target: Target, ids: list[int], settings: SamplingSettings, drafted: Generation) -> dict[str, Any]:
+def _compare(
+    target: Target, ids: list[int], settings: SamplingSettings, drafted: Generation, draft_options: DraftOptions
+) -> tuple[dict[str, Any], list[Step]]:
+    """Decode without drafts. Returns the comparison, ready for JSON, and the steps."""
     from suffolk.serving.engine.sampling.near_tie import first_difference
 
     with _engine(target, {}, len(ids), settings, 1) as engine:
-        plain = engine.generate(ids, settings)
-        for _ in plain:
-            pass
+        plain = engine.generate(ids, settings, options=DraftOptions(trace=draft_options.trace))
+        steps = list(plain)
     difference = first_difference(target, ids, plain.tokens, drafted.tokens, settings)
     compared = {
         "tokens": plain.stats.tokens,
@@ -179,7 +192,9 @@ def _compare(target: Target, ids: list[int], settings: SamplingSettings, drafted
         "identical": difference is None,
         "speed_up": drafted.stats.tokens_per_second / plain.stats.tokens_per_second if plain.stats.steps else 1.0,
     }
-    return compared if difference is None else compared | {"position": difference.position, "gap": difference.gap}
+    if difference is not None:
+        compared |= {"position": difference.position, "gap": difference.gap}
+    return compared, steps
 
 
 def _is_chat(target: Target, options: Options) -> bool:

@@ -149,6 +149,10 @@ class OutputOptions(setting.Options):
         False,
         "show the text with its tokens marked by source, the documents of copied passages, and each step's drafts",
     )
+    trace: Path | None = option(
+        None,
+        "write one web page (HTML) with the text by source, the draft tree of each step, and the passages of accepted drafts",
+    )
     stats_json: Path | None = option(None, "write the report as JSON")
     colour: str = rare("auto", "colour accepted tokens by source", choices=("auto", "always", "never"))
     record: Path | None = rare(None, RECORD)

@@ -12,8 +12,8 @@ from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 LOCAL = (
-    "compare_plain", "deadline_ms", "costs", "calibration", "explain", "record", "max_match", "min_match", "max_depth", "dtype",
-    "device", "threads", "bad_words",
+    "compare_plain", "deadline_ms", "costs", "calibration", "explain", "trace", "record", "max_match", "min_match", "max_depth",
+    "dtype", "device", "threads", "bad_words",
 )  # fmt: skip
 """Settings of a local model, besides those of drafters. A worker has its own."""
 

@@ -7,19 +7,10 @@ from collections.abc import Iterator, Sequence
 from suffolk.build_index.report import count
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.token_texts import token_texts
 
 MOST = 3
 """Tokens that a hint names."""
-
-
-def token_texts(store: Retriever, ids: Sequence[int]) -> list[str]:
-    """The text of each token of ``ids``, as it stands within the whole."""
-    texts, before = [], ""
-    for end in range(1, len(ids) + 1):
-        whole = store.decode(ids[:end])
-        texts.append(whole[len(before) :])
-        before = whole
-    return texts
 
 
 def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:

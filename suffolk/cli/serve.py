@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ from typing import Annotated
 from suffolk.cli.live_options import LiveOptions
 from suffolk.cli.options.reload import SettingsReload, server_settings
 from suffolk.cli.options.setting import Configurable, argument, option, rare
-from suffolk.cli.server_options import ServerOptions
+from suffolk.cli.server_options import ServerOptions, is_on, switch_option
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
@@ -59,6 +59,10 @@ class Options(ServerOptions, LiveOptions, Configurable):
     min_count: Annotated[int, Within(1, MAX_MIN_COUNT)] = option(
         1, "hide text that occurs fewer times than this: shorten matches, and leave out continuations"
     )
+    playground: str = switch_option("web page at the HTTP address that looks texts up while they are typed")
+    occurrences: str = switch_option(
+        "show callers who may read a datastore where a text occurs: ids and metadata of documents, and the text around it"
+    )
     max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "most requests at a time; further requests are refused")
 
 
@@ -66,9 +70,7 @@ def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
     ignore_sighup()
     options.start_logs("suffolk-serve")
-    config = DraftServerConfig(
-        **options.server_fields(), max_concurrent=options.max_concurrent, min_count=options.min_count
-    )
+    config = _config(options)
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         live = parse_stores(options.live)
@@ -82,6 +84,16 @@ def run(options: Options) -> int:
         server.reloads["the settings"] = SettingsReload(options, live_settings)
         run_until_signal(server)
     return 0
+
+
+def _config(options: Options) -> DraftServerConfig:
+    config = DraftServerConfig(
+        **options.server_fields(), max_concurrent=options.max_concurrent, min_count=options.min_count
+    )
+    shows_occurrences = is_on(options.occurrences, config, config.http, *config.listen)
+    return replace(
+        config, playground=is_on(options.playground, config, config.http), shows_occurrences=shows_occurrences
+    )
 
 
 def _add_stores(

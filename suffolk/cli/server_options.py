@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.transport.endpoint import parse_endpoint
+from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.transport.endpoint import Endpoint, parse_endpoint
 from suffolk.serving.transport.logs import FORMATS, configure_logs
 from suffolk.serving.transport.tls import TlsFiles
 from suffolk.serving.transport.tracing import start_tracing
@@ -32,6 +33,21 @@ def http_option(port: int, services: str) -> Any:
         f"address of {services}: HOST:PORT, or :PORT for loopback; 'off' opens no port",
         metavar="[HOST]:PORT",
     )
+
+
+def switch_option(subject: str) -> Any:
+    """The field of something that strangers from other machines should not see unless the operator says so."""
+    help = (
+        f"{subject}; 'auto' is 'on', but 'off' if callers without token or certificate can reach it from other machines"
+    )
+    return option("auto", help, choices=("auto", "on", "off"))
+
+
+def is_on(choice: str, server: ServerConfig, *endpoints: Endpoint | None) -> bool:
+    """Whether a ``switch_option`` is on. ``endpoints``: where it can be seen; None for one that is not served."""
+    if choice == "auto":
+        return server.authenticates or all(each is None or each.is_private() for each in endpoints)
+    return choice == "on"
 
 
 @dataclass(frozen=True, kw_only=True)

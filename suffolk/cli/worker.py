@@ -21,7 +21,7 @@ from suffolk.cli.kept_files import RECORD, CalibrationOptions, kept_calibration,
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options.reload import SettingsReload, server_settings
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
-from suffolk.cli.server_options import ServerOptions, http_option, listen_option
+from suffolk.cli.server_options import ServerOptions, http_option, is_on, listen_option, switch_option
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.draft_service.appendable import Appendable
@@ -99,6 +99,9 @@ class Options(
 ):
     listen: tuple[str, ...] = listen_option(WORKER_PORT)
     http: str = http_option(WORKER_PORT + 1, "OpenAI's API, /metrics and /healthz")
+    playground: str = switch_option(
+        "web page at the HTTP address that shows drafts, and the draft trees and passages of datastores behind it"
+    )
     cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
     tool_format: str = rare(
         AUTO,
@@ -212,7 +215,8 @@ def run(options: Options) -> int:
             nullcontext() if memory is None else TextAppender(memory) as appender,
             Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
-            policy = RemotePolicy(options.typical_floor, options.share_learning)
+            traces = server.http is not None and is_on(options.playground, server, server.http)
+            policy = RemotePolicy(options.typical_floor, options.share_learning, traces)
             service = DecodeService(
                 engine, name, options.max_nodes, recorder=recorder, appender=appender, policy=policy, datastores=stores
             )

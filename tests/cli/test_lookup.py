@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from suffolk.cli.lookup import Options
+from suffolk.cli.lookup_lines import shown
+from suffolk.cli.lookup_report import make_report
 from suffolk.cli.main import main
 from suffolk.datastore import open_datastore
 from tests.support.draft_server import serving
@@ -111,10 +117,67 @@ def test_a_service_is_looked_up_by_text_and_drafts(store: Path, capsys: pytest.C
         assert main(["lookup", url, *words, "--json"]) == 0
         tree = json.loads(capsys.readouterr().out)["draft"]
         assert tree["tokens"] == opened.draft(" raise ValueError", max_nodes=3).tokens.tolist()
-    assert "occurrences   not shown: a draft service does not name documents" in remote
     assert "draft         3 nodes: estimated acceptance, count, token\n" in remote
-    assert local.partition("draft  ")[2] == remote.partition("draft  ")[2]
-    assert local.partition("occurrences")[0] == remote.partition("occurrences")[0]
+    assert local == remote
+    place = f"  {store.parent}/code.jsonl#line-0, token 9\n"
+    assert place + r"""    f x:\n   | raise ValueError|("no")\n""" + "\n" in remote
+
+
+def test_a_service_may_show_no_occurrences(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_datastore(store) as opened, serving({"code": opened}, shows_occurrences=False) as server:
+        assert main(["lookup", f"grpc://{server.listening[0]}", "return"]) == 0
+        assert ": this server shows no occurrences; ask its operator" in capsys.readouterr().out
+
+
+def test_continuations_are_a_tree(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lookup", str(store), "--max-depth", "3", "--occurrences", "0", "    "]) == 0
+    assert capsys.readouterr().out.partition("continuations")[2].splitlines() == [
+        " count, share, text",
+        "           3   75.0%  ├─ 'y-'",
+        "           2   50.0%  │  ├─ 'return'",
+        "           1   25.0%  │  └─ 'ret'",
+        "           1   25.0%  └─ 'return N'",
+    ]
+
+
+def test_several_datastores_are_one_and_each_count_is_shown(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copytree(store, tmp_path / "copy")
+    words = ["lookup", str(store), "--also", str(tmp_path / "copy"), "y-ret"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "match count   2\n" in out
+    assert "           2  100.0%  └─ '\\n'  (store 1, copy 1)\n" in out
+    assert f"  store: {store.parent}/code.jsonl#line-3, token " in out
+    assert f"  copy: {store.parent}/code.jsonl#line-3, token " in out
+    assert main([*words, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["draft"]["datastores"] == {"store": [1], "copy": [1]}
+    with open_datastore(store) as opened, serving({"a": opened, "b": opened}) as server:
+        assert main(["lookup", f"grpc://{server.listening[0]}/a,b:2", "y-ret"]) == 0
+        assert "           3  100.0%  └─ '\\n'  (a 1, b 1)\n" in capsys.readouterr().out
+        with pytest.raises(AssertionError, match="can only be searched alone"):
+            assert main(["lookup", str(store), "--also", f"grpc://{server.listening[0]}/a", "y"]) == 0, (
+                capsys.readouterr().err
+            )
+
+
+def test_lines_of_trees_are_cut_to_the_terminal_and_escaped(store: Path) -> None:
+    with open_datastore(store) as opened:
+        report = make_report(opened, Options(store=str(store), text=" raise"))
+    for text in ("x" * 200, "\x1b[31m\u202e" * 20, "日本" * 60):
+        report["draft"]["texts"][0] = text
+        report["occurrences"][0]["parts"] = ("", "raise", text)
+        console = Console(force_terminal=True, width=40, color_system=None, highlight=False)
+        lines = shown(report, False, console).splitlines()
+        assert "\x1b[31m" not in "".join(lines)
+        cut = [line for line in lines if line.endswith("…")]
+        assert len(cut) == 3
+        assert all(39 <= cell_len(line) <= 40 for line in cut)
+        assert "continuations count, share, text" in lines
+    narrow = Console(force_terminal=False, width=40, highlight=False)
+    assert "日本" * 60 in shown(report, False, narrow)
 
 
 @pytest.mark.parametrize(

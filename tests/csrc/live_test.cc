@@ -86,6 +86,16 @@ void check_counts(const LiveIndex& index, const std::map<std::uint64_t, std::pai
     expect(search.lookup(query).second == all, "the count of a pattern");
     expect(search.lookup(of_group).second == grouped, "the count of a pattern in a group");
     search.draft(of_group);
+    const std::uint64_t limit = 1 + random() % 8;
+    const auto places = search.occurrences(of_group, limit);
+    expect(places.size() == std::min(limit, grouped), "the number of occurrences in a group");
+    for (const auto& [place, position] : places) {
+      const MemorySegment& segment = *snapshot->memory()[place - snapshot->files().segments.size()].segment;
+      const std::size_t document = segment.documents().at(position);
+      const std::uint64_t offset = position - segment.documents().range(document).lo;
+      expect(segment.documents().group(document) == group, "the group of an occurrence");
+      expect(segment.read(document, offset, pattern.size()) == pattern, "the tokens of an occurrence");
+    }
   }
 }
 

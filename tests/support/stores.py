@@ -99,3 +99,13 @@ def make_word_store(path: Path) -> str:
     make_store(path, [documents[:2], documents[2:]], vocab_size=6, tokenizer=mark).close()
     tokenizer.save(str(path / tokenizer_name(mark)))
     return str(path)
+
+
+def make_text_store(
+    path: Path, tokenizer: Tokenizer, documents: Sequence[Sequence[int]], origins: Sequence[tuple[str, Metadata]]
+) -> Datastore:
+    """Publish a datastore of one segment with its ``tokenizer``, so that it can show its text. ``origins``: of the documents."""
+    mark = fingerprint(tokenizer)
+    make_store(path, [documents], vocab_size=tokenizer.get_vocab_size(), tokenizer=mark, origins=[origins]).close()
+    tokenizer.save(str(path / tokenizer_name(mark)))
+    return open_datastore(path)

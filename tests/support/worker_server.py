@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
@@ -47,6 +48,7 @@ def working(
     appender: TextAppender | None = None,
     stream_interval: float = 0.0,
     policy: RemotePolicy = DEFAULT_POLICY,
+    datastores: Sequence[Retriever] = (),
     kind: Callable[[ServerConfig, DecodeService], WorkerServer] = WorkerServer,
     **settings: Any,
 ) -> Iterator[WorkerServer]:
@@ -63,6 +65,7 @@ def working(
                 appender=appender,
                 stream_interval=stream_interval,
                 policy=policy,
+                datastores=datastores,
             ),
         ) as server,
     ):

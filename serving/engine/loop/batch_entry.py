@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.drafter import Proposal, tree_of
 from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
+from suffolk.serving.engine.loop.step_trace import TRACED_CONTEXT, StepTrace
 from suffolk.serving.engine.loop.verify_step import Outcome
 from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
 
@@ -25,6 +28,7 @@ class BatchEntry:
         wanted: how many of the last rows need logits; 0 while the request reads its prompt.
         proposal: the draft among the rows, possibly empty.
         candidate: the draft as the planner saw it; None if the request had none.
+        whole_draft: the draft before the planner cut it, for traces.
     """
 
     request: Request
@@ -32,6 +36,7 @@ class BatchEntry:
     wanted: int
     proposal: Proposal
     candidate: DraftCandidate | None
+    whole_draft: Proposal | None = None
 
     @property
     def reading(self) -> bool:
@@ -49,10 +54,26 @@ class BatchEntry:
         plain = DraftTree.empty()
         if self.candidate is not None:
             self.candidate.verified = 0
-        return BatchEntry(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.candidate)
+        return BatchEntry(
+            self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.candidate, self.whole_draft
+        )
 
     def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
         """int64[k], the rows that the cache keeps: all rows of a prompt, or those of the last token and the accepted nodes."""
         if isinstance(outcome, Outcome) and len(outcome.path):
             return np.concatenate([[0], outcome.path + 1])
         return np.arange(1 if self.has_draft else len(self.layout))
+
+    def trace(self, outcome: Outcome, step: Step, seconds: Mapping[str, float]) -> StepTrace:
+        """The trace of ``step``, which ``outcome`` led to and which the request already includes."""
+        request, path = self.request, outcome.path.tolist()
+        begin = request.length - len(step.tokens)
+        return StepTrace(
+            context=tuple(request.tokens[max(0, begin - TRACED_CONTEXT) : begin].tolist()),
+            tree=DraftTree.empty() if self.whole_draft is None else tree_of(self.whole_draft),
+            verified=len(tree_of(self.proposal)),
+            accepted=tuple(path[: len(step.tokens)]),
+            sampled=outcome.token if len(step.tokens) > len(path) else None,
+            pieces=step.pieces,
+            seconds=dict(seconds),
+        )

@@ -32,6 +32,7 @@ class DraftOptions:
             tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
             for no group. If the text is remembered, it is added to this group.
+        trace: whether each step carries a ``StepTrace``.
 
     Raises:
         InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION, it has a lone surrogate, or
@@ -43,6 +44,7 @@ class DraftOptions:
     remember: bool = True
     tenant: str = ""
     group: str | None = None
+    trace: bool = False
 
     def __post_init__(self) -> None:
         if self.prediction is not None:
@@ -50,8 +52,9 @@ class DraftOptions:
         if self.datastores is not None:
             names = listed("datastores", self.datastores, "names")
             object.__setattr__(self, "datastores", tuple(text("datastores: a name", name) for name in names))
-        if not isinstance(self.remember, bool):
-            raise InvalidArgument(f"remember is {self.remember!r}; it must be true or false")
+        for name in ("remember", "trace"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InvalidArgument(f"{name} is {value!r}; it must be true or false")
         if self.group is not None and not 0 < len(text("group", self.group)) <= MAX_GROUP:
             raise InvalidArgument(
                 f"group has {len(self.group)} characters; it must have 1 to {MAX_GROUP}: hash a long key"

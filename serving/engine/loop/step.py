@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from suffolk.serving.engine.loop.step_trace import StepTrace
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 
 
@@ -17,6 +18,7 @@ class Step:
         pieces: (text, source bits) pairs: decoded text that cannot change any more; empty without a tokenizer.
         finish: finish reason (eos, stop, length, context) of the last step, else empty.
         log_probabilities: per token, if the request asks for them, else empty.
+        traces: the step's trace, if the request asks for it; several if a worker joined steps; else empty.
     """
 
     tokens: tuple[int, ...]
@@ -24,6 +26,7 @@ class Step:
     pieces: tuple[tuple[str, int], ...]
     finish: str
     log_probabilities: tuple[LogProbability, ...] = ()
+    traces: tuple[StepTrace, ...] = ()
 
     @property
     def text(self) -> str:

@@ -113,7 +113,7 @@ class StepBatch:
                 stats.drafted.verified.update(nodes)
                 stats.drafted_steps += bool(nodes)
         layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
-        return BatchEntry(request, layout, len(layout), proposal, candidate)
+        return BatchEntry(request, layout, len(layout), proposal, candidate, draft)
 
 
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:

@@ -6,6 +6,7 @@ import heapq
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -164,23 +165,23 @@ class StepLoop:
         clock.lap("compact")
         if read.features is not None:
             self._follow(entries, kept, read.features)
-        results: list[tuple[Request, Step | SuffolkError]] = []
+        results: list[tuple[BatchEntry, Step | SuffolkError]] = []
         for entry in entries:
             outcome = outcomes.get(entry.request.number)
             if outcome is not None:
-                results.append((entry.request, self._result(entry, outcome)))
+                results.append((entry, self._result(entry, outcome)))
                 if entry.request.keep_logits and isinstance(outcome, Outcome):
                     entry.request.put_logits(_logits_of(rows[entry.request.number], outcome, results[-1][1]))
         self._learn_logits(entries, outcomes, rows)
         self._record(entries, clock)
         clock.lap("other")
         self._add_stats(entries, clock)
-        for request, result in results:
+        for entry, result in results:
             if isinstance(result, SuffolkError):
-                self.leave(request, "error")
+                self.leave(entry.request, "error")
             elif result.finish:
-                self.leave(request)
-        return results
+                self.leave(entry.request)
+        return [(entry.request, _traced(entry, outcomes, result, clock)) for entry, result in results]
 
     def _read(
         self, entries: Sequence[BatchEntry], clock: Clock
@@ -322,6 +323,16 @@ class StepLoop:
 def rows_needed(request: Request) -> int:
     """Cache rows that a request may need: its tokens and its largest tree."""
     return len(request.tokens) + (request.max_nodes if request.drafter else 0)
+
+
+def _traced(
+    entry: BatchEntry, outcomes: Mapping[int, Outcome | SuffolkError], result: Step | SuffolkError, clock: Clock
+) -> Step | SuffolkError:
+    """``result`` with its trace, if the request asks for one."""
+    outcome = outcomes[entry.request.number]
+    if not entry.request.options.trace or not isinstance(result, Step) or not isinstance(outcome, Outcome):
+        return result
+    return replace(result, traces=(entry.trace(outcome, result, clock.seconds),))
 
 
 def _logits_of(rows: torch.Tensor, outcome: Outcome, step: Step | SuffolkError) -> torch.Tensor:

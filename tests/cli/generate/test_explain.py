@@ -10,6 +10,7 @@ from suffolk.cli.explanation import Passage, copied_passages, explain
 from suffolk.cli.main import main
 from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.serving.engine.loop.request import Step
+from tests.support.draft_server import connected, serving
 from tests.support.generate_command import PROMPT, generate
 from tests.support.stores import make_store
 
@@ -59,6 +60,29 @@ def test_marks_and_documents_are_shown(tmp_path: Path) -> None:
         "    segment 0 document 0, token 1",
         "",
     ]
+
+
+def test_documents_of_remote_datastores_are_named(tmp_path: Path) -> None:
+    tokens = [1, 2, 3, 9] * 80  # more than a draft service takes in one call
+    steps = [Step(tuple(tokens), (RETRIEVED,) * len(tokens), (), "length")]
+    with (
+        make_store(tmp_path / "folder", [[[5, 1, 2, 3], [1, 2]]], vocab_size=12) as code,
+        make_store(tmp_path / "wiki", [[[9, 1, 2, 3]]], vocab_size=12) as wiki,
+    ):
+        with serving({"code": code, "wiki": wiki}) as server, connected(server, "code,wiki") as both:
+            [passage, *documents] = explain(None, steps, [both], [])[4:7]
+            assert passage == "  4 tokens, 1 time: '9 1 2 3'"
+            assert documents[0] == "    wiki: segment 0 document 0, token 0"
+            with connected(server, "code") as remote:
+                assert explain(None, steps, [remote], [])[4:6] == [
+                    "  3 tokens, 1 time: '1 2 3'",
+                    "    segment 0 document 0, token 1",
+                ]
+        with serving({"code": code}, shows_occurrences=False) as server, connected(server) as remote:
+            line = explain(None, steps, [remote], [])[5]
+            assert line.startswith(
+                f"    documents unknown: {remote.url}: this server shows no occurrences; ask its operator"
+            )
 
 
 def test_a_file_sets_what_is_generated(

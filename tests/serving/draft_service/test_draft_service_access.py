@@ -95,7 +95,14 @@ def test_a_datastore_of_another_tenant_answers_like_an_unknown_one(
     name: str, server: DraftServer, folder: Path
 ) -> None:
     token, [hidden] = (folder / name).read_text(), {"wiki", "acme/notes"} - set(SEES[name])
-    calls = [("/v1/lookup", {"contexts": [[1]]}), ("/v1/draft", {"contexts": [[1]]}), ("/v1/tokenizer", None)]
+    calls = [
+        ("/v1/lookup", {"contexts": [[1]]}),
+        ("/v1/draft", {"contexts": [[1]]}),
+        ("/v1/draft", {"text": "one", "texts": True}),
+        ("/v1/occurrences", {"tokens": [1]}),
+        ("/v1/occurrences", {"text": "one", "texts": True}),
+        ("/v1/tokenizer", None),
+    ]
     for path, body in calls:
         answers = []
         for store in (hidden, hidden[:-1] + "x"):
@@ -109,7 +116,9 @@ def test_a_datastore_of_another_tenant_answers_like_an_unknown_one(
             connect(f"grpc://{server.listening[0]}/{store}?token_file={folder / name}", HANG)
 
 
-@pytest.mark.parametrize("path", ["/v1/info", "/v1/tokenizer", "/v1/lookup", "/v1/draft", "/metrics", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/v1/info", "/v1/tokenizer", "/v1/lookup", "/v1/draft", "/v1/occurrences", "/metrics", "/nothing"]
+)
 def test_requests_without_a_known_token_are_refused(path: str, server: DraftServer, folder: Path) -> None:
     for token in ("", "x", (folder / "unknown").read_text()):
         assert get(server, path, token)[0] == 401

@@ -89,6 +89,7 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
     ):
         remote.lookup("the cat")
         remote.draft([1])
+        remote.occurrences([1])
         document = Document(None, {}, np.array([1], np.uint32))
         for call in (
             lambda: remote.append([1]),
@@ -100,7 +101,8 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
             with pytest.raises(Unsupported):
                 call()
     assert set(seen) == set(methods)
-    limits = {"GetInfo": INFO_DEADLINE, "GetTokenizer": TOKENIZER_DEADLINE, "Append": APPEND_DEADLINE}
+    limits = dict.fromkeys(("GetInfo", "Occurrences"), INFO_DEADLINE)
+    limits |= {"GetTokenizer": TOKENIZER_DEADLINE, "Append": APPEND_DEADLINE}
     limits |= {"Stats": APPEND_DEADLINE} | dict.fromkeys(("AppendStream", "Delete", "Seal"), SEAL_DEADLINE)
     for method, left in seen.items():
         assert left is not None

@@ -79,7 +79,8 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         (b"\xff", "body: not JSON"),
         (b"[" * 100_000, "body: not JSON"),
         (b"[1]", "body: input should be an object"),
-        ({}, "contexts: field required"),
+        ({}, "contexts: give either contexts or text"),
+        ({"contexts": [], "text": ""}, "contexts: give either contexts or text"),
         ({"contexts": [1]}, "contexts[0] is 1; input should be a valid array"),
         ({"contexts": [["a"]]}, "contexts[0][0] is 'a'; input should be a valid integer"),
         ({"contexts": [[True]]}, "contexts[0][0] is True; input should be a valid integer"),
@@ -112,7 +113,7 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [], "datastores": ["wiki"]}, "datastores[0] is 'wiki'; input should be an object"),
         (
             {"contexts": [[1]], "depth": 3},
-            "depth: unknown key; the keys are contexts, datastore, datastores, group, scope, max_match",
+            "depth: unknown key; the keys are datastore, datastores, contexts, text, group, scope, max_match",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +109,37 @@ def test_malformed_server_info_raises(remote: RemoteDatastore, monkeypatch: pyte
     monkeypatch.setattr(DraftServicer, "_info", lambda *_: draft_pb2.GetInfoReply())
     with pytest.raises(NotFound, match="the server has no datastore"):
         remote.info()
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"datastore": "other"}, "occurrences[0] is in datastore 'other', which was not searched"),
+        ({"tokens": numbers(1, 3)}, "occurrences[0].tokens does not begin with the pattern"),
+        ({"tokens": b""}, "occurrences[0].tokens does not begin with the pattern"),
+        (
+            {"tokens": numbers(1, 2, VOCABULARY)},
+            f"occurrences[0] has a token id outside the vocabulary of {VOCABULARY}",
+        ),
+        ({"before": numbers(0xFFFFFFFF)}, f"occurrences[0] has a token id outside the vocabulary of {VOCABULARY}"),
+        ({"before": b"abc"}, "occurrences[0].before has 3 bytes; it must be a multiple of 4"),
+        ({"metadata_json": "[1]"}, "occurrences[0].metadata_json is '[1]'; it must be a JSON object"),
+        (None, "occurrences: 2; the query allows 1"),
+    ],
+)
+def test_a_malformed_occurrence(
+    changed: dict[str, Any] | None, text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = {"datastore": "wiki", "tokens": numbers(1, 2, 3), "before": numbers(9), "metadata_json": '{"a": 1}'}
+    one = draft_pb2.Occurrence(**honest)
+
+    def answer_with(*places: draft_pb2.Occurrence) -> None:
+        monkeypatch.setattr(DraftServicer, "_occurrences", lambda *_: draft_pb2.OccurrencesReply(occurrences=places))
+
+    answer_with(one)
+    assert remote.occurrences([1, 2], 1)[0].metadata == {"a": 1}
+    answer_with(*([one, one] if changed is None else [draft_pb2.Occurrence(**{**honest, **changed})]))
+    with pytest.raises(Internal) as caught:
+        remote.occurrences([1, 2], 1)
+    assert text in str(caught.value)
+    assert remote.healthy  # no decoding step waits for occurrences, so they do not count for the breaker

@@ -69,7 +69,7 @@ def test_weights_do_not_count_as_occurrences(tmp_path: Path) -> None:
         acting_as(OPERATOR),
     ):
         choices = [draft_pb2.DatastoreChoice(name=name, weight=weight) for name, weight in (("a", 16), ("b", 1))]
-        chosen = server.service._chosen(choices)
+        chosen = server.service.chosen(choices)
         assert chosen.lookup_batch([[1, 2]]) == [(0, 0)]
 
 

@@ -36,6 +36,7 @@ ROLES: dict[str, dict[str, Role]] = {
 NEEDED = {
     "Draft": Role.READ,
     "Lookup": Role.READ,
+    "Occurrences": Role.READ,
     "Stats": Role.READ,
     "GetInfo": Role.READ,
     "GetTokenizer": Role.READ,
@@ -60,6 +61,9 @@ def append(name: str) -> draft_pb2.AppendRequest:
 REQUESTS: dict[str, Callable[[str], Any]] = {
     "Draft": lambda name: draft_pb2.DraftRequest(datastores=[draft_pb2.DatastoreChoice(name=name)]),
     "Lookup": lambda name: draft_pb2.LookupRequest(datastores=[draft_pb2.DatastoreChoice(name=name)]),
+    "Occurrences": lambda name: draft_pb2.OccurrencesRequest(
+        datastores=[draft_pb2.DatastoreChoice(name=name)], pattern=np.array([1], "<i4").tobytes()
+    ),
     "Stats": lambda name: draft_pb2.StatsRequest(datastore=name),
     "GetInfo": lambda name: draft_pb2.GetInfoRequest(datastores=[name]),
     "GetTokenizer": lambda name: draft_pb2.GetTokenizerRequest(datastore=name),

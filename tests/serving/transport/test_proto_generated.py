@@ -23,7 +23,18 @@ def test_services_have_their_names_and_methods() -> None:
     draft = draft_pb2.DESCRIPTOR.services_by_name["DraftService"]
     assert draft.full_name == "suffolk.v1.DraftService"
     assert sorted(method.name for method in draft.methods) == sorted(
-        ["Draft", "Lookup", "Append", "AppendStream", "Delete", "Seal", "Stats", "GetInfo", "GetTokenizer"]
+        [
+            "Draft",
+            "Lookup",
+            "Append",
+            "AppendStream",
+            "Delete",
+            "Seal",
+            "Stats",
+            "GetInfo",
+            "GetTokenizer",
+            "Occurrences",
+        ]
     )
     decode = decode_pb2.DESCRIPTOR.services_by_name["DecodeService"]
     assert decode.full_name == "suffolk.v1.DecodeService"

@@ -1,0 +1,83 @@
+"""Takes the pictures of docs/how-to/playground.md from a real run: SmolLM2 and the datastore of 'make demo'.
+
+python -m docs.take_screenshots      # after 'make demo', on a quiet machine; needs Chromium and its driver
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from demo.__main__ import CACHE
+from demo.model import fetch_model
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from tests.support.browser import Page, chromium
+from tests.support.processes import ENVIRONMENT, running
+
+PLOTS = Path(__file__).parent / "plots"
+THREADS = "1"  # the browser needs the other core
+WARM_UP = "Write a haiku about horses."
+PROMPT = "Write a Python class Stack with the methods push, pop, peek and is_empty."
+TOKENS = 180
+
+
+def main() -> None:
+    model = fetch_model(CACHE / "models")
+    store = CACHE / "demo" / f"python-{fingerprint(load_tokenizer(str(model)))[:12]}"
+    options = ("--model", str(model), "--datastore", f"{store}", "--set", "recycle=true", "--slots", "1")
+    ENVIRONMENT["OMP_NUM_THREADS"] = THREADS
+    with (
+        running("worker", *options, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0") as worker,
+        tempfile.TemporaryDirectory() as profile,
+        chromium(Path(profile)) as browser,
+    ):
+        page = Page(browser)
+        page.open(f"http://{worker.endpoint('http')}/")
+        page.until(lambda: page.text("#model"))
+        page.write("#tokens", str(TOKENS))
+        for prompt in (WARM_UP, PROMPT):
+            page.write("#prompt", prompt)
+            page.click("#run")
+            page.until(lambda: page.one("#run").is_enabled() and page.one("#notice").is_displayed())
+        print(page.text("#notice"))
+        open_step(page)
+        for name, theme, first, last in (("race", "light", "body", "#answers"), ("step", "dark", "#step", "#step")):
+            browser.execute_cdp_cmd(
+                "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+            )
+            take(page, PLOTS / f"playground_{name}.png", first, last)
+
+
+def open_step(page: Page) -> None:
+    """Open the step with the most drafted tokens whose passages are from the standard library, which every reader has."""
+    steps = page.all("#answers section:first-child .step")
+    for step in sorted(steps, key=lambda each: -len(each.find_elements("css selector", ".token"))):
+        page.activate(step)
+        for node in page.all(".tree .accepted[aria-label*=datastore]")[2:]:
+            page.activate(node)
+            page.until(lambda: page.all(".passages") or page.all("#step .notice"))
+            origins = page.texts(".passages .origin")
+            if len(origins) == 3 and not any("site-packages" in each for each in origins):
+                return
+    raise SystemExit("no step has three passages of the standard library; change PROMPT")
+
+
+def take(page: Page, file: Path, first: str, last: str) -> None:
+    """Write a picture of the page from the top of ``first`` to the bottom of ``last``."""
+    clip: dict[str, Any] = page.run(
+        """const [a, b] = [...arguments].map((each) => document.querySelector(each).getBoundingClientRect());
+        const top = Math.max(0, a.top + scrollY - 12);
+        return {x: 0, y: top, width: innerWidth, height: b.bottom + scrollY + 12 - top, scale: 1};""",
+        first,
+        last,
+    )
+    found = page.browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+    file.write_bytes(base64.b64decode(found["data"]))
+    print(f"{file}: {os.path.getsize(file) / 1024:.0f} KB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Texts in the HTTP messages of the draft service, for callers without a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Tokens
+from suffolk.datastore.token_texts import node_texts, window_texts
+from suffolk.datastore.tree_paths import path_counts, tree_paths
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, OccurrencesBody, require_one
+from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.proto import draft_pb2
+
+
+def encode_context(service: DraftService, body: LookupBody) -> dict[str, Any]:
+    """Make the text of ``body``, if it has one, its only context.
+
+    Returns:
+        For the answer: the tokens, and the place of each token's first character in the text. Empty without a text.
+    """
+    require_one(body, "contexts")
+    if body.text is None:
+        return {}
+    ids, starts = _encode(service, body.choices(), body.text)
+    body.contexts = [ids[-limits.MAX_CONTEXT :]]
+    return {"context": {"tokens": body.contexts[0], "starts": starts[-limits.MAX_CONTEXT :]}}
+
+
+def encode_pattern(service: DraftService, body: OccurrencesBody) -> None:
+    """Make the text of ``body``, if it has one, its pattern."""
+    require_one(body, "tokens")
+    if body.text is not None:
+        body.tokens = _encode(service, body.choices(), body.text)[0]
+
+
+def describe_tree(service: DraftService, body: DraftBody, context: Tokens, tree: DraftTree) -> dict[str, Any]:
+    """What ``body`` asks for: the text of each node, and counts in each datastore."""
+    found: dict[str, Any] = {}
+    if body.texts:
+        found["texts"] = node_texts(service.chosen(body.choices()), context, tree)
+    if body.by_datastore:
+        match, paths = list(context[len(context) - tree.match_length :]), tree_paths(tree)
+        found["datastores"] = {}
+        for name in service.choices(body.choices()):
+            store = service.chosen([draft_pb2.DatastoreChoice(name=name)])
+            count, *counts = path_counts(store, match, [[], *paths]) if match else [0]
+            found["datastores"][name] = {"match_count": count, "counts": counts}
+    return found
+
+
+def describe_occurrences(
+    service: DraftService, body: OccurrencesBody, places: Sequence[Occurrence]
+) -> list[dict[str, Any]]:
+    """What ``body`` asks for: the text of each occurrence before its pattern, of the pattern, and behind it."""
+    if not body.texts:
+        return [{} for _ in places]
+    store = service.chosen(body.choices())
+    parts = [window_texts(store, place, len(body.tokens)) for place in places]
+    return [{"texts": dict(zip(("before", "match", "after"), each, strict=True))} for each in parts]
+
+
+def _encode(
+    service: DraftService, choices: Sequence[draft_pb2.DatastoreChoice], text: str
+) -> tuple[list[int], list[int]]:
+    limits.check_text(text)
+    return service.chosen(choices).encode_with_starts(text)

@@ -1,0 +1,118 @@
+"""What ``suffolk lookup`` finds, as an object that it prints as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from suffolk.cli.documents import document_id
+from suffolk.cli.lookup_hints import hints
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import NotFound, PermissionDenied, Unsupported
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import MAX_NODES, Retriever
+from suffolk.datastore.token_texts import node_texts, token_texts, window_texts
+from suffolk.datastore.tree_paths import path_counts, tree_paths
+
+if TYPE_CHECKING:
+    from suffolk.cli.lookup import Options
+
+BEFORE = 8
+"""Tokens before an occurrence."""
+
+
+def make_report(store: Retriever, options: Options) -> dict[str, Any]:
+    """Look the context of ``options`` up in ``store``.
+
+    Raises:
+        NotFound: a text is given, and the datastore has no tokenizer.
+        SuffolkError: as ``Retriever.draft``.
+    """
+    # An argument that is not UTF-8 arrives with surrogates, which tokenizers refuse.
+    text = (options.text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    has_text = options.text is not None or _has_tokenizer(store)
+    ids = list(options.ids) if options.text is None else _encode(store, text)
+    max_nodes = options.max_nodes or max(64, 4 * options.top)
+    tree = store.draft(ids, options.max_match, options.min_match, options.max_depth, min(max_nodes, MAX_NODES))
+    matched = ids[len(ids) - tree.match_length :]
+    report: dict[str, Any] = {
+        "context_tokens": len(ids),
+        "tokens": token_texts(store, ids[-options.max_match :]) if has_text else [str(each) for each in ids],
+        "match_length": tree.match_length,
+        "match_count": tree.match_count,
+        "match": _text(store, matched, has_text),
+        "hints": list(hints(store, text, ids, tree, options.max_match)) if text else [],
+        "ends_here": len(tree) == 0,
+        "continuations": _continuations(store, tree, options.top, has_text),
+        "draft": _tree(store, matched, tree, has_text),
+    }
+    return report | _occurrences(store, matched, options.occurrences, has_text)
+
+
+def _continuations(store: Retriever, tree: DraftTree, top: int, has_text: bool) -> list[dict[str, Any]]:
+    """The paths to the tree's leaves, most frequent first."""
+    assert tree.counts is not None
+    counts, paths = tree.counts.tolist(), tree_paths(tree)
+    leaves = sorted(set(range(len(tree))) - set(tree.parents.tolist()), key=lambda leaf: (-counts[leaf], leaf))
+    return [
+        {
+            "count": counts[leaf],
+            "share": counts[leaf] / tree.match_count,
+            "ids": paths[leaf],
+            "text": _text(store, paths[leaf], has_text),
+            "node": leaf,
+        }
+        for leaf in leaves[:top]
+    ]
+
+
+def _tree(store: Retriever, matched: list[int], tree: DraftTree, has_text: bool) -> dict[str, Any]:
+    from suffolk.serving.draft_service.http_messages import tree_json
+
+    texts = node_texts(store, matched, tree) if has_text else [str(token) for token in tree.tokens.tolist()]
+    names = store.names if len(store.names) > 1 else ()
+    paths = tree_paths(tree)
+    counts = {name: path_counts(store.select([name]), matched, paths) for name in names}
+    return tree_json(tree) | {"texts": texts, "datastores": counts}
+
+
+def _occurrences(store: Retriever, matched: list[int], limit: int, has_text: bool) -> dict[str, Any]:
+    try:
+        found = store.occurrences(matched, limit, before=BEFORE) if matched and limit else []
+    except (PermissionDenied, Unsupported) as error:  # of a draft service
+        return {"occurrences": [], "names_documents": False, "occurrences_problem": str(error)}
+    places = [
+        {
+            "datastore": place.datastore,
+            "id": place.source,
+            "metadata": dict(place.metadata),
+            "segment": place.segment,
+            "document": place.document,
+            "offset": place.offset,
+            "text": _text(store, place.tokens.tolist(), has_text),
+            "parts": window_texts(store, place, len(matched)) if has_text else _window_ids(place, len(matched)),
+            "shown": document_id(place),
+        }
+        for place in found
+    ]
+    return {"occurrences": places, "names_documents": True}
+
+
+def _has_tokenizer(store: Retriever) -> bool:
+    """Whether ids can be shown as text. Looking them up needs no tokenizer."""
+    return store.tokenizer_path() is not None if isinstance(store, Datastore) else store.tokenizer() is not None
+
+
+def _encode(store: Retriever, text: str) -> list[int]:
+    if store.tokenizer() is None:
+        raise NotFound(f"datastore {store.name} has no tokenizer; give the context as token ids with --ids")
+    return store.encode(text)
+
+
+def _window_ids(place: Occurrence, pattern: int) -> tuple[str, ...]:
+    parts = place.before, place.tokens[:pattern], place.tokens[pattern:]
+    return tuple(" ".join(map(str, ids.tolist())) for ids in parts)
+
+
+def _text(store: Retriever, ids: list[int], has_text: bool) -> str:
+    return store.decode(ids) if has_text else " ".join(map(str, ids))
