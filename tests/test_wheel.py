@@ -91,7 +91,7 @@ def test_the_wheel_installs_the_package_alone(site: Path) -> None:
 
 
 def test_the_wheel_works_by_itself(site: Path) -> None:
-    code = "import suffolk, suffolk.datastore as rooms; print(suffolk.__file__, rooms._native.__file__)"
+    code = "import suffolk; from suffolk.datastore import _native; print(suffolk.__file__, _native.__file__)"
     done = python(site, code)
     assert done.returncode == 0, done.stderr
     assert all(path.startswith(str(site)) for path in done.stdout.split())

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from suffolk.cli.main import main
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from tests.support.draft_server import serving
 
 LINES = ['raise ValueError("no")', 'raise ValueError("yes")', "return None", "y-ret", "y-return", "y-return"]
