@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore import WatchedDatastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.draft_service.client import RemoteDatastore, connect

@@ -1,7 +1,7 @@
 """Measure retrieval, building, decoding, serving and live datastores. Each is compared to a baseline in the same run.
 
 Every measurement prints tables and writes a JSON file (machine, versions, commit, seed, command
-line) and a plot. The extra packages: pip install '.[bench]'"""
+line) and a plot. The extra packages: pip install 'suffolk[bench]'"""
 
 EXAMPLES = """examples:
   suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json

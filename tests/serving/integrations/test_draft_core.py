@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 import suffolk
-from suffolk.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import IntegrationOptions, read_options
