@@ -11,6 +11,7 @@ from tokenizers import Encoding, Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.occurrence import Occurrence
 
 if TYPE_CHECKING:
     from typing_extensions import Self
