@@ -28,6 +28,7 @@ SOURCES = {
     *("CMakeLists.txt", "MANIFEST.in", "PKG-INFO", "constraints.txt", "pyproject.toml", "setup.cfg", "setup.py"),
     *("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md"),
 }
+KEPT = (".py", ".pyi", ".html")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
@@ -87,10 +88,10 @@ def test_the_source_distribution_holds_what_a_build_needs_and_nothing_else(sdist
 
 def test_the_wheel_installs_the_package_alone(site: Path) -> None:
     assert [path.name for path in site.iterdir() if not path.name.endswith(".dist-info")] == ["suffolk"]
-    found = {str(path.relative_to(site)) for path in site.rglob("*.py*")}
+    found = {str(path.relative_to(site)) for path in site.rglob("*.*") if path.suffix in KEPT}
     package = [folder for folder in (ROOT / "suffolk").iterdir() if folder.is_dir()]  # links included
-    sources = [path for folder in package for path in folder.rglob("*.py*")] + list((ROOT / "suffolk").glob("*.py*"))
-    assert found == {str(path.relative_to(ROOT)) for path in sources if path.suffix != ".pyc"}
+    sources = [path for folder in package for path in folder.rglob("*.*")] + list((ROOT / "suffolk").glob("*.*"))
+    assert found == {str(path.relative_to(ROOT)) for path in sources if path.suffix in KEPT}
     pages = {path.name for path in (site / "suffolk" / "serving" / "playground" / "static").iterdir()}
     assert pages == {path.name for path in (ROOT / "serving" / "playground" / "static").iterdir()}
     [extension] = site.rglob("*.so")
