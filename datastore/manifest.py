@@ -100,8 +100,8 @@ def read_manifest(store: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError) as error:
         if (store / "live").is_dir():
             raise NotFound(
-                f"{store} has published nothing: all its documents are in {store / 'live'}; open it for appending "
-                "(append=True), and seal it to publish them"
+                f"{store} has published nothing: all its documents are in {store / 'live'}; serve it with "
+                f"'suffolk serve --live {store}', or open it for appending (append=True)"
             ) from error
         lack = f"it has no {MANIFEST_NAME}" if store.is_dir() else "there is no such folder"
         raise NotFound(f"{store} is no datastore: {lack}; check the name, or build one with 'suffolk build'") from error

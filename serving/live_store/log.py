@@ -18,7 +18,8 @@ from pathlib import Path
 from suffolk.datastore.errors import PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import fsync_directory
-from suffolk.serving.live_store.log_file import HEADER_BYTES, LogFile, RecoveredLog, checkpoint_path, header, log_path
+from suffolk.serving.live_store.log_file import HEADER_BYTES, LogFile, checkpoint_path, header, log_path
+from suffolk.serving.live_store.read_log import RecoveredLog
 
 ALWAYS, INTERVAL, NONE = DURABILITIES = ("always", "interval", "none")
 FILE_BYTES = 64 << 20

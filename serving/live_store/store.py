@@ -146,15 +146,22 @@ class LiveStore(LiveQueries):
             self._keeper.wake()
         return appended
 
-    def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
+    def delete(
+        self,
+        ids: Sequence[str] = (),
+        where: Sequence[str] = (),
+        group: str | None = None,
+        dry_run: bool = False,
+    ) -> LiveDeletion:
         """Delete the documents whose source is in ``ids`` and that meet all conditions of ``where``, or a whole group.
 
         No query that begins afterwards finds them. Documents in published files are deleted by publishing a generation. A deletion
-        waits while a seal runs.
+        waits while a seal runs. The text leaves the log within about a minute, and segment files with ``suffolk compact``.
 
         Args:
             ids, where: see ``suffolk.build_index.delete``.
             group: the group to delete; excludes ``ids`` and ``where``.
+            dry_run: count the documents, but delete none.
 
         Raises:
             InvalidArgument: nothing is given, a condition cannot be parsed, or no document has its field.
@@ -164,7 +171,7 @@ class LiveStore(LiveQueries):
         if group is not None:
             if ids or where:
                 raise InvalidArgument("group is given with ids or where; give one of them")
-            return self._delete_group(group)
+            return self._delete_group(group, dry_run)
         query = parse_query(ids, where)
         with self._publishing:
             self._take_up()
@@ -172,14 +179,15 @@ class LiveStore(LiveQueries):
             documents = tokens = 0
             sources = set(found.sources)
             if self._files is not None:
-                report = delete_published(self.path, ids, where, threads=self.settings.threads, fields=found.fields)
+                report = delete_published(self.path, ids, where, dry_run, self.settings.threads, found.fields)
                 documents, tokens = report.documents, report.tokens
                 sources |= set(ids) - set(report.unknown_ids)
                 self._take_up()
             else:
                 query.require_fields(found.fields)
-            if found.sequences:
+            if found.sequences and not dry_run:
                 self._writer.remove(found.sequences)
+                self._writer.removed_text.note_deleted()
             return LiveDeletion(
                 documents + len(found.sequences),
                 tokens + found.tokens,
@@ -198,6 +206,15 @@ class LiveStore(LiveQueries):
         """
         with self._publishing:
             return self._seal()
+
+    def scrub(self) -> None:
+        """Rewrite the log without the text of removed documents. A thread does so anyway, within the time that
+        ``removed_text`` states.
+
+        Raises:
+            ResourceExhausted: the disk is full; the log stays.
+        """
+        self._writer.checkpoint(force=True)
 
     def refresh(self) -> bool:
         """Take up the published generation if it is a new one, and return whether it is. Queries that run keep the old one.
@@ -292,10 +309,12 @@ class LiveStore(LiveQueries):
         self._resources.close()
         self._files = None
 
-    def _delete_group(self, group: str) -> LiveDeletion:
+    def _delete_group(self, group: str, dry_run: bool) -> LiveDeletion:
         self.group_stats(group)
         sequences, lengths = self._live.group_documents(self._key(group))
-        self._writer.remove(sequences.tolist())
+        if not dry_run:
+            self._writer.remove(sequences.tolist())
+            self._writer.removed_text.note_deleted()
         return LiveDeletion(len(sequences), int(lengths.sum()), self.generation, ())
 
     def _seal(self) -> int | None:
@@ -335,6 +354,8 @@ class LiveStore(LiveQueries):
         deleted = list(files.deleted().values()) if files.manifest.deletions else []
         through = files.manifest.live_sequence
         self._live.rebase(*files.native_files(), deleted, through, grouped_stay=True)
+        if self._files is not None and files.manifest.deletions != self._files.manifest.deletions:
+            self._writer.removed_text.note_deleted()  # the log may hold what was published before it was deleted
         self._files = files
         return True
 

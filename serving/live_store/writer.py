@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import live_pages
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import Log
-from suffolk.serving.live_store.log_file import TornTail, read_log
+from suffolk.serving.live_store.read_log import TornTail, read_log
 from suffolk.serving.live_store.record import Change, encode
+from suffolk.serving.live_store.removed_text import RemovedText
 from suffolk.serving.live_store.replay import replay
 from suffolk.serving.live_store.settings import LiveSettings
 
@@ -75,13 +76,19 @@ class LiveWriter:
                 self.torn.offset,
             )
         self.index = _native.LiveIndex(identity.vocab_size, identity.order_depth, settings.threads)
-        state = replay(recovered.changes, flushed_through)
+        changes = recovered.changes
+        state = replay(changes, flushed_through)
         self.unpublished_tokens = 0
         """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
+        gone = sum(len(change.lengths) for change in changes)
         for batch in state.batches:
+            gone -= len(batch.lengths)
             if len(batch.lengths):
                 self._index(batch)
                 self.unpublished_tokens += ungrouped_tokens(batch.lengths, batch.groups)
+        self.removed_text = RemovedText()
+        if gone:
+            self.removed_text.note_deleted()
         self._next = state.next_sequence
         self._clock = StoreClock(state.newest_time)
         if self._clock.behind:
@@ -120,6 +127,8 @@ class LiveWriter:
             position = self._apply(change)
             self._next = first + count
             self.unpublished_tokens += ungrouped_tokens(batch.lengths, batch.keys)
+        if len(removed):
+            self.removed_text.note_replaced()
         failpoint("append.visible")
         durable = self.log.acknowledge(position)
         return Appended(first, count, len(batch.tokens), len(removed), durable)
@@ -137,6 +146,7 @@ class LiveWriter:
                 self.index.remove(wanted)
             except NotFound:  # some were removed since the caller found them
                 self.index.remove(self._present(wanted))
+        self.removed_text.note_replaced()
         failpoint("remove.visible")
         return self.log.acknowledge(position)
 
@@ -153,6 +163,7 @@ class LiveWriter:
             rest = [page.sequences for page in live_pages(self.index, sequence, tokens=False)]
             if rest:
                 self.index.remove(np.concatenate(rest))
+        self.removed_text.note_replaced()
         failpoint("evict.dropped")
         self.trim()
 
@@ -179,19 +190,22 @@ class LiveWriter:
             self._replacing.release()
 
     def checkpoint(self, force: bool = False) -> bool:
-        """Rewrite the log if most of it is about removed documents. Returns whether it was rewritten.
+        """Rewrite the log if most of it is about removed documents, or if their text must go. Returns whether it was rewritten.
 
         Raises:
             ResourceExhausted: the disk is full; the log stays.
         """
-        size, stats = self.log.total_bytes, self.index.stats()
-        live = stats["tokens"] * self._token_bytes + stats["documents"] * DOCUMENT_BYTES
-        if not force and size < max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live):
+        if not (force or self.removed_text.is_due() or self._is_mostly_removed()):
             return False
         with self._replacing:
-            with self._lock:
-                through, end = self.log.rotate(), self._next
-            self.log.checkpoint(through, map(encode, live_pages(self.index, end)), end - 1)
+            self.removed_text.clear()
+            try:
+                with self._lock:
+                    through, end = self.log.rotate(), self._next
+                self.log.checkpoint(through, self._left(end), end - 1)
+            except BaseException:
+                self.removed_text.note_failure()
+                raise
             self._rewritten = self.log.total_bytes
         return True
 
@@ -212,6 +226,20 @@ class LiveWriter:
             self.log.withdraw(record)
             raise
         return position
+
+    def _is_mostly_removed(self) -> bool:
+        stats = self.index.stats()
+        live = stats["tokens"] * self._token_bytes + stats["documents"] * DOCUMENT_BYTES
+        return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
+
+    def _left(self, end: int) -> Iterator[bytes]:
+        """Records of the documents below ``end``, from which a reader also learns ``end``."""
+        last = 0
+        for page in live_pages(self.index, end):
+            last = int(page.sequences[-1])
+            yield encode(page)
+        if last < end - 1:
+            yield encode(Change(removed=np.array([end - 1], np.uint64)))
 
     def _present(self, sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Those of ``sequences`` that are in memory."""

@@ -24,7 +24,7 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.readers import reader_lines, wait_for_readers
-from suffolk.serving.live_store.identity import is_live
+from suffolk.serving.live_store.identity import has_log
 
 EXAMPLES = """
 suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst:4711 --id chats.jsonl#conversation-17
@@ -52,7 +52,7 @@ def run(options: Options) -> int:
         print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))
     elif report.documents:
         print("\n".join([*_lines(report, options.dry_run), *reader_lines(readers, report.generation)]))
-    if is_live(options.store):
+    if has_log(options.store):
         print(
             f"suffolk: {options.store} is live: this command deletes published documents only. Delete those of groups, and those "
             "that are not published yet, with suffolk.open(URL).delete(...)",
