@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +21,7 @@ from suffolk.datastore.manifest import (
     read_manifest,
     tokenizer_name,
     write_atomically,
+    writer_lock,
 )
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
 
@@ -73,6 +75,15 @@ def log_folder(store: Path) -> Path:
 def has_log(store: Path) -> bool:
     """Whether documents were appended to the datastore, so that some may not be published."""
     return log_folder(store).is_dir() and any(log_folder(store).iterdir())
+
+
+def append_lock(store: Path) -> AbstractContextManager[None]:
+    """Context manager that lets one process at a time append. Raises Unavailable, PermissionDenied: see ``writer_lock``."""
+    return writer_lock(
+        store / LIVE_NAME,
+        f"another process has {store} open for appending; append and delete through its server, such as "
+        f"grpc://HOST:PORT/{store.name}, or stop it",
+    )
 
 
 def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:

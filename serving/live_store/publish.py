@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -27,8 +26,6 @@ from suffolk.serving.live_store.identity import LIVE_NAME, StoreIdentity, publis
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.record import Change
 
-_NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
-"""A segment of live documents; the number is the time of the newest, in seconds."""
 _Document = tuple[npt.NDArray[Any], int, bytes]
 """Tokens, time and origin."""
 
@@ -115,7 +112,7 @@ def drop_published(store: Path, names: Collection[str], threads: int) -> Manifes
 
 def live_segments(manifest: Manifest) -> list[tuple[SegmentEntry, int]]:
     """The segments that ``publish_live`` wrote, the oldest first, each with the time of its newest document in seconds."""
-    return [(entry, _newest_time(entry)) for entry in manifest.segments if _NAME.fullmatch(entry.name) is not None]
+    return [(entry, entry.live_time) for entry in manifest.segments if entry.live_time is not None]
 
 
 def published_size(files: Datastore | None) -> tuple[int, int]:
@@ -142,7 +139,7 @@ def _to_merge(
     """The last segments of ``base`` to merge with ``entries``: live ones without deleted documents."""
     size = sum(entry.tokens + entry.documents for entry in entries)
     chosen: list[SegmentEntry] = []
-    periods = {_period(_newest_time(entry), seconds) for entry in entries}
+    periods = {_period(entry.live_time or 0, seconds) for entry in entries}
     if base is None or len(periods) > 1:
         return ()
     with open_datastore(store) as datastore:
@@ -150,9 +147,9 @@ def _to_merge(
     for entry in reversed(base.segments):
         tokens = entry.tokens + entry.documents
         if (
-            _NAME.fullmatch(entry.name) is None
+            entry.live_time is None
             or len(deleted.get(entry.name, ()))
-            or _period(_newest_time(entry), seconds) not in periods
+            or _period(entry.live_time, seconds) not in periods
             or tokens > min(size, most_tokens - size)
         ):
             break
@@ -172,8 +169,8 @@ def _merge(workspace: Workspace, entries: Sequence[SegmentEntry], generation: in
         segment.verify("checksums")  # merging would write valid checksums for damaged tokens
         for source, metadata in OpenSegment(segment, entry).origins():
             table.add(source or "", metadata)
-        newest = max(newest, _newest_time(entry))
-    name = _segment_name(workspace, generation, len(entries), newest)
+        newest = max(newest, entry.live_time or 0)
+    name = workspace.segment_name(generation, len(entries), newest)
     no_documents = np.empty(0, np.uint32)
     merged = merge_segments(
         workspace.new_segment(name), paths, [no_documents] * len(paths), documents=table.finish(), threads=threads
@@ -181,15 +178,6 @@ def _merge(workspace: Workspace, entries: Sequence[SegmentEntry], generation: in
     for new, _ in places:
         new.unlink(missing_ok=True)
     return merged
-
-
-def _segment_name(workspace: Workspace, generation: int, number: int, newest: int) -> str:
-    return workspace.segment_name(generation, number).replace(".segment", f"-live{newest}.segment")
-
-
-def _newest_time(entry: SegmentEntry) -> int:
-    found = _NAME.fullmatch(entry.name)
-    return int(found[1]) if found is not None else 0
 
 
 def _period(time: int, seconds: int) -> int:
@@ -238,7 +226,7 @@ def _write_one(
         if file.tokens == 0:
             return None
         return write_segment(
-            workspace.new_segment(_segment_name(workspace, generation, number, newest)),
+            workspace.new_segment(workspace.segment_name(generation, number, newest)),
             file.mapped(),
             vocab_size=identity.vocab_size,
             order_depth=identity.order_depth,

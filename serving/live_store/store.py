@@ -17,13 +17,13 @@ from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.generation_follower import GenerationFollower
-from suffolk.datastore.manifest import Manifest, writer_lock
+from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import Groups, Tokens
 from suffolk.serving.live_store.batch import make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select
-from suffolk.serving.live_store.identity import LIVE_NAME, create_identity, open_identity, published
+from suffolk.serving.live_store.identity import append_lock, create_identity, open_identity, published
 from suffolk.serving.live_store.keeper import Keeper
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.publish import drop_published, live_segments, live_tokens, publish_live, published_size
@@ -90,7 +90,7 @@ class LiveStore(LiveQueries):
         self._publishing = threading.Lock()
         self._files: Datastore | None = None
         with ExitStack() as stack:
-            stack.enter_context(writer_lock(path / LIVE_NAME))
+            stack.enter_context(append_lock(path))
             manifest = published(path)
             self._writer = LiveWriter(path, self.identity, settings, manifest.live_sequence if manifest else 0)
             stack.callback(self._writer.close)
