@@ -91,8 +91,7 @@ class LiveStore(LiveQueries):
         self._files: Datastore | None = None
         with ExitStack() as stack:
             stack.enter_context(append_lock(path))
-            manifest = published(path)
-            self._writer = LiveWriter(path, self.identity, settings, manifest.live_sequence if manifest else 0)
+            self._writer = LiveWriter(path, self.identity, settings, published(path))
             stack.callback(self._writer.close)
             self._live = self._writer.index
             self.refresh()

@@ -14,12 +14,14 @@ import numpy.typing as npt
 from suffolk.datastore import _native
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.live_store.batch import Batch
 from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import live_pages
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import Log
+from suffolk.serving.live_store.publish import live_segments
 from suffolk.serving.live_store.read_log import TornTail, read_log
 from suffolk.serving.live_store.record import Change, encode
 from suffolk.serving.live_store.removed_text import RemovedText
@@ -58,10 +60,12 @@ class LiveWriter:
     """The index and the log of one store, recovered from disk. Thread-safe.
 
     Args:
-        flushed_through: ``live_sequence`` of the published generation.
+        manifest: the published generation; None if there is none.
     """
 
-    def __init__(self, store: Path, identity: StoreIdentity, settings: LiveSettings, flushed_through: int) -> None:
+    def __init__(
+        self, store: Path, identity: StoreIdentity, settings: LiveSettings, manifest: Manifest | None = None
+    ) -> None:
         self._settings = settings
         self._token_bytes = token_dtype(identity.vocab_size).itemsize
         self._lock = threading.Lock()
@@ -77,7 +81,7 @@ class LiveWriter:
             )
         self.index = _native.LiveIndex(identity.vocab_size, identity.order_depth, settings.threads)
         changes = recovered.changes
-        state = replay(changes, flushed_through)
+        state = replay(changes, manifest.live_sequence if manifest is not None else 0)
         self.unpublished_tokens = 0
         """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
         gone = sum(len(change.lengths) for change in changes)
@@ -90,7 +94,8 @@ class LiveWriter:
         if gone:
             self.removed_text.note_deleted()
         self._next = state.next_sequence
-        self._clock = StoreClock(state.newest_time)
+        times = [time for _, time in live_segments(manifest)] if manifest is not None else []
+        self._clock = StoreClock(max(state.newest_time, *times, 0))
         if self._clock.behind:
             log.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
         self.log = Log(log_folder(store), recovered, settings.durability, settings.interval)
