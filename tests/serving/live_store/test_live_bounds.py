@@ -10,8 +10,6 @@ import pytest
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.datastore.manifest import writer_lock
-from suffolk.serving.live_store import writer
-from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.publish import live_segments
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore
@@ -231,27 +229,6 @@ def test_a_full_disk_refuses_appends_and_answers_queries(open_store: OpenStore, 
     assert store.append([4, 5]).durable
     assert store.seal() == 1
     assert first_tokens(store) == first_tokens(open_store()) == [1, 4]
-
-
-def test_no_jump_of_the_clock_changes_the_time(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    wall, steady = [1000.0], [5.0]
-    clock = StoreClock(0, lambda: wall[0], lambda: steady[0])
-    wall[0], steady[0] = 0.0, 7.0
-    assert clock.now() == 1002
-    behind = StoreClock(1002, lambda: wall[0], lambda: steady[0])
-    assert (behind.behind, behind.now()) == (1002, 1002)
-
-    store = open_store(ttl_seconds=3600)
-    store.append([1])
-    # the clock jumps back by decades, and the store is opened again
-    monkeypatch.setattr(writer, "StoreClock", lambda last: StoreClock(last, lambda: 1000.0))
-    store = without_keeper(open_store(ttl_seconds=3600))
-    assert store.stats().clock_behind_seconds > 1e6
-    store.append([2])
-    store._keep()
-    assert first_tokens(store) == [1, 2]
-    times = [int(time) for page in writer.live_pages(store._writer.index, 10) for time in page.times]
-    assert times == sorted(times)
 
 
 @pytest.mark.parametrize(
