@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import Datastore, check_occurrences
+from suffolk.datastore.datastore import check_occurrences
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.manifest import tokenizer_name
@@ -30,6 +30,7 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import check_group, unpack_origin
+from suffolk.serving.live_store.published_files import PublishedFiles
 
 
 class LiveQueries(Retriever):
@@ -44,7 +45,7 @@ class LiveQueries(Retriever):
     identity: StoreIdentity
     _live: _native.LiveIndex
     _bounds: Bounds
-    _files: Datastore | None
+    _files: PublishedFiles
     _tokenizer: Tokenizer | None = None
 
     @property
@@ -130,7 +131,8 @@ class LiveQueries(Retriever):
         is the number of the document."""
         ids = self._ids(pattern)
         check_occurrences(ids, self.identity.order_depth, limit, context)
-        files = {segment.native: segment for segment in self._files.open_segments()} if self._files is not None else {}
+        datastore = self._files.datastore
+        files = {each.native: each for each in datastore.open_segments()} if datastore is not None else {}
         found = []
         for native, number, place, packed, tokens in self._live.occurrences(ids, limit, len(ids) + context):
             if native is None:

@@ -126,7 +126,7 @@ def change(it: StoreUnderTest, model: StoreModel, data: st.DataObject) -> None:
     elif kind == "wait":
         it.clocks.advance(data.draw(st.integers(1, TTL), label="seconds"))
     elif kind == "evict":
-        it.store._keep()
+        it.store._upkeep.work()
         model.evict(it.now())
     elif kind == "reopen":
         if data.draw(st.booleans(), label="scrub"):
@@ -195,7 +195,7 @@ def change_from_outside(it: StoreUnderTest, there: list[Kept], data: st.DataObje
 
 def check_eviction(it: StoreUnderTest, there: list[Kept]) -> list[Kept]:
     """Run the background work; return the documents that are left: the newest ones, neither too many nor too few."""
-    it.store._keep()
+    it.store._upkeep.work()
     names, now = it.names(), it.now()
     left = there[len(there) - len(names) :]
     assert names == [each.name for each in left]

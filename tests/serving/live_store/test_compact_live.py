@@ -53,7 +53,7 @@ def test_compacted_live_documents_still_expire(
         ]
         for gone in range(1, 5):
             time = start + TTL + 20 * (gone - 1) + 1
-            store._keep()
+            store._upkeep.work()
             assert first_tokens(store) == [40, 41, *range(gone, 4), 42, 43]
     assert not compact(path, segments=2, threads=1).changed
     assert first_tokens_of(path) == [40, 41, 42, 43]

@@ -85,14 +85,14 @@ def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, m
         change()
         for seconds in (1.0, removed_text.REPLACED_SECONDS - 2.0):
             time[0] += seconds
-            store._keep()
+            store._upkeep.work()
             assert holds(store)
         time[0] += 2.0
-        store._keep()
+        store._upkeep.work()
         assert not holds(store)
         files = sorted(log_folder(store.path).iterdir())
         time[0] += 2 * removed_text.REPLACED_SECONDS
-        store._keep()
+        store._upkeep.work()
         assert sorted(log_folder(store.path).iterdir()) == files  # nothing was removed since
 
 
@@ -109,7 +109,7 @@ def test_text_that_was_deleted_before_a_crash_leaves_the_log(open_store: OpenSto
     store = open_store()
     files = sorted(log_folder(store.path).iterdir())
     store.append([8])
-    store._keep()
+    store._upkeep.work()
     assert sorted(log_folder(store.path).iterdir())[:-1] == files  # there is nothing to remove
 
 
@@ -127,7 +127,7 @@ def test_a_failed_rewrite_is_repeated(open_store: OpenStore, monkeypatch: pytest
         with pytest.raises(MemoryError):
             store.scrub()
     assert holds(store)
-    store._keep()
+    store._upkeep.work()
     assert not holds(store)
 
 
