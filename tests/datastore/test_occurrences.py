@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.watched_datastore import WatchedDatastore

@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from suffolk.cli.main import main
-from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.server import DraftServer
 from tests.support.draft_server import ask, serving

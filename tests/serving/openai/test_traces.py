@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from suffolk.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.drafter_entry import LoadContext
 from suffolk.serving.drafters.hybrid.load import load_hybrid
