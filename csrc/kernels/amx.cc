@@ -1,5 +1,6 @@
 // bf16 by tile matrix instructions (AMX). Up to 32 rows take only the time to read the weights.
-#if defined(__x86_64__) && defined(__linux__) && __has_include(<amxbf16intrin.h>)
+// GCC has the instructions in amxbf16intrin.h, clang in amxintrin.h.
+#if defined(__x86_64__) && defined(__linux__) && (__has_include(<amxbf16intrin.h>) || __has_include(<amxintrin.h>))
 
 #include <immintrin.h>
 #include <sys/syscall.h>
