@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ class LiveWriter:
         self, store: Path, identity: StoreIdentity, settings: LiveSettings, manifest: Manifest | None = None
     ) -> None:
         self._settings = settings
-        self._token_bytes = token_dtype(identity.vocab_size).itemsize
+        self._dtype = token_dtype(identity.vocab_size)
         self._lock = threading.Lock()
         self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
         state = recover(store, identity, settings.threads, manifest)
@@ -76,8 +77,8 @@ class LiveWriter:
         """The time that a document would get, in seconds."""
         return self._clock.now()
 
-    def append(self, batch: Batch, replace: bool) -> Appended:
-        """Append ``batch``; with ``replace``, remove all earlier documents of its groups in the same snapshot.
+    def append(self, batch: Batch, replaces: bool) -> Appended:
+        """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
 
         Raises:
             ResourceExhausted: the disk is full, or memory is used up; nothing is changed.
@@ -85,7 +86,7 @@ class LiveWriter:
         """
         count = len(batch.lengths)
         with self._lock:
-            removed = displaced(self.index, batch, replace, self._settings.max_group_tokens)
+            removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
             first = self._next
             sequences = np.arange(first, first + count, dtype=np.uint64)
             times = np.full(count, self._clock.now(), np.int64)
@@ -195,7 +196,7 @@ class LiveWriter:
 
     def _is_mostly_removed(self) -> bool:
         stats = self.index.stats()
-        live = stats["tokens"] * self._token_bytes + stats["documents"] * DOCUMENT_BYTES
+        live = stats["tokens"] * self._dtype.itemsize + stats["documents"] * DOCUMENT_BYTES
         return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
 
     def _left(self, end: int) -> Iterator[bytes]:
@@ -203,7 +204,7 @@ class LiveWriter:
         last = 0
         for page in live_pages(self.index, end):
             last = int(page.sequences[-1])
-            yield encode(page)
+            yield encode(replace(page, tokens=page.tokens.astype(self._dtype)))
         if last < end - 1:
             yield encode(Change(removed=np.array([end - 1], np.uint64)))
 

@@ -113,6 +113,15 @@ def test_verify_finds_records_that_no_store_writes(path: Path, bad: Callable[[Ch
         check_log(path)
 
 
+def test_a_log_that_cannot_be_read_hides_no_published_document(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = last_log(path)
+    file.write_bytes(b"x" + file.read_bytes()[1:])
+    assert main(["info", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert f"not published      the log cannot be read, so its documents are not counted: {file} is no file of" in shown
+    assert "documents          1\n" in shown
+
+
 def test_a_log_of_another_store_is_found(path: Path, tmp_path: Path) -> None:
     identity = path / "live" / "identity.json"
     identity.write_text(json.dumps(json.loads(identity.read_bytes()) | {"group_secret": "00" * 16}))

@@ -131,6 +131,16 @@ def test_a_failed_rewrite_is_repeated(open_store: OpenStore, monkeypatch: pytest
     assert not holds(store)
 
 
+def test_a_rewrite_of_everything_makes_the_log_no_larger(open_store: OpenStore) -> None:
+    """Regression: a rewrite took four bytes for a token of a small vocabulary."""
+    store = open_store()
+    store.append([1] * 1000)
+    size = store.stats().log_bytes
+    store.scrub()
+    store.append([1] * 1000)
+    assert store.stats().log_bytes < 2 * size + 100
+
+
 def test_numbers_rise_after_a_rewrite_of_nothing(open_store: OpenStore, tmp_path: Path) -> None:
     """Regression: a log that held no document any more began again with document 1."""
     store = open_store()
