@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
-from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.build_index.progress import SilentProgress, WorkProgress, rate
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.datastore import MAX_THREADS, Datastore, open_datastore
 from suffolk.datastore.deletions import Deleted
@@ -206,10 +206,13 @@ class _Compaction:
         """A function that is called with a segment's name and the share of it that is done; ``sizes`` are in tokens."""
         total = sum(sizes.values())
         before = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
+        begin = time.monotonic()
 
         def report(name: str, share: float) -> None:
             done = before[name] + share * sizes[name]
-            self.progress.advance(work, done / max(1, total), f"{total:,} tokens")
+            self.progress.advance(
+                work, done / max(1, total), f"{total:,} tokens, {rate(done, time.monotonic() - begin, 'tokens')}"
+            )
 
         return report
 
