@@ -18,7 +18,7 @@ test: .venv/ready
 lint: .venv/ready
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo
 	.venv/bin/mdformat --check $(PAGES)
-	.venv/bin/codespell $(PAGES) demo datastore build_index serving suffolk benchmarks research csrc
+	.venv/bin/codespell $(PAGES) CITATION.cff demo datastore build_index serving suffolk benchmarks research csrc
 	.venv/bin/md-dead-link-check
 
 # The documentation site, into build/site; broken links and anchors are errors.
@@ -47,6 +47,13 @@ sanitize: .venv/ready
 	  .venv/bin/ctest --test-dir build/$$kind --output-on-failure || exit 1; \
 	done
 
+# The C++ core's own tests for arm64, emulated. Needs the packages g++-aarch64-linux-gnu and qemu-user of Debian or Ubuntu.
+.PHONY: arm64
+arm64: .venv/ready
+	$(CORE) -B build/arm64 -DSUFFOLK_DEVELOPER=ON -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ '-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64;-L;/usr/aarch64-linux-gnu'
+	.venv/bin/cmake --build build/arm64 --parallel && .venv/bin/ctest --test-dir build/arm64 --output-on-failure
+
 # The fuzz targets, each for FUZZ_SECONDS, with libFuzzer (needs clang); what they find new stays in build/fuzz/corpus.
 .PHONY: fuzz
 FUZZ_SECONDS ?= 60
@@ -63,6 +70,28 @@ fuzz: .venv/ready
 KILLS ?= 300
 kills: .venv/ready
 	.venv/bin/python -m tests.crash.kill_many --kills $(KILLS)
+
+# What people install, in dist/: the source distribution, and for each of WHEEL_PYTHONS a wheel that runs with glibc 2.28 or later.
+# The compiler is the clang of Zig, from PyPI: it links with an older glibc than this machine's.
+.PHONY: wheel
+WHEEL_PYTHONS ?= $(PYTHON)
+WHEEL = .venv-wheel/bin/python -m
+wheel: .venv-wheel/ready
+	rm -rf dist build/wheels
+	$(WHEEL) build --quiet --sdist
+	for python in $(WHEEL_PYTHONS); do \
+	  CXX="$$PWD/.venv-wheel/bin/python -m ziglang c++ -target x86_64-linux-gnu.2.28" \
+	  $$python -m pip wheel --quiet --no-deps --wheel-dir build/wheels dist/suffolk-*.tar.gz || exit 1; \
+	done
+	PATH=$$PWD/.venv-wheel/bin:$$PATH $(WHEEL) auditwheel repair --plat manylinux_2_28_x86_64 --only-plat --wheel-dir dist build/wheels/*.whl
+	$(WHEEL) twine check --strict dist/*
+	$(WHEEL) check_wheel_contents dist/*.whl
+
+.venv-wheel/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group wheel
+	touch .venv-wheel/ready
 
 # vLLM on CPU with Suffolk's proposer, with vLLM's own drafters and without drafts: texts compared, speed, a killed draft service.
 # MODEL=FOLDER takes another model than 'make demo', VLLM_PROMPTS="FILE ..." other prompts; VLLM_ARGS="--limit 8 --threads 2" ...

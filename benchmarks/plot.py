@@ -1,7 +1,9 @@
-"""Writes bar charts as PNG, without a display."""
+"""Draws bar charts as PNG or SVG, without a display."""
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +12,23 @@ from typing import Any
 from suffolk.benchmarks.folder import make_folder, whole_file
 from suffolk.benchmarks.provenance import missing
 
-COLOURS = (
-    "#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#718096", "#c53030",
-    "#00a3c4", "#d69e2e", "#68d391", "#d53f8c", "#744210", "#1a202c",
-)  # fmt: skip
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442")
+"""Colours that colour-blind readers can tell apart, on white and on black (Okabe and Ito). Further series are hatched."""
 
 _ROOM = 18
 """Most bars in one group that leave room for value labels."""
+_SHORT = 14
+"""Longest name of a series, in characters, of which four fit below a chart."""
+_INK = "#010203"
+"""Stands for the colour of the surrounding text in an SVG."""
+_SVG: dict[str, Any] = {
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "svg.fonttype": "none",  # text stays text, in the page's font
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +68,34 @@ def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     figure = _figure_class()(figsize=(7.5 * columns, 0.6 + 4.4 * rows), layout="constrained")
-    figure.suptitle(title)
-    axes = figure.subplots(rows, columns, squeeze=False).flatten()
-    for axis, panel in zip(axes, panels, strict=False):
-        _draw(axis, panel)
-    for axis in axes[len(panels) :]:
-        axis.set_axis_off()
-    make_folder(path.parent)
-    with whole_file(path) as file:
-        figure.savefig(file, dpi=130, format="png")
+    with _style():
+        figure.suptitle(title)
+        axes = figure.subplots(rows, columns, squeeze=False).flatten()
+        for axis, panel in zip(axes, panels, strict=False):
+            _draw(axis, panel)
+        for axis in axes[len(panels) :]:
+            axis.set_axis_off()
+        make_folder(path.parent)
+        with whole_file(path) as file:
+            figure.savefig(file, dpi=130, format="png")
+
+
+def svg(panel: Panel) -> str:
+    """Draw ``panel`` as an SVG element for a page, whose text colour and font it takes. Names in it are escaped.
+
+    Raises:
+        Unsupported: matplotlib is not installed.
+    """
+    figure = _figure_class()(figsize=(6.6, 4.2), layout="constrained")
+    file = io.StringIO()
+    with _style(**_SVG, **{"svg.hashsalt": panel.title}):
+        _draw(figure.subplots(), panel)
+        figure.savefig(
+            file, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
+    drawn = file.getvalue()
+    drawn = drawn[drawn.index("<svg") :].replace(_INK, "currentColor")
+    return re.sub(r' id="[\w.]+_\d+"', "", drawn)  # nothing refers to these, and other charts of the page have the same
 
 
 def _draw(axis: Any, panel: Panel) -> None:
@@ -73,23 +104,35 @@ def _draw(axis: Any, panel: Panel) -> None:
     for number, (name, values) in enumerate(panel.series.items()):
         places = [place + (number - (len(panel.series) - 1) / 2) * width for place in range(len(values))]
         drawn = [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
-        colour = COLOURS[number % len(COLOURS)]
-        bars = axis.bar([place for place, _ in drawn], [value for _, value in drawn], width, label=name, color=colour)
+        colour, hatch = COLOURS[number % len(COLOURS)], "//" * (number // len(COLOURS))
+        bars = axis.bar(
+            [place for place, _ in drawn], [value for _, value in drawn], width, label=name, color=colour, hatch=hatch
+        )
         axis.bar_label(bars, fmt=_label, fontsize=7, rotation=90 if crowded else 0, padding=2)
     axis.set_xticks(range(len(panel.labels)), panel.labels, fontsize=8)
     axis.set_title(panel.title, fontsize=10)
     axis.set_ylabel(panel.unit)
     if panel.logarithmic:
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(lambda value, place: _label(value))
     axis.margins(y=0.12)
     axis.spines[["top", "right"]].set_visible(False)
     if len(panel.series) > 1:
         below = -0.09 - 0.035 * max(label.count("\n") for label in panel.labels)  # no bar here
-        axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, below), ncols=4)
+        columns = 4 if max(map(len, panel.series)) <= _SHORT else 2
+        axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, below), ncols=columns)
 
 
 def _label(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _style(**settings: Any) -> Any:
+    """matplotlib's settings inside a block. A dollar sign in a name is a dollar sign."""
+    import matplotlib
+
+    changed: Any = {"text.parse_math": False} | settings
+    return matplotlib.rc_context(changed)
 
 
 def _figure_class() -> Any:

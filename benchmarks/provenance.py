@@ -9,7 +9,7 @@ from pathlib import Path
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.version import __version__
 
-INSTALL = "pip install '.[bench]'"
+INSTALL = "pip install 'suffolk[bench]'"
 HOME = Path(__file__).resolve().parent
 
 

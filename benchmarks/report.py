@@ -55,14 +55,16 @@ def plain(options: Any) -> dict[str, Any]:
     return {name: _plain(value) for name, value in asdict(options).items()}
 
 
-def write_report(report: Report, path: Path) -> None:
-    """Write ``report`` as JSON; creates the folder.
+def write_report(report: Report, path: Path) -> dict[str, Any]:
+    """Write ``report`` as JSON; creates the folder. Returns what was written.
 
     Raises:
         PermissionDenied, ResourceExhausted: the file cannot be written.
     """
     make_folder(path.parent)
-    write_json(path, report.to_dict())
+    written = report.to_dict()
+    write_json(path, written)
+    return written
 
 
 def _plain(value: Any) -> Any:

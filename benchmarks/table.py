@@ -1,20 +1,38 @@
-"""Formats plain-text tables."""
+"""Tables of results, as plain text or for a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns with headers. ``str`` formats it as plain text.
+
+    Attributes:
+        headers: names of the columns.
+        rows: one value for each column. Floats are shown with three significant digits, None as "-".
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+    def cells(self) -> list[list[str]]:
+        """The rows as text."""
+        return [[_format(value) for value in row] for row in self.rows]
+
+    def __str__(self) -> str:
+        cells = [list(self.headers), *self.cells()]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(self.headers))]
+        lines = [_line(row, widths) for row in cells]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join(lines)
 
 
 def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Format columns of minimal width, the first aligned left, the others right.
-
-    Floats get three significant digits.
-    """
-    cells = [list(headers), *([_format(value) for value in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    lines = [_line(row, widths) for row in cells]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)
+    """Format columns of minimal width, the first aligned left, the others right."""
+    return str(Table(headers, rows))
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

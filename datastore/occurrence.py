@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy.typing as npt
 
 from suffolk.datastore.documents import Metadata
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Tokens
 
 MAX_OCCURRENCES = (1 << 32) - 2
 """The largest number of tokens in a segment."""
@@ -39,7 +39,7 @@ class Occurrence:
     datastore: str = ""
 
 
-def check_occurrences(ids: Tokens, order_depth: int, limit: int, context: int, before: int) -> None:
+def check_occurrences(ids: Sized, order_depth: int, limit: int, context: int, before: int) -> None:
     """Refuse arguments of ``Retriever.occurrences`` that are out of bounds.
 
     Raises:

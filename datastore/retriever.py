@@ -11,12 +11,12 @@ from tokenizers import Encoding, Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.occurrence import Occurrence
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from suffolk.datastore import _native
-    from suffolk.datastore.occurrence import Occurrence
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""

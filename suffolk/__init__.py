@@ -55,15 +55,10 @@ if TYPE_CHECKING:
 
     from suffolk.build_index.builder import build as build
     from suffolk.build_index.options import BuildOptions as BuildOptions
-    from suffolk.datastore import ContextIndex as ContextIndex
-    from suffolk.datastore import Datastore as Datastore
-    from suffolk.datastore import DraftTree as DraftTree
-    from suffolk.datastore import Match as Match
-    from suffolk.datastore import Occurrence as Occurrence
-    from suffolk.datastore import Retriever as Retriever
-    from suffolk.datastore import WatchedDatastore as WatchedDatastore
-    from suffolk.datastore import __version__ as __version__
+    from suffolk.datastore.context import ContextIndex as ContextIndex
+    from suffolk.datastore.datastore import Datastore as Datastore
     from suffolk.datastore.documents import Document as Document
+    from suffolk.datastore.draft_tree import DraftTree as DraftTree
     from suffolk.datastore.errors import Corruption as Corruption
     from suffolk.datastore.errors import DeadlineExceeded as DeadlineExceeded
     from suffolk.datastore.errors import Internal as Internal
@@ -74,6 +69,11 @@ if TYPE_CHECKING:
     from suffolk.datastore.errors import SuffolkError as SuffolkError
     from suffolk.datastore.errors import Unavailable as Unavailable
     from suffolk.datastore.errors import Unsupported as Unsupported
+    from suffolk.datastore.occurrence import Occurrence as Occurrence
+    from suffolk.datastore.retriever import Match as Match
+    from suffolk.datastore.retriever import Retriever as Retriever
+    from suffolk.datastore.version import __version__ as __version__
+    from suffolk.datastore.watched_datastore import WatchedDatastore as WatchedDatastore
     from suffolk.serving.draft_service.client import RemoteDatastore as RemoteDatastore
     from suffolk.serving.drafters.drafter_config import DrafterConfig as DrafterConfig
     from suffolk.serving.drafters.drafter_entry import DrafterEntry as DrafterEntry
@@ -105,10 +105,16 @@ if TYPE_CHECKING:
 _MODULES = {
     "suffolk.build_index.builder": "build",
     "suffolk.build_index.options": "BuildOptions",
-    "suffolk.datastore": "ContextIndex Datastore DraftTree Match Occurrence Retriever WatchedDatastore __version__",
+    "suffolk.datastore.context": "ContextIndex",
+    "suffolk.datastore.datastore": "Datastore",
     "suffolk.datastore.documents": "Document",
+    "suffolk.datastore.draft_tree": "DraftTree",
     "suffolk.datastore.errors": "Corruption DeadlineExceeded Internal InvalidArgument NotFound PermissionDenied "
     "ResourceExhausted SuffolkError Unavailable Unsupported",
+    "suffolk.datastore.occurrence": "Occurrence",
+    "suffolk.datastore.retriever": "Match Retriever",
+    "suffolk.datastore.version": "__version__",
+    "suffolk.datastore.watched_datastore": "WatchedDatastore",
     "suffolk.serving.draft_service.client": "RemoteDatastore",
     "suffolk.serving.drafters.drafter_config": "DrafterConfig",
     "suffolk.serving.drafters.drafter_entry": "DrafterEntry DrafterOption LoadContext",
@@ -178,7 +184,7 @@ def open(
 
     Args:
         path_or_url: a folder, or a URL (``suffolk.serving.transport.url``).
-        residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``); None for "mmap". Not for
+        residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not for
             a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
         watch: whether to follow newly published generations within a second. A service always does.
@@ -186,7 +192,7 @@ def open(
             process at a time has a folder open for appending. A service has the same methods for callers that may append.
 
     Raises:
-        NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
+        NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
         Unavailable: another process has the folder open for appending.
     """

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
@@ -16,6 +20,11 @@ FOLDERS = {
     "suffolk/cli": "suffolk.cli",
     "research": "research",
 }
+SLOW = {
+    *("torch", "transformers", "numpy", "tokenizers", "grpc", "google", "prometheus_client", "rich", "asyncio"),
+    *("pydantic", "starlette", "uvicorn", "jinja2", "kitoken", "huggingface_hub", "zstandard"),
+}
+"""Packages that take more than 10 ms to import, or that only some commands need."""
 
 
 def modules() -> dict[str, Path]:
@@ -53,3 +62,11 @@ def test_every_module_is_where_its_name_says() -> None:
         assert spec is not None
         assert spec.origin is not None
         assert Path(spec.origin).samefile(modules()[name])
+
+
+@pytest.mark.parametrize("code", ["import suffolk", "from suffolk.cli.main import main; main(['--help'])"])
+def test_the_package_and_its_help_import_nothing_slow(code: str) -> None:
+    loaded = "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code + loaded], capture_output=True, text=True, check=True)
+    assert "suffolk" in done.stderr.split()
+    assert not SLOW & set(done.stderr.split())

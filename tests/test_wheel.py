@@ -22,7 +22,13 @@ pytest.importorskip("setuptools", minversion="77")
 
 pytestmark = pytest.mark.timeout(900)  # it compiles the extension
 ROOT = Path(__file__).parents[1]
-NOT_SOURCE = (".git", ".venv", "build", "dist", "*.egg-info", ".*_cache", "__pycache__", ".hypothesis", ".cache")
+NOT_SOURCE = (".git", ".venv*", "build", "dist", "*.egg-info", ".*_cache", "__pycache__", ".hypothesis", ".cache")
+SOURCES = {
+    *("benchmarks", "build_index", "csrc", "datastore", "serving", "suffolk", "suffolk.egg-info"),
+    *("CMakeLists.txt", "MANIFEST.in", "PKG-INFO", "constraints.txt", "pyproject.toml", "setup.cfg", "setup.py"),
+    *("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md"),
+}
+KEPT = (".py", ".pyi", ".html")
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
@@ -73,19 +79,19 @@ def python(site: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_source_distribution_holds_no_compiled_file(sdist: Path) -> None:
+def test_the_source_distribution_holds_what_a_build_needs_and_nothing_else(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
-        names = [name.partition("/")[2] for name in archive.getnames()]
+        names = [name.partition("/")[2] for name in archive.getnames() if "/" in name]
     assert not [name for name in names if name.endswith((".so", ".pyc"))]
-    assert not [name for name in names if name.startswith(("tests/", "research/"))]
+    assert {name.partition("/")[0] for name in names} == SOURCES
 
 
 def test_the_wheel_installs_the_package_alone(site: Path) -> None:
     assert [path.name for path in site.iterdir() if not path.name.endswith(".dist-info")] == ["suffolk"]
-    found = {str(path.relative_to(site)) for path in site.rglob("*.py*")}
+    found = {str(path.relative_to(site)) for path in site.rglob("*.*") if path.suffix in KEPT}
     package = [folder for folder in (ROOT / "suffolk").iterdir() if folder.is_dir()]  # links included
-    sources = [path for folder in package for path in folder.rglob("*.py*")] + list((ROOT / "suffolk").glob("*.py*"))
-    assert found == {str(path.relative_to(ROOT)) for path in sources if path.suffix != ".pyc"}
+    sources = [path for folder in package for path in folder.rglob("*.*")] + list((ROOT / "suffolk").glob("*.*"))
+    assert found == {str(path.relative_to(ROOT)) for path in sources if path.suffix in KEPT}
     pages = {path.name for path in (site / "suffolk" / "serving" / "playground" / "static").iterdir()}
     assert pages == {path.name for path in (ROOT / "serving" / "playground" / "static").iterdir()}
     [extension] = site.rglob("*.so")
@@ -93,7 +99,7 @@ def test_the_wheel_installs_the_package_alone(site: Path) -> None:
 
 
 def test_the_wheel_works_by_itself(site: Path) -> None:
-    code = "import suffolk, suffolk.datastore as rooms; print(suffolk.__file__, rooms._native.__file__)"
+    code = "import suffolk; from suffolk.datastore import _native; print(suffolk.__file__, _native.__file__)"
     done = python(site, code)
     assert done.returncode == 0, done.stderr
     assert all(path.startswith(str(site)) for path in done.stdout.split())

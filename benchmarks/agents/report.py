@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 HEADERS = ("sessions", "method", "tokens/s", "speed-up", "least", "M", "identical")
 NOTES = (
@@ -17,9 +17,9 @@ NOTES = (
 )
 
 
-def agent_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and the notes."""
-    return [format_table(HEADERS, [_row(each) for each in results["summary"]]), *(f"note: {note}" for note in NOTES)]
+def agent_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table."""
+    return [Table(HEADERS, [_row(each) for each in results["summary"]])]
 
 
 def agent_panels(results: dict[str, Any]) -> list[Panel]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a pass", "as the first plain run")
 NOTES = (
@@ -20,8 +20,8 @@ NOTES = (
 )
 
 
-def batch_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and its notes."""
+def batch_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table, with facts about it."""
     rows = [
         (
             f"{size}: {way}",
@@ -41,7 +41,7 @@ def batch_lines(results: dict[str, Any]) -> list[str]:
         f"near-ties: {len(ties['differences'])} in {ties['tokens_compared']} tokens, {ties['per_100000_tokens']:.1f} per 100,000; "
         f"largest gap {ties['largest_gap']:.2g}"
     )
-    return [format_table(HEADERS, rows), memory, found, *(f"note: {note}" for note in NOTES)]
+    return [Table(HEADERS, rows), memory, found]
 
 
 def batch_panels(results: dict[str, Any]) -> list[Panel]:

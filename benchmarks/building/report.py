@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 PACKAGES = ("numpy", "tokenizers", "kitoken", "draftretriever", "pydivsufsort", "matplotlib")
 HEADERS = ("", "seconds", "processor s", "text MB/s", "tokens", "peak MB", "largest process MB")
@@ -21,8 +21,8 @@ NOTES = (
 )
 
 
-def building_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and its notes."""
+def building_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table, with facts about it."""
     rows = [
         [
             f"{name}, run {number}",
@@ -39,12 +39,11 @@ def building_lines(results: dict[str, Any]) -> list[str]:
     text = next(iter(results["runs"].values()))[0]["text_bytes"]
     return [
         f"{text / 1e6:,.1f} MB of text in {results['documents']:,} documents",
-        format_table(HEADERS, rows),
+        Table(HEADERS, rows),
         f"suffolk build is {results['times_faster']:.1f} times as fast (medians)",
         f"documents with equal token ids: {results['documents_with_equal_ids']:,} of {results['documents']:,} "
         f"documents",
-        *_sorting_lines(results["sorting"]),
-        *(f"note: {note}" for note in NOTES),
+        *_sorting_parts(results["sorting"]),
     ]
 
 
@@ -66,7 +65,7 @@ def building_panels(results: dict[str, Any]) -> list[Panel]:
     return panels
 
 
-def _sorting_lines(sorting: dict[str, Any] | None) -> list[str]:
+def _sorting_parts(sorting: dict[str, Any] | None) -> list[str | Table]:
     if sorting is None:
         return []
     rows = [
@@ -77,7 +76,7 @@ def _sorting_lines(sorting: dict[str, Any] | None) -> list[str]:
     memory = sorting["segment_memory"]
     return [
         "",
-        format_table(("sorting", "seconds", "million tokens/s", "times pydivsufsort"), rows),
+        Table(("sorting", "seconds", "million tokens/s", "times pydivsufsort"), rows),
         f"a segment of {memory['tokens']:,} tokens: {memory['bytes_per_token']:.2f} bytes of memory a token at most "
         f"({memory['planned_bytes'] / memory['tokens']:.2f} planned), {memory['file_bytes'] / memory['tokens']:.3f} on disk",
     ]

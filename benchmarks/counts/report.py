@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.counts.measure import OURS, RIVAL
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 PACKAGES = ("numpy", "infini-gram", "matplotlib")
 HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us", "p99", "times as fast", "in turn")
@@ -19,8 +19,8 @@ NOTES = (
 )
 
 
-def counting_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and its notes."""
+def counting_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table, with facts about it."""
     facts, built = results["datastore"], results["infini_gram_index"]
     rows = [
         [
@@ -38,9 +38,8 @@ def counting_lines(results: dict[str, Any]) -> list[str]:
         f"infini-gram: {built['bytes_per_token']:.3f} bytes a token",
         f"infini-gram's index took {built['seconds']:.1f} s, {built['cpu_seconds']:.1f} processor s and "
         f"{built['peak_bytes'] / 1e6:,.0f} MB at most{again}",
-        format_table(HEADERS, rows),
+        Table(HEADERS, rows),
         f"counts of {sequences:,} sequences: all equal",
-        *(f"note: {note}" for note in NOTES),
     ]
 
 

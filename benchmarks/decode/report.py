@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "grpcio", "matplotlib")
 HEADERS = (
@@ -35,33 +35,32 @@ NOTES = (
 )
 
 
-def decoding_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table, the accepted tokens by source, and the notes."""
+def decoding_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table, and the accepted tokens by source."""
     summary = results["summary"]
     rows = [_row(f"{group}: {name}", each) for group, ways in summary.items() for name, each in ways.items()]
-    lines = [format_table(HEADERS, rows), "accepted drafted tokens by source:"]
+    parts: list[str | Table] = [Table(HEADERS, rows), "accepted drafted tokens by source:"]
     for group, ways in summary.items():
         for name, each in ways.items():
             if name != PLAIN:
                 counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
-                lines.append(f"  {group}: {name}: {counts or 'none'}")
-    lines.append("milliseconds a step:")
+                parts.append(f"  {group}: {name}: {counts or 'none'}")
+    parts.append("milliseconds a step:")
     for group, ways in summary.items():
         for name, each in ways.items():
-            parts = {part: spent for part, spent in each["milliseconds_a_step"].items() if spent}
-            shown = ", ".join(f"{part} {spent:.2f}" for part, spent in parts.items())
-            lines.append(f"  {group}: {name}: {shown or 'no steps'}")
+            shown = ", ".join(f"{part} {spent:.2f}" for part, spent in each["milliseconds_a_step"].items() if spent)
+            parts.append(f"  {group}: {name}: {shown or 'no steps'}")
     limit = results["bandwidth"]
-    lines.append(
+    parts.append(
         f"memory bandwidth: a pass reads {limit['weight_bytes_a_pass'] / 1e6:,.0f} MB of weights, the device "
         f"{limit['device_bytes_a_second'] / 1e9:.1f} GB/s; a plain pass of {1e3 * limit['plain_pass_seconds']:.1f} ms is at "
         f"{limit['share_of_limit']:.0%} of that limit"
     )
     if results["prompts_skipped"]:
-        lines.append(
+        parts.append(
             f"prompts skipped, because prompt and answer exceed the model's context: {len(results['prompts_skipped'])}"
         )
-    return [*lines, *(f"note: {note}" for note in NOTES)]
+    return parts
 
 
 def decoding_panels(results: dict[str, Any]) -> list[Panel]:

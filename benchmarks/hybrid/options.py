@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.benchmarks.hybrid.compared_drafters import compared_names, useless_names
-from suffolk.benchmarks.hybrid.counted_time import require_counted
 from suffolk.benchmarks.hybrid.hindsight_drafter import HINDSIGHT
 from suffolk.benchmarks.report import plain
 from suffolk.datastore.errors import InvalidArgument
@@ -65,11 +63,15 @@ class HybridOptions:
         if self.counted and "planned" not in self.parts:
             raise InvalidArgument("--counted needs the part planned; leave it out, or add planned to --parts")
         if self.counted:
+            from suffolk.benchmarks.hybrid.counted_time import require_counted
+
             require_counted(list(self.decoding.models.parts()))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the drafters that run."""
+        from suffolk.benchmarks.hybrid.compared_drafters import compared_names, useless_names
+
         if self.drafters:
             return self.drafters
         if self.useless:

@@ -10,7 +10,7 @@ from suffolk.benchmarks.decode.summary import ALL
 from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
 from suffolk.benchmarks.hybrid.summary import MEAN
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "matplotlib")
 NOTES = (
@@ -30,26 +30,26 @@ NOTES = (
 )
 
 
-def hybrid_lines(summary: dict[str, Any]) -> list[str]:
-    """Format tables of M by temperature and number of nodes, tables of speed by temperature, and ratios below each."""
-    lines: list[str] = []
+def hybrid_parts(summary: dict[str, Any]) -> list[str | Table]:
+    """Tables of M by temperature and number of nodes, tables of speed by temperature, and ratios below each."""
+    shown: list[str | Table] = []
     for part in summary["nodes"]:
-        lines.append(f"M at {part['nodes']} nodes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
-        lines += [_matrix(part["table"], "M"), *_ratio_lines(part), *_source_lines(part["table"]), ""]
+        shown.append(f"M at {part['nodes']} nodes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
+        shown += [_matrix(part["table"], "M"), *_ratio_lines(part), *_source_lines(part["table"]), ""]
     for part in summary["planned"]:
-        lines.append(f"speed by the costs of passes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
-        lines += [_matrix(part["table"], "speed_up"), "M, as the planner chooses:", _matrix(part["table"], "M")]
-        lines += [*_ratio_lines(part), ""]
+        shown.append(f"speed by the costs of passes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
+        shown += [_matrix(part["table"], "speed_up"), "M, as the planner chooses:", _matrix(part["table"], "M")]
+        shown += [*_ratio_lines(part), ""]
     for part in summary["service"]:
         table = part["table"]
-        lines.append(f"tokens/s in service, temperature {part['temperature']:g}, {part['prompts']} prompts:")
-        lines += [
+        shown.append(f"tokens/s in service, temperature {part['temperature']:g}, {part['prompts']} prompts:")
+        shown += [
             _matrix(table, "tokens_per_second_total"),
             "times plain decoding:",
             _matrix(table, "speed_up_total_time"),
         ]
-        lines += [*_ratio_lines(part), *_same_lines(table), ""]
-    return lines
+        shown += [*_ratio_lines(part), *_same_lines(table), ""]
+    return shown
 
 
 def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
@@ -115,12 +115,10 @@ def _whole(table: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _matrix(table: dict[str, Any], field: str) -> str:
+def _matrix(table: dict[str, Any], field: str) -> Table:
     groups = list(table)
     names = list(table[groups[0]])
-    return format_table(
-        ["drafter", *groups], [[name, *(table[group][name][field] for group in groups)] for name in names]
-    )
+    return Table(["drafter", *groups], [[name, *(table[group][name][field] for group in groups)] for name in names])
 
 
 def _ratio_lines(part: dict[str, Any]) -> list[str]:

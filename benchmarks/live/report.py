@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.live.indexes import SUFFOLK
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 PACKAGES = ("numpy", "arctic-inference", "matplotlib")
 INSERTION = ("insertion", "tokens", "tokens/s", "tokens a CPU second", "bytes a token", "resident", "at the peak")
@@ -21,8 +21,8 @@ NOTES = (
 )
 
 
-def live_lines(results: dict[str, Any]) -> list[str]:
-    """Format the tables and their notes."""
+def live_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The tables, with facts about them."""
     insertion = [
         (
             name,
@@ -46,13 +46,12 @@ def live_lines(results: dict[str, Any]) -> list[str]:
     index, groups = results["index"], results["groups"]
     return [
         f"{results['documents']:,} documents, {results['tokens']:,} tokens, vocabulary of {results['vocab_size']:,}",
-        format_table(INSERTION, insertion),
+        Table(INSERTION, insertion),
         f"{index['segments']} segments; each token was merged {index['merged_tokens'] / results['tokens']:.1f} times",
-        format_table(DRAFTS, drafts),
+        Table(DRAFTS, drafts),
         f"appended meanwhile: {results['core']['while appending']['tokens_per_second']:,.0f} tokens/s",
         f"{groups['documents']:,} groups of one token: {groups['overhead_bytes']:.1f} bytes of overhead a document; "
         f"a group's draft takes {groups['p50_us']:.1f} us (p99 {groups['p99_us']:.1f}) from Python",
-        *(f"note: {note}" for note in NOTES),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 PACKAGES = ("numpy", "matplotlib")
 HEADERS = (
@@ -33,8 +33,8 @@ NOTES = (
 )
 
 
-def memory_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and its notes."""
+def memory_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table, with facts about it."""
     facts, disk = results["datastore"], results["disk_read_4k"]
     rows = [
         [
@@ -56,9 +56,8 @@ def memory_lines(results: dict[str, Any]) -> list[str]:
     return [
         f"{facts['path']}: {facts['tokens']:,} tokens in {results['segments']} segments, {facts['bytes'] / 1e6:,.0f} MB",
         f"disk read of 4 KiB at a random place: {reads}",
-        format_table(HEADERS, rows),
+        Table(HEADERS, rows),
         f"equal answers in all {len(rows)} processes",
-        *(f"note: {note}" for note in NOTES),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 HEADERS = ("drafter, prediction", "speed-up", "least", "counted", "M", "accepted", "rejected", "identical")
 NOTES = (
@@ -21,14 +21,17 @@ NOTES = (
 )
 
 
-def prediction_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and the notes."""
+def prediction_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table, and the largest gap."""
     summary = results["summary"]
     gap = max(each["largest_near_tie_gap"] for each in summary.values())
-    lines = [format_table(HEADERS, [_row(name, each) for name, each in summary.items()]), f"largest gap: {gap:.3g}"]
+    parts: list[str | Table] = [
+        Table(HEADERS, [_row(name, each) for name, each in summary.items()]),
+        f"largest gap: {gap:.3g}",
+    ]
     if results["prompts_skipped"]:
-        lines.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
-    return [*lines, *(f"note: {note}" for note in NOTES)]
+        parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
+    return parts
 
 
 def prediction_panels(results: dict[str, Any]) -> list[Panel]:

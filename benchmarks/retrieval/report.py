@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 QUANTILES = ("p50_us", "p90_us", "p99_us")
 HEADERS = ("microseconds", "p50", "p90", "p99", "mean")
@@ -20,18 +20,20 @@ NOTES = (
 )
 
 
-def retrieval_lines(results: dict[str, Any]) -> list[str]:
-    """Format the tables and their notes."""
+def retrieval_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The tables, with facts about them."""
     facts = results["datastore"]
-    lines = [f"{facts['path']}: {facts['tokens']:,} tokens, {facts['bytes_per_token']:.2f} bytes a token"]
-    lines += ["", *_native_lines(results["native"])]
+    parts: list[str | Table] = [
+        f"{facts['path']}: {facts['tokens']:,} tokens, {facts['bytes_per_token']:.2f} bytes a token"
+    ]
+    parts += ["", *_native_parts(results["native"])]
     for name, found in results["sets"].items():
-        lines += ["", f"{name}: {found['how']}", *_latency_lines(found), *_quality_lines(found)]
+        parts += ["", f"{name}: {found['how']}", *_latency_parts(found), *_quality_lines(found)]
     for name, ways in results["batches"].items():
         sizes = list(next(iter(ways.values())))
         rows = [[f"{way}, batch {size}", *_row(times[size])] for way, times in ways.items() for size in sizes]
-        lines += ["", f"{name}, in batches", format_table(HEADERS, rows)]
-    return [*lines, *_memory_lines(results), "", *(f"note: {note}" for note in NOTES)]
+        parts += ["", f"{name}, in batches", Table(HEADERS, rows)]
+    return [*parts, *_memory_parts(results)]
 
 
 def retrieval_panels(results: dict[str, Any]) -> list[Panel]:
@@ -49,7 +51,7 @@ def retrieval_panels(results: dict[str, Any]) -> list[Panel]:
     return panels
 
 
-def _native_lines(native: dict[str, Any]) -> list[str]:
+def _native_parts(native: dict[str, Any]) -> list[str | Table]:
     rows = [
         [f"{name}: {call}", *_row(times)]
         for name, calls in native.items()
@@ -59,25 +61,25 @@ def _native_lines(native: dict[str, Any]) -> list[str]:
     one = native["one_token"]
     return [
         f"in the C++ core, one thread, {native['seen']['lookup']['calls']:,} contexts of each kind:",
-        format_table(HEADERS, rows),
+        Table(HEADERS, rows),
         f"contexts of one token, all {one['contexts']:,}: slowest draft {one['slowest_draft_us']:.0f} us (token "
         f"{one['slowest_token']}, which occurs {one['its_count']:,} times), p50 {one['draft']['p50_us']:.1f} us",
     ]
 
 
-def _latency_lines(found: dict[str, Any]) -> list[str]:
-    lines = [format_table(HEADERS, [[name, *_row(times)] for name, times in found["latency"].items()])]
+def _latency_parts(found: dict[str, Any]) -> list[str | Table]:
+    parts: list[str | Table] = [Table(HEADERS, [[name, *_row(times)] for name, times in found["latency"].items()])]
     if "alternating" in found:
         rows = [[name, *_row(times)] for name, times in found["alternating"].items()]
-        lines += ["each query goes to all methods in turn, so that no method finds its data in the processor's caches:"]
-        lines += [format_table(HEADERS, rows)]
+        parts += ["each query goes to all methods in turn, so that no method finds its data in the processor's caches:"]
+        parts += [Table(HEADERS, rows)]
         for name, ratios in found["times_faster"].items():
             ways = "; ".join(
                 f"{way.replace('_', ' ')} {each['p50']:.1f} at p50, {each['p99']:.1f} at p99"
                 for way, each in ratios.items()
             )
-            lines.append(f"speed-up, {name}: {ways}")
-    return lines
+            parts.append(f"speed-up, {name}: {ways}")
+    return parts
 
 
 def _quality_lines(found: dict[str, Any]) -> list[str]:
@@ -103,20 +105,20 @@ def _trees(drafts: dict[str, Any]) -> str:
     )
 
 
-def _memory_lines(results: dict[str, Any]) -> list[str]:
+def _memory_parts(results: dict[str, Any]) -> list[str | Table]:
     rows = [
         [f"{name}, {when}", size["anonymous"] / 1e6, size["file"] / 1e6]
         for name, sizes in results["memory_bytes"].items()
         for when, size in sizes.items()
     ]
-    lines = ["", format_table(("MB in memory", "own", "mapped files"), rows)]
+    parts: list[str | Table] = ["", Table(("MB in memory", "own", "mapped files"), rows)]
     if built := results["draftretriever_index"]:
-        lines.append(f"draftretriever's memory is measured after {results['draftretriever_searches']:,} searches")
-        lines.append(
+        parts.append(f"draftretriever's memory is measured after {results['draftretriever_searches']:,} searches")
+        parts.append(
             f"draftretriever's index: {built['index_bytes'] / 1e6:.1f} MB, built in {built['seconds']:.1f} s with "
             f"{built['peak_memory_bytes'] / 1e6:,.0f} MB at most" + (" (by an earlier run)" if built["reused"] else "")
         )
-    return lines
+    return parts
 
 
 def _row(times: dict[str, float]) -> list[float | None]:

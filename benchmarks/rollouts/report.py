@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 HEADERS = ("epoch", "method", "tokens/s", "speed-up", "median", "least", "M", "keeping us/token", "identical")
 NOTES = (
@@ -20,12 +20,12 @@ NOTES = (
 )
 
 
-def rollout_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and the notes."""
-    lines = [format_table(HEADERS, [_row(each) for each in results["summary"]])]
+def rollout_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table."""
+    parts: list[str | Table] = [Table(HEADERS, [_row(each) for each in results["summary"]])]
     if results["prompts_skipped"]:
-        lines.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
-    return [*lines, *(f"note: {note}" for note in NOTES)]
+        parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
+    return parts
 
 
 def rollout_panels(results: dict[str, Any]) -> list[Panel]:

@@ -17,7 +17,7 @@ from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import Load, run_closed, run_open
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service import wire
 from suffolk.serving.draft_service.client import connect

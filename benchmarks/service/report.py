@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 
 FIGURES = ("calls_per_second", "server_cpu_us", "client_cpu_us")
 PACKAGES = ("numpy", "grpcio", "protobuf", "matplotlib")
@@ -18,8 +18,8 @@ NOTES = (
 )
 
 
-def service_lines(results: dict[str, Any]) -> list[str]:
-    """Format the tables and their notes."""
+def service_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The tables, with facts about them."""
     facts = results["datastore"]
     rows = [
         [
@@ -38,16 +38,14 @@ def service_lines(results: dict[str, Any]) -> list[str]:
         f"{facts['path']}: {facts['tokens']:,} tokens",
         "",
         "calls one by one, microseconds:",
-        format_table(("contexts", "p50", "p99", "calls/s", "server CPU", "client CPU"), rows),
+        Table(("contexts", "p50", "p99", "calls/s", "server CPU", "client CPU"), rows),
         "",
         "loads, milliseconds:",
-        format_table(
+        Table(
             ("load", "goodput/s", "p50", "p99", "refused", "refusal p50", "with hint", "late", "grown MB"),
             [[name, *_load_row(each)] for name, each in loads.items()],
         ),
         f"goodput of the open loop: {results['open_loop']['share_of_peak']:.0%} of the peak of the closed loops",
-        "",
-        *(f"note: {note}" for note in NOTES),
     ]
 
 

@@ -37,7 +37,7 @@ def _parse() -> argparse.Namespace:
         type=Path,
         action="append",
         default=[],
-        help="another datastore, in addition to the history; may be repeated",
+        help="datastore, in place of one of the history; may be repeated",
     )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ import numpy as np
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.benchmarks.vllm.draft_process import DraftProcess
 from suffolk.benchmarks.vllm.engine_process import EngineProcess, Ids, engine
-from suffolk.benchmarks.vllm.options import NONE, SUFFOLK, VllmOptions
+from suffolk.benchmarks.vllm.options import NONE, SERVICE, SUFFOLK, VllmOptions
 from suffolk.datastore.errors import InvalidArgument, Unavailable
 
 _OUTAGE_PROMPTS = 8
@@ -52,27 +53,28 @@ def measure(options: VllmOptions, say: Say) -> dict[str, Any]:
     with ExitStack() as stack:
         engines: dict[str, EngineProcess] = {}
         for method in methods:
-            if method != SUFFOLK:
+            if method not in (SUFFOLK, SERVICE):
                 say(f"engine {method}: starting")
                 engines[method] = stack.enter_context(engine(method, options.threads, **options.arguments(method, [])))
         say(f"history: {sum(len(each.prompts) for each in history)} prompts")
         answers: list[Ids] = []
         for turn in history:
             answers += engines[NONE].generate(turn.prompts, options.max_tokens)["tokens"]
-        store = _build_history(options, [tokenizer.decode(ids, skip_special_tokens=True) for ids in answers])
-        service = stack.enter_context(
-            closing(DraftProcess({"history": store, **{each.name: each for each in options.datastores}}))
-        )
+        texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in answers]
+        stores = {each.name: each for each in options.datastores} or {"history": _build_history(options, texts)}
+        service = stack.enter_context(closing(DraftProcess(stores)))
         service.start()
-        if SUFFOLK in methods:
-            say("engine suffolk: starting")
-            arguments = options.arguments(SUFFOLK, service.urls)
-            engines[SUFFOLK] = stack.enter_context(engine(SUFFOLK, options.threads, **arguments))
+        for method, found in ((SUFFOLK, list(map(str, stores.values()))), (SERVICE, service.urls)):
+            if method in methods:
+                say(f"engine {method}: starting")
+                shutil.rmtree(options.answers(method), ignore_errors=True)
+                arguments = options.arguments(method, found)
+                engines[method] = stack.enter_context(engine(method, options.threads, **arguments))
         for turn in history:
             for method in methods[1:]:
                 engines[method].generate(turn.prompts, options.max_tokens)
         runs = _take_turns(turns, engines, service, options.max_tokens, say)
-        outage = _outage(turns, engines, service, options.max_tokens, say) if SUFFOLK in methods else []
+        outage = _outage(turns, engines, service, options.max_tokens, say) if SERVICE in methods else []
     return {"runs": runs, "outage": outage}
 
 
@@ -137,7 +139,7 @@ def _take_turns(
 def _outage(
     turns: Sequence[_Turn], engines: dict[str, EngineProcess], service: DraftProcess, max_tokens: int, say: Say
 ) -> list[Run]:
-    """Run Suffolk's engine with the service up, killed midway, down, and restarted midway."""
+    """Run the engine that asks the service with the service up, killed midway, down, and restarted midway."""
     prompts = [ids for turn in turns for ids in turn.prompts][:_OUTAGE_PROMPTS]
     turn = _Turn("outage", len(prompts), prompts)
     expected = engines[NONE].generate(prompts, max_tokens)
@@ -145,11 +147,11 @@ def _outage(
     for number, (name, change) in enumerate(
         [("up", None), ("killed", service.kill), ("down", None), ("restarted", service.start), ("up again", None)]
     ):
-        engines[SUFFOLK].send(prompts, max_tokens)
+        engines[SERVICE].send(prompts, max_tokens)
         if change is not None:
             time.sleep(_OUTAGE_SECONDS)
             change()
-        run = _run(SUFFOLK, turn, number, engines[SUFFOLK].receive(), expected) | {"phase": name}
+        run = _run(SERVICE, turn, number, engines[SERVICE].receive(), expected) | {"phase": name}
         say(f"outage, {name}: {run['seconds']:.1f} s, {run['accepted_tokens']} accepted, identical: {run['identical']}")
         runs.append(run)
     return runs

@@ -8,8 +8,9 @@ from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
 
-NONE, SUFFOLK = "none", "suffolk"
-METHODS = (NONE, "ngram", "suffix", SUFFOLK)
+NONE, SUFFOLK, SERVICE = "none", "suffolk", "suffolk-service"
+"""``SUFFOLK`` opens the datastores' folders, and ``SERVICE`` asks a draft service."""
+METHODS = (NONE, "ngram", "suffix", SUFFOLK, SERVICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,11 @@ class VllmOptions:
     Attributes:
         model: a Hugging Face folder or hub name; it runs in fp32.
         prompts: .jsonl files (``suffolk.benchmarks.prompts``).
-        work: folder for the datastore of the history.
-        datastores: further datastores with the model's tokenizer.
+        work: folder for the datastore of the answers, which is made anew.
+        datastores: datastores with the model's tokenizer. None: one of the answers to the history.
         methods: names from ``METHODS``. ``none`` always runs.
         batches: batch sizes.
-        history: share of each set's prompts that is answered first. Suffolk drafts from these answers. Other methods
-            answer the same prompts, and may keep their own history.
+        history: share of each set's prompts that every method answers first. Suffolk and ``suffix`` remember all answers.
         limit: the most prompts from each set.
         max_tokens: the most tokens of an answer.
         draft_tokens: the most tokens of a draft.
@@ -57,8 +57,12 @@ class VllmOptions:
             if getattr(self, name) < least:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be {least} or more")
 
-    def arguments(self, method: str, urls: list[str]) -> dict[str, Any]:
-        """Return the arguments of ``vllm.LLM`` for a method. ``urls``: those of the datastores."""
+    def answers(self, method: str) -> Path:
+        """Folder of the live datastore to which the engine of ``method`` appends its answers."""
+        return self.work / f"answers-{method}"
+
+    def arguments(self, method: str, datastores: list[str]) -> dict[str, Any]:
+        """Return the arguments of ``vllm.LLM`` for a method. ``datastores``: folders or URLs, for Suffolk."""
         shared: dict[str, Any] = {
             "model": self.model,
             "dtype": "float32",
@@ -71,7 +75,7 @@ class VllmOptions:
         if method == NONE:
             return shared
         speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": self.draft_tokens}
-        if method == SUFFOLK:
-            shared["additional_config"] = {SUFFOLK: {"datastores": urls}}
+        if method in (SUFFOLK, SERVICE):
+            shared["additional_config"] = {SUFFOLK: {"datastores": datastores, "remember": str(self.answers(method))}}
             speculative |= {"method": "custom_class", "model": "suffolk.vllm.Proposer"}
         return shared | {"speculative_config": speculative}

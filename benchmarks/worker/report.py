@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.table import Table
 from suffolk.benchmarks.worker.requests import ENGINE, TRANSPORTS
 
 HEADERS = ("streams, drafter, transport", "tokens/s", "ratio", "least", "first token ms", "CPU ms a token", "as engine")
@@ -20,8 +20,8 @@ NOTES = (
 )
 
 
-def worker_lines(results: dict[str, Any]) -> list[str]:
-    """Format the table and the notes."""
+def worker_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table."""
     rows = [
         (
             f"{size}: {drafter}, {transport}",
@@ -36,7 +36,7 @@ def worker_lines(results: dict[str, Any]) -> list[str]:
         for drafter, transports in drafters.items()
         for transport, each in transports.items()
     ]
-    return [format_table(HEADERS, rows), *(f"note: {note}" for note in NOTES)]
+    return [Table(HEADERS, rows)]
 
 
 def worker_panels(results: dict[str, Any]) -> list[Panel]:

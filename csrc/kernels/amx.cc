@@ -1,7 +1,6 @@
 // bf16 by tile matrix instructions (AMX). Up to 32 rows take only the time to read the weights.
 #if defined(__x86_64__) && defined(__linux__) && __has_include(<amxbf16intrin.h>)
 
-#include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/elements.h"
+#include "kernels/processor.h"
 
 #define SUFFOLK_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f")))
 
@@ -131,11 +131,8 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
 }
 
 bool may_use_tiles() noexcept {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
   constexpr long kAskFor = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM: Linux enables tiles only for processes that ask
-  return __builtin_cpu_supports("avx512f") && ::syscall(SYS_arch_prctl, kAskFor, kTileData) == 0;
+  return processor().amx && ::syscall(SYS_arch_prctl, kAskFor, kTileData) == 0;
 }
 
 constexpr Backend kAmx = {.panel = kPanel, .packed_size = packed_size, .pack = pack, .multiply = multiply};

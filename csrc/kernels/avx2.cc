@@ -1,7 +1,8 @@
 #if defined(__x86_64__)
 
-#include <cpuid.h>
 #include <immintrin.h>
+
+#include "kernels/processor.h"
 
 #define SUFFOLK_TARGET __attribute__((target("avx2,fma,f16c")))
 #include "kernels/tiles.h"
@@ -41,16 +42,10 @@ struct Avx2 : Scalars {
   }
 };
 
-bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows F16C
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-
 }  // namespace
 
 const Backend* avx2_backend(Element element, bool bytes) noexcept {
-  static const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-  return can ? backend_of<Avx2>(element, bytes) : nullptr;
+  return processor().avx2 ? backend_of<Avx2>(element, bytes) : nullptr;
 }
 
 }  // namespace suffolk::kernels

@@ -5,6 +5,8 @@
 #endif
 #include <immintrin.h>
 
+#include "kernels/processor.h"
+
 #define SUFFOLK_TARGET __attribute__((target("avx512f,avx2,fma,f16c")))
 #include "kernels/tiles.h"
 
@@ -57,8 +59,7 @@ struct Avx512 : Scalars {
 }  // namespace
 
 const Backend* avx512_backend(Element element, bool bytes) noexcept {
-  static const bool can = __builtin_cpu_supports("avx512f");
-  return can && avx2_backend(element, bytes) != nullptr ? backend_of<Avx512>(element, bytes) : nullptr;
+  return processor().avx512 ? backend_of<Avx512>(element, bytes) : nullptr;
 }
 
 }  // namespace suffolk::kernels

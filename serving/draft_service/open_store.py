@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.datastore import Datastore, WatchedDatastore, open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.transport.url import is_url
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Appends finished texts to a live datastore in the background."""
+"""Appends finished answers to a live datastore in the background."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class _Sent:
     """A chain that the host verifies now.
 
     Attributes:
-        searched: whether the datastores were searched for it.
+        searched: whether remote datastores were searched for it.
     """
 
     candidate: DraftCandidate
@@ -95,7 +95,7 @@ class ChainPlanner:
         return self._planner.may_draft(number) and self._ready
 
     def choose_searched(self, numbers: Sequence[int], requests: int, context: float) -> Set[int]:
-        """Return the requests among ``numbers`` to search the datastores for, in a step of ``requests`` requests.
+        """Return the requests among ``numbers`` to search remote datastores for, in a step of ``requests`` requests.
 
         An accepted token saves the request's share of a pass if another request takes the place that becomes free
         earlier. If none waits, it saves one row. The mean of both counts.
@@ -110,7 +110,7 @@ class ChainPlanner:
         """Return the chains, truncated to the tokens to verify.
 
         Args:
-            searched: requests for which the datastores were searched.
+            searched: requests for which remote datastores were searched.
             requests: requests that decode in the pass.
             context: mean context length of the requests, in tokens.
             seconds: drafting time.

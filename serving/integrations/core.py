@@ -11,14 +11,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore import WatchedDatastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.draft_service.client import connect
+from suffolk.serving.draft_service.client import RemoteDatastore, connect
 from suffolk.serving.draft_service.text_appender import TextAppender, open_appendable
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -40,8 +40,6 @@ from suffolk.serving.transport.url import is_url
 Result = TypeVar("Result")
 _NODES = 2
 """Nodes to look up per token of the longest chain. More nodes take longer and do not improve chains."""
-_OWN_TEXT = DraftOptions(datastores=())
-"""Options for requests for which no datastore is searched."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
 """Settings for requests with sampling, since the host's noise is unknown."""
 
@@ -102,6 +100,10 @@ class DraftCore:
         except SuffolkError:
             self._close_memory()
             raise
+        remote = {name for store in self._stores if isinstance(store, RemoteDatastore) for name in store.names}
+        self._has_remote = bool(remote)
+        local = {name for store in self._stores for name in store.names} - remote
+        self._without_remote = DraftOptions(datastores=tuple(sorted(local)))
         calibration = Calibration()
         sources: list[RetrievalSource] = [
             DatastoreDrafter(store, vocab_size, options.limits, calibration, prefetch=False) for store in self._stores
@@ -176,7 +178,7 @@ class DraftCore:
         self._planner.learn(generated, length, not reads_prompts and len(generated) == len(requests))
         begin = self._clock()
         drafting = [each for each in requests if self._planner.may_draft(each.number) and each.drafts]
-        numbers = [each.number for each in drafting] if self._stores else []
+        numbers = [each.number for each in drafting] if self._has_remote else []
         searched = self._planner.choose_searched(numbers, len(requests), length)
         trees = self._propose(drafting, _NODES * most, searched)
         chains = {each.number: best_chain(tree, most) for each, tree in zip(drafting, trees, strict=True)}
@@ -205,7 +207,7 @@ class DraftCore:
         return requests
 
     def _propose(self, requests: Sequence[RunningRequest], nodes: int, searched: Set[int]) -> list[DraftTree]:
-        """Draft for ``requests``. Searches the datastores for the requests whose numbers are in ``searched``."""
+        """Draft for ``requests``. Searches remote datastores only for the requests whose numbers are in ``searched``."""
         if not requests:
             return []
         return self._drafter.propose(
@@ -215,7 +217,7 @@ class DraftCore:
                     each.tokens,
                     nodes,
                     settings=SAMPLED if each.sampled else GREEDY,
-                    options=DEFAULT_OPTIONS if each.number in searched else _OWN_TEXT,
+                    options=DEFAULT_OPTIONS if each.number in searched else self._without_remote,
                 )
                 for each in requests
             ]
@@ -225,7 +227,7 @@ class DraftCore:
         self._drafter.release(request.number)
         self._planner.end(request.number)
         if self._appender is not None:
-            self._appender.add(request.tokens)
+            self._appender.add(request.answer)
         if self._on_finish is not None:
             try:
                 self._on_finish(FinishedText(request.key, request.tokens, request.prompt_tokens))

@@ -1,4 +1,4 @@
-"""Decides for which requests to search the datastores, because a search takes longer than a lookup in the request's own text."""
+"""Decides for which requests to search remote datastores, because a call to a draft service takes longer than a local search."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ class DatastoreGate:
         self._costs.update(requests, requests, 0.0, seconds)
 
     def learn_gain(self, number: int, tokens: float) -> None:
-        """Learn the gain of a search: accepted tokens that only datastores drafted, less the time of their rows."""
+        """Learn the gain of a search: accepted tokens that only datastores drafted, less the time of their rows.
+
+        Tokens that a local datastore drafted too cannot be told apart, and count.
+        """
         self._gains[number].add(tokens)
         self._overall.add(tokens)
 

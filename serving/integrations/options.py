@@ -22,8 +22,8 @@ class IntegrationOptions:
         deadline_ms: deadline of one draft-service call. None: the URL's deadline, else 20 ms.
         max_match: longest context suffix to look up, in tokens.
         max_depth: longest draft from a datastore, in tokens. Drafts from the request's own text may be twice as long.
-        remember: live datastore to which every finished text is appended in the background, and which is searched too: a URL, or a
-            folder that no other process appends to. None: no text is remembered.
+        remember: live datastore to which every finished answer is appended in the background, without its prompt, and which is
+            searched too: a URL, or a folder that no other process appends to. None: no answer is remembered.
         row_cost: time per additional verified token, as a share of a one-token pass. None: measured while running.
 
     Raises:

@@ -63,6 +63,11 @@ class RunningRequest:
         text.flags.writeable = False
         return text
 
+    @property
+    def answer(self) -> Ids:
+        """int32[n], the generated tokens of the known text, read-only."""
+        return self.tokens[max(0, self.prompt_tokens - (self.length - self._size)) :]
+
     def agrees(self, context: Context, checked: int) -> bool:
         """Whether ``context`` continues this text with one token or more.
 

@@ -34,7 +34,7 @@ class LiveSettings:
             first, the least recently used one first; after all groups, the oldest other documents.
         flush_tokens: documents without a group are published as segment files when they have this many tokens; 0: only
             ``seal`` publishes.
-        residency, threads: as ``suffolk.datastore.open_datastore``.
+        residency, threads: as ``suffolk.datastore.datastore.open_datastore``.
 
     Raises:
         InvalidArgument: a value is out of its bounds.

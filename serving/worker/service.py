@@ -70,7 +70,7 @@ class DecodeService:
         Args:
             slow_client_seconds: seconds that a client may take to read one reply.
             recorder: records every finished text; the caller closes it.
-            appender: appends every finished text to a live datastore; the caller closes it.
+            appender: appends every finished answer to a live datastore; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
             datastores: what drafters search, for the metrics and for passages.
         """
@@ -188,7 +188,7 @@ class DecodeService:
         """Record and remember a text that has ended. Failures are logged, and not reported to the client."""
         request = generation.request
         if self._appender is not None and generation.stats.finish in FINISHED and request.options.remember:
-            self._appender.add(request.tokens[: request.length], request.options.group)
+            self._appender.add(request.tokens[request.stats.prompt_tokens : request.length], request.options.group)
         if self._recorder is None:
             return
         try:

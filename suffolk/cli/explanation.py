@@ -1,4 +1,4 @@
-"""The output of ``--explain``: the text by source, the documents of copied passages, and the drafts of each step."""
+"""The output of ``--explain``: the text by source, the documents of copied passages, and the use of neural drafters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.build_index.report import count
 from suffolk.cli.documents import document_id
+from suffolk.cli.source_colours import Colours, legend, paint
 from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.errors import PermissionDenied, Unsupported
 from suffolk.datastore.printable import printable
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.hybrid.explanation import ExplainedStep, summary
+from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.registry import source_name
 
 if TYPE_CHECKING:
@@ -42,26 +43,27 @@ class Passage:
 
 
 def explain(
-    tokenizer: Any, steps: Sequence[Step], stores: Sequence[Retriever], explained: Sequence[ExplainedStep]
+    tokenizer: Any, steps: Sequence[Step], stores: Sequence[Retriever], explanation: Explanation, colours: Colours
 ) -> list[str]:
-    """The output as lines of text.
+    """The output as lines of text, without the table of sources.
 
     Args:
         tokenizer: the target's; None to show token ids.
-        explained: steps of a hybrid drafter, else none.
+        explanation: of a hybrid drafter, else empty.
+        colours: where the text has colours. Without colours it is shown again, with marks.
     """
     tokens = [token for step in steps for token in step.tokens]
     sources = [source for step in steps for source in step.sources]
-    lines = [*_marked_text(steps), ""]
+    lines = [] if colours.text else [*_text_by_source(steps, colours.report), ""]
     for store in stores:
         lines += [*_passage_lines(tokenizer, store, tokens, sources), ""]
-    return [*lines, *(step.line() for step in explained), *summary(explained)]
+    return [*lines, *explanation.lines()]
 
 
 def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> list[Passage]:
     """The longest parts of ``tokens`` that occur in ``store`` and contain a token drafted from a datastore.
 
-    Passages do not overlap.
+    Passages differ, and do not overlap.
     """
     longest = int(store.info()["order_depth"])
     contexts = [_known(tokens[max(0, end - longest) : end], store.vocab_size) for end in range(1, len(tokens) + 1)]
@@ -73,19 +75,23 @@ def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[i
         for each in found
         if each.length >= SHORTEST and any(bits & RETRIEVED for bits in sources[each.begin : each.end])
     ]
-    chosen: list[Passage] = []
+    chosen: dict[tuple[int, ...], Passage] = {}
     for each in sorted(marked, key=lambda passage: -passage.length):
-        if all(each.end <= other.begin or other.end <= each.begin for other in chosen):
-            chosen.append(each)
-    return chosen[:MOST_PASSAGES]
+        if all(each.end <= other.begin or other.end <= each.begin for other in chosen.values()):
+            chosen.setdefault(tuple(tokens[each.begin : each.end]), each)
+    return list(chosen.values())[:MOST_PASSAGES]
 
 
-def _marked_text(steps: Sequence[Step]) -> Iterator[str]:
-    """The text with each accepted run of tokens as <letter:text>."""
+def _text_by_source(steps: Sequence[Step], coloured: bool) -> Iterator[str]:
+    """The text in colours, or with each accepted run of tokens as <letter:text>."""
     pieces = [piece for step in steps for piece in step.pieces]
+    if coloured:
+        yield "".join(paint(text, bits) for text, bits in pieces)
+        yield legend(bits for _, bits in pieces)
+        return
     marks = dict(zip(sorted({bits for _, bits in pieces if bits}), string.ascii_lowercase, strict=False))
-    legend = ", ".join(f"<{letter}:...> {source_name(bits)}" for bits, letter in marks.items())
-    yield f"text by source: {legend or 'no drafted token was accepted'}; unmarked: the target's own tokens"
+    names = ", ".join(f"<{letter}:...> {source_name(bits)}" for bits, letter in marks.items())
+    yield f"text by source: {names or 'no drafted token was accepted'}; unmarked: the target's own tokens"
     runs = [("".join(text for text, _ in run), bits) for bits, run in groupby(pieces, key=lambda piece: piece[1])]
     yield "".join(f"<{marks[bits]}:{text}>" if bits else text for text, bits in runs)
 

@@ -17,11 +17,13 @@ from suffolk.cli.explanation import explain
 from suffolk.cli.generate_options import EXAMPLES as EXAMPLES
 from suffolk.cli.generate_options import Options
 from suffolk.cli.generate_remotely import generate_remotely
-from suffolk.cli.generation_output import choose_colours, generation_facts, report_lines, show
+from suffolk.cli.generation_output import generation_facts, report_lines, show
 from suffolk.cli.generation_trace import TracedAnswer, shown_settings, write_trace
 from suffolk.cli.kept_files import kept_calibration, require_record
 from suffolk.cli.model import load_target
 from suffolk.cli.output_file import require_folder
+from suffolk.cli.source_colours import Colours
+from suffolk.cli.source_table import print_sources
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.retriever import Retriever
@@ -110,11 +112,12 @@ def _generate(
         _engine(target, drafters, len(ids), settings, options.max_nodes, costs) as engine,
     ):
         request = engine.generate(ids, settings, name, options.max_nodes, draft_options)
-        generation, steps = show(request, choose_colours(options.colour))
+        generation, steps = show(request, Colours.choose(options.colour))
         if recorder is not None:
             recorder.add(generation, "chat" if _is_chat(target, options) else "text")
     if options.explain:
-        print("\n".join(explain(target.tokenizer, steps, stores, explanation.steps)), file=sys.stderr)
+        lines = explain(target.tokenizer, steps, stores, explanation, Colours.choose(options.colour))
+        print("\n".join(lines), file=sys.stderr)
     report = {"model": options.model, "drafter": name} | generation_facts(generation, settings)
     if found is not None:
         report["costs"] = {"source": found.source, "ignored": found.ignored, "drifts": engine.drifts}
@@ -152,7 +155,9 @@ def _read_prediction(path: Path | None) -> str | None:
 
 def _finish(options: Options, report: dict[str, Any]) -> int:
     report["verification"] = options.verification
-    print("\n".join(report_lines(report)), file=sys.stderr)
+    if options.explain:
+        print_sources(report, Colours.choose(options.colour).report)
+    print("\n".join(report_lines(report, options.explain)), file=sys.stderr)
     if options.stats_json is not None:
         write_json(options.stats_json, report)
     return 0

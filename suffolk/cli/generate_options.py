@@ -147,7 +147,7 @@ class OutputOptions(setting.Options):
     compare_plain: bool = option(False, "decode without drafts too, and compare text and speed")
     explain: bool = option(
         False,
-        "show the text with its tokens marked by source, the documents of copied passages, and each step's drafts",
+        "show the text by source, the documents of copied passages, and a table of the sources: nodes, acceptance, share",
     )
     trace: Path | None = option(
         None,

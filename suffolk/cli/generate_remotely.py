@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.cli.generate_options import Options
-from suffolk.cli.generation_output import choose_colours, generation_facts, show
+from suffolk.cli.generation_output import generation_facts, show
 from suffolk.cli.options.setting import settings_of
+from suffolk.cli.source_colours import Colours
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.sampling.settings import SamplingSettings
@@ -46,6 +47,6 @@ def generate_remotely(
             options.max_nodes if "max_nodes" in options.given else None,
             options=draft_options,
         )
-        show(generation, choose_colours(options.colour))
+        show(generation, Colours.choose(options.colour))
     found = {"worker": options.worker, "model": facts["model"], "drafter": drafter}
     return found | generation_facts(generation, settings)

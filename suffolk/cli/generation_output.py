@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
+from suffolk.cli.source_colours import Colours, legend, paint
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-
-PALETTE = {0: "", 1: "\x1b[38;5;32m", 2: "\x1b[38;5;208m", 3: "\x1b[38;5;36m"}
-"""Colours by source bits that colour-blind readers can tell apart (after Okabe and Ito): datastore blue, prompt lookup
-orange, both green."""
-OTHER = "\x1b[38;5;175m"
-RESET = "\x1b[0m"
 
 
 class Stream(Protocol):
@@ -30,18 +24,23 @@ class Stream(Protocol):
 StreamT = TypeVar("StreamT", bound=Stream)
 
 
-def show(generation: StreamT, coloured: bool) -> tuple[StreamT, list[Any]]:
-    """Write the text to stdout as it comes; returns the generation and its steps. Cancels the generation if writing fails."""
+def show(generation: StreamT, colours: Colours) -> tuple[StreamT, list[Any]]:
+    """Write the text to stdout as it comes, and the colours' legend to stderr; returns the generation and its steps.
+
+    Cancels the generation if writing fails.
+    """
     steps = []
     try:
         for step in generation:
             steps.append(step)
-            sys.stdout.write("".join(_paint(text, source) if coloured else text for text, source in step.pieces))
+            sys.stdout.write("".join(paint(text, source) if colours.text else text for text, source in step.pieces))
             sys.stdout.flush()
     finally:
         generation.cancel()
         with contextlib.suppress(BrokenPipeError):
             print(flush=True)
+    if colours.text and colours.report:
+        print(legend(source for step in steps for _, source in step.pieces), file=sys.stderr)
     return generation, steps
 
 
@@ -53,14 +52,18 @@ def generation_facts(generation: Any, settings: SamplingSettings) -> dict[str, A
     return facts
 
 
-def report_lines(report: dict[str, Any]) -> list[str]:
-    """The report as lines of text."""
+def report_lines(report: dict[str, Any], table: bool = False) -> list[str]:
+    """The report as lines of text. ``table``: whether the table of sources stands before it."""
     seconds = report["seconds"]
     lines = [
         f"tokens    {report['tokens']} ({report['finish']}), {report['tokens_per_second']:.1f} tokens/s "
         f"after a prompt of {report['prompt_tokens']} tokens ({seconds['prefill']:.2f} s)",
         f"M         {report['mean_generated_length']:.2f} tokens per target pass, {report['steps']} passes",
-        f"accepted  {report['accepted']} drafted tokens{_by_source(report['accepted_by_source'])}",
+        *(
+            []
+            if table
+            else [f"accepted  {report['accepted']} drafted tokens{_by_source(report['accepted_by_source'])}"]
+        ),
         f"drafts    {report['draft_calls']} requested, {report['nodes_verified']} nodes verified, "
         + _failed(report["draft_failures"]),
         "time      " + ", ".join(f"{part} {spent:.2f} s" for part, spent in seconds.items() if part != "prefill"),
@@ -91,18 +94,3 @@ def _by_source(counts: dict[str, int]) -> str:
 def _failed(failures: dict[str, int]) -> str:
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(failures.items()))
     return f"{sum(failures.values())} failed" + (f" ({reasons})" if reasons else "")
-
-
-def _paint(text: str, source: int) -> str:
-    colour = PALETTE.get(source, OTHER)
-    return f"{colour}{text}{RESET}" if colour else text
-
-
-def choose_colours(choice: str) -> bool:
-    """Whether to colour the text; prints the legend if so. ``choice``: auto, always or never."""
-    if choice == "auto" and (os.environ.get("NO_COLOR") or not sys.stdout.isatty()):
-        return False
-    if choice != "never":
-        names = {1: "datastore", 2: "prompt lookup", 3: "both"}
-        print("colours   target, " + ", ".join(_paint(names[bits], bits) for bits in names), file=sys.stderr)
-    return choice != "never"

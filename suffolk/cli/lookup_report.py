@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suffolk.cli.documents import document_id
 from suffolk.cli.lookup_hints import hints
+from suffolk.cli.lookup_options import Options
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import NotFound, PermissionDenied, Unsupported
@@ -13,9 +14,6 @@ from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import MAX_NODES, Retriever
 from suffolk.datastore.token_texts import node_texts, token_texts, window_texts
 from suffolk.datastore.tree_paths import path_counts, tree_paths
-
-if TYPE_CHECKING:
-    from suffolk.cli.lookup import Options
 
 BEFORE = 8
 """Tokens before an occurrence."""

@@ -43,3 +43,15 @@ def plot_beside(json_file: Path, plot: Path | None) -> Path:
     if found.resolve() == json_file.resolve():
         raise InvalidArgument(f"--json and the plot are one file, {found}; name another with --plot")
     return found
+
+
+def require_page(page: Path | None, *others: Path) -> None:
+    """Check that ``--report`` can be written and is none of the ``others``.
+
+    Raises:
+        InvalidArgument: it is one of them.
+        NotFound, InvalidArgument, PermissionDenied: as ``require_folder``.
+    """
+    require_folder("--report", page)
+    if page is not None and page.resolve() in {each.resolve() for each in others}:
+        raise InvalidArgument(f"--report {page} is also the file of other results; name another")

@@ -133,7 +133,7 @@ class Options(
     record: Path | None = option(None, RECORD, group="serving")
     remember: str | None = option(
         None,
-        "live datastore to which finished texts are appended in the background, and which is searched too: a URL, or a folder, "
+        "live datastore to which finished answers are appended in the background, and which is searched too: a URL, or a folder, "
         "which is made if it does not exist. Requests may refuse, and name a group",
         metavar="STORE",
         group="serving",

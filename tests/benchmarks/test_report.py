@@ -112,5 +112,5 @@ def test_plot_is_a_png(tmp_path: Path) -> None:
 
 def test_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(Unsupported, match=r"matplotlib.*pip install '\.\[bench\]'"):
+    with pytest.raises(Unsupported, match=r"matplotlib.*pip install 'suffolk\[bench\]'"):
         require_plots()

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import zstandard
 
-from suffolk.build_index import BuildOptions, build, plan_build
+from suffolk.build_index.builder import build, plan_build
+from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.manifest import read_manifest, writer_lock

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
+from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import SilentProgress
 from suffolk.cli.main import main
-from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import read_manifest, writer_lock
 from tests.support.interrupts import default_interrupts

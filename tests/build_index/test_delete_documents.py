@@ -13,7 +13,7 @@ from suffolk.build_index.builder import build
 from suffolk.build_index.delete import delete
 from suffolk.build_index.options import BuildOptions
 from suffolk.cli.main import main
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.deletions import deletion_metadata
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable

@@ -9,9 +9,10 @@ from typing import NoReturn
 
 import pytest
 
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
+from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
 from suffolk.datastore.manifest import read_manifest

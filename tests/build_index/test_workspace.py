@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
+from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.manifest import Manifest, writer_lock

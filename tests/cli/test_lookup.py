@@ -15,7 +15,7 @@ from suffolk.cli.lookup import Options
 from suffolk.cli.lookup_lines import shown
 from suffolk.cli.lookup_report import make_report
 from suffolk.cli.main import main
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from tests.support.draft_server import serving
 
 LINES = ['raise ValueError("no")', 'raise ValueError("yes")', "return None", "y-ret", "y-return", "y-return"]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
+from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.failpoints import FAILPOINT_VARIABLE
 from suffolk.datastore.manifest import read_manifest

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from suffolk.build_index.delete import delete
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from tests.support.stores import make_store
 
 DOCUMENTS = [[1, 2, 3], [1, 2, 4], [1, 2, 5]]

@@ -8,13 +8,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/elements.h"
+#include "kernels/processor.h"
 #include "kernels/skinny_gemm.h"
 #include "kernels/workers.h"
 
@@ -246,6 +249,22 @@ void check_fork() {
   expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a forked child must compute the same");
 }
 
+// A compiler's library that knows no processor once left only the slowest kernels.
+void check_processor() {
+#if defined(__x86_64__)
+  std::ifstream facts("/proc/cpuinfo");
+  std::string flags;
+  while (std::getline(facts, flags) && !flags.starts_with("flags")) continue;
+  const auto shown = [&flags](const char* name) { return (flags + " ").find(" " + std::string(name) + " ") != std::string::npos; };
+  const bool avx2 = shown("avx2") && shown("fma") && shown("f16c"), avx512 = avx2 && shown("avx512f");
+  expect(processor().avx2 == avx2, "Linux must show AVX2, FMA and F16C too");
+  expect(processor().avx512 == avx512, "Linux must show AVX-512 too");
+  expect(processor().amx == (avx512 && shown("amx_tile") && shown("amx_bf16")), "Linux must show AMX too");
+#else
+  expect(!processor().avx2 && !processor().avx512 && !processor().amx, "only x86-64 has these");
+#endif
+}
+
 void check_share() {
   std::vector<std::atomic<int>> calls(1000);
   share(calls.size(), 5, [&calls](std::size_t i) { ++calls[i]; });
@@ -256,6 +275,7 @@ void check_share() {
 }  // namespace
 
 int main() {
+  check_processor();
   check_rounding();
   check_type<float>();
   check_type<BFloat16>();

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffolk.datastore import ContextIndex, open_datastore
+from suffolk.datastore.context import ContextIndex
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import publish, read_manifest
 from tests.support.stores import make_store

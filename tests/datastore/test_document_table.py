@@ -9,7 +9,8 @@ import weakref
 import pytest
 import zstandard
 
-from suffolk.datastore import _native, open_datastore
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import (
     BLOCK_DOCUMENTS,
     MAX_METADATA_BYTES,

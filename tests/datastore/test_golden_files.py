@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from tests.golden.make import FOLDER, WIDTHS, ask, build, unpack
 from tests.support.forging import HEADER_BYTES, sections
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffolk.datastore import _native, open_datastore
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import DocumentTable
 from suffolk.datastore.errors import Corruption, InvalidArgument, SuffolkError, Unsupported
 from tests.support.forging import ENTRY, HEADER_BYTES, TRAILER_BYTES, checksum, mend, rewrite, sections

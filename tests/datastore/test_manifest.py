@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, ResourceExhausted, Unavailable, Unsupported
 from suffolk.datastore.manifest import MAX_MANIFEST_BYTES, publish, read_manifest, writer_lock
 from tests.support.stores import make_store

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from suffolk.cli.main import main
-from suffolk.datastore import open_datastore
-from suffolk.datastore.datastore import RESIDENCIES
+from suffolk.datastore.datastore import RESIDENCIES, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.metrics import DraftMetrics
 from suffolk.serving.transport.admission import AdmissionController

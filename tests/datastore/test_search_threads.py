@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from tests.support.stores import make_store
 from tests.support.waiting import until

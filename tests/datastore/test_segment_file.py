@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.datastore import _native, open_datastore
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, PermissionDenied
 from suffolk.datastore.segment import write_segment
 from tests.support.forging import HEADER_BYTES, crc32c, mend, rewrite, sections

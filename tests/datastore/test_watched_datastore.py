@@ -14,10 +14,11 @@ import pytest
 import suffolk
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
-from suffolk.datastore import WatchedDatastore, open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import NotFound, Unavailable
 from suffolk.datastore.manifest import MANIFEST_NAME, publish, read_manifest
 from suffolk.datastore.readers import wait_for_readers
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from tests.support.brute_force import assert_same_tree
 from tests.support.stores import append_documents, make_store
 from tests.support.waiting import until

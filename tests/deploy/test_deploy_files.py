@@ -1,4 +1,4 @@
-"""The files of deploy/ as far as they can be checked without Docker, Prometheus and Grafana."""
+"""The files of deploy/ as far as they can be checked without Docker, Grafana and a running Prometheus."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from suffolk.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is missing")
 METRIC = re.compile(r"\b(?:suffolk_|vllm:)\w+")
 
 
@@ -50,6 +51,27 @@ def test_expressions_are_balanced() -> None:
     for each in expressions():
         for opening, closing in ("()", "{}", "[]"):
             assert each.count(opening) == each.count(closing), each
+
+
+@needs_promtool
+def test_alerts_fire_when_they_should() -> None:
+    cases = Path(__file__).with_name("alerts_test.yaml")
+    ended = subprocess.run(["promtool", "test", "rules", str(cases)], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    tested = {
+        case["alertname"] for test in yaml.safe_load(cases.read_text())["tests"] for case in test["alert_rule_test"]
+    }
+    assert tested == {rule["alert"] for group in read("alerts.yaml")["groups"] for rule in group["rules"]}
+
+
+@needs_promtool
+def test_prometheus_accepts_its_settings_the_rules_and_the_panels(tmp_path: Path) -> None:
+    for kind, name in (("config", "prometheus.yaml"), ("rules", "alerts.yaml")):
+        subprocess.run(["promtool", "check", kind, str(DEPLOY / name)], check=True, capture_output=True)
+    plain = [each.replace("$__rate_interval", "1m").replace("$job", ".*") for each in expressions()]
+    records = [{"record": f"panel:{number}", "expr": each} for number, each in enumerate(plain)]
+    (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": records}]}))
+    subprocess.run(["promtool", "check", "rules", str(tmp_path / "panels.yaml")], check=True, capture_output=True)
 
 
 def test_panels_lie_beside_each_other() -> None:

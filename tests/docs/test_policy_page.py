@@ -15,3 +15,8 @@ def test_the_table_of_constants_is_that_of_the_code() -> None:
     known = {name: str(value) for name, value in vars(constants).items() if name.isupper()}
     assert table == known
     assert len(known) <= 25
+
+
+def test_the_policy_stays_small() -> None:
+    folder = Path(constants.__file__).parent
+    assert sum(len(file.read_text().splitlines()) for file in folder.glob("*.py")) <= 700

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter

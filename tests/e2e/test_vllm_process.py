@@ -20,7 +20,18 @@ def test_texts_are_those_of_vllm_alone(tmp_path: Path) -> None:
     """Texts equal those of vLLM alone, even while the draft service is killed and started again."""
     prompts = [ROOT / "demo/prompts.jsonl", ROOT / "benchmarks/vllm/prompts.jsonl"]
     command = [str(PYTHON), "-m", "suffolk.benchmarks.vllm", "--model", str(MODEL), "--work", str(tmp_path)]
-    command += ["--prompts", *map(str, prompts), "--methods", "none", "suffolk", "--limit", "4", "--max-tokens", "24"]
+    command += [
+        "--prompts",
+        *map(str, prompts),
+        "--methods",
+        "none",
+        "suffolk",
+        "suffolk-service",
+        "--limit",
+        "4",
+        "--max-tokens",
+        "24",
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     done = subprocess.run(command, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

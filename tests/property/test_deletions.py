@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffolk.datastore import DraftTree, _native
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import write_segment
 from suffolk.serving.drafters.registry import source_bits

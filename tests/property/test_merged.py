@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffolk.build_index.delete import delete
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.serving.live_store.store import create_live_store
 from tests.property.test_retrieval import Documents, corpora, cut, paths, queries

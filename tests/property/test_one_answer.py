@@ -9,7 +9,7 @@ import pytest
 
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
-from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from tests.property.test_retrieval import VOCAB_SIZES, Documents, paths
 from tests.support import oracle
 from tests.support.stores import make_store

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffolk.datastore import ContextIndex, DraftTree
+from suffolk.datastore.context import ContextIndex
+from suffolk.datastore.draft_tree import DraftTree
 from tests.support import oracle
 from tests.support.stores import make_store
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.live_store import writer

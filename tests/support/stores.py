@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import DocumentTableWriter, Metadata
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish, read_manifest, tokenizer_name
 from suffolk.datastore.segment import separator, token_dtype, write_segment

@@ -101,7 +101,7 @@ class HybridDrafter:
         self.layers = tuple(sorted({layer for layers in self._readers.values() for layer in layers}))
 
     def explain(self, explanation: Explanation) -> None:
-        """Record all further drafts in ``explanation``."""
+        """Add all further decisions on neural drafters to ``explanation``."""
         self._explanation = explanation
 
     def attach(self, cache: KVCache) -> None:
@@ -125,7 +125,6 @@ class HybridDrafter:
         drafted = [source.draft(requests) for source in self._sources]
         found = [self._scale(request, each) for request, *each in zip(requests, *drafted, strict=True)]
         trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
-        retrieved = list(trees)
         if self._models:
             requests = [self._expect(request, tree) for request, tree in zip(requests, trees, strict=True)]
         for model in self._models:
@@ -134,10 +133,10 @@ class HybridDrafter:
                     found[place] += more
                     trees[place] = self.merged(requests[place], found[place])
         if self._explanation is not None:
-            for request, tree, before in zip(requests, trees, retrieved, strict=True):
-                number = request.request_id
-                decisions = {each.name: each.decisions[number] for each in self._models if number in each.decisions}
-                self._explanation.propose(number, len(request.tokens), len(before), decisions, tree)
+            for number in (request.request_id for request in requests):
+                self._explanation.add(
+                    {each.name: each.decisions[number] for each in self._models if number in each.decisions}
+                )
         return trees
 
     def _scale(self, request: DraftRequest, drafted: Sequence[Sequence[DraftTree]]) -> list[DraftTree]:
@@ -173,15 +172,11 @@ class HybridDrafter:
                 source.prefetch(requests, trees)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        if self._explanation is not None:
-            self._explanation.observe(request_id, tokens)
         self._learn(request_id, tokens)
         for each in self._drafters:
             each.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
-        if self._explanation is not None:
-            self._explanation.release(request_id)
         self._retrieved.pop(request_id, None)
         self._acceptance.release(request_id)
         for each in self._drafters:

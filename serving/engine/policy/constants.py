@@ -50,10 +50,7 @@ ANSWER_TOKENS = 128.0
 
 # Planner: how many nodes to verify.
 MARGIN = 1.02
-"""Trees are verified if the expected speed-up of the pass is at least this.
-
-It is above 1, because costs and scores are estimates.
-"""
+"""Least expected speed-up of a pass at which trees are verified. It is above 1, because costs and scores are estimates."""
 FEW_ROWS = 8
 """Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
 RECHECK = 200

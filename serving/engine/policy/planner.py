@@ -32,13 +32,10 @@ class _Running:
 
 
 class Planner:
-    """Sizes trees by the cost model, the acceptance model and the budgets. Not thread-safe.
-
-    Attributes:
-        costs: the costs of the target's passes; each pass corrects them.
-    """
+    """Sizes trees by the cost model, the acceptance model and the budgets. Not thread-safe."""
 
     def __init__(self, costs: CostModel) -> None:
+        """``costs``: the costs of the target's passes; each pass corrects them."""
         self.costs = costs
         self._acceptance = AcceptanceModel()
         self._budgets: dict[str, SpeculationBudget] = {}
@@ -55,12 +52,12 @@ class Planner:
         models = self._budgets.setdefault(f"{drafter}: models", SpeculationBudget(share)) if mixes else None
         self._requests[request_id] = running = _Running(drafter, budget, models)
         for each in running.budgets:
-            each.open()
+            each.requests += 1
 
     def close(self, request_id: int) -> None:
         """End a request."""
         for each in self._requests.pop(request_id).budgets:
-            each.close()
+            each.requests -= 1
         self._acceptance.release(request_id)
 
     def may_draft(self, request_id: int) -> bool:
@@ -103,9 +100,7 @@ class Planner:
             self._passes_with_drafts = 0
             return
         scores = np.concatenate([self._scale(each) * each.scores for each in candidates])
-        order = np.argsort(
-            -scores, kind="stable"
-        )  # stable: the scores of a request fall, so its nodes keep their order
+        order = np.argsort(-scores, kind="stable")  # stable: a request's scores fall, so its nodes keep their order
         expected = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
         nodes = np.arange(len(expected), dtype=np.float64)
         unread = requests + sum(each.verified for each in candidates)

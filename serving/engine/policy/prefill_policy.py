@@ -1,7 +1,4 @@
-"""Decides whether a neural drafter prefills a prompt.
-
-It does so if its drafts are expected to save more time than the prefill takes.
-"""
+"""Decides whether a neural drafter prefills a prompt. Its drafts must be expected to save more time than the prefill takes."""
 
 from __future__ import annotations
 

@@ -10,10 +10,7 @@ from suffolk.serving.engine.policy.expansion_policy import saved_share
 
 
 class RoundPolicy:
-    """Compares the expected tokens of a further round with the time of this round.
-
-    Both are learned while decoding. Not thread-safe.
-    """
+    """Compares the expected tokens of a further round with its time. Learns both while decoding. Not thread-safe."""
 
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: costs of the passes, for each level that is a model."""

@@ -24,6 +24,7 @@ class SpeculationBudget:
 
     Attributes:
         balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.
+        requests: open requests, which the owner counts.
         allows: whether the group may draft now.
     """
 
@@ -33,16 +34,8 @@ class SpeculationBudget:
         self.balance = START
         self._deferred = 0.0
         self._usual = 0.0
-        self._requests = 0
+        self.requests = 0
         self.allows = True
-
-    def open(self) -> None:
-        """Add a request."""
-        self._requests += 1
-
-    def close(self) -> None:
-        """Remove a request that has ended."""
-        self._requests -= 1
 
     def refill(self) -> None:
         """Start a step of a request: add its tokens, and pay an instalment of the deferred costs."""
@@ -73,6 +66,6 @@ class SpeculationBudget:
 
     def add(self, tokens: float) -> None:
         """Add ``tokens`` tokens; a loss is negative."""
-        floor = min(self.balance, -MOST_SAVED / 2 * max(1, self._requests))
+        floor = min(self.balance, -MOST_SAVED / 2 * max(1, self.requests))
         self.balance = min(MOST_SAVED, max(floor, self.balance + tokens))
         self.allows = self.balance > (0.0 if self.allows else RESUME)

@@ -1,7 +1,8 @@
 """Measure retrieval, building, decoding, serving and live datastores. Each is compared to a baseline in the same run.
 
 Every measurement prints tables and writes a JSON file (machine, versions, commit, seed, command
-line) and a plot. The extra packages: pip install '.[bench]'"""
+line) and a plot. With --report, it also writes one HTML page of all that. The extra packages: pip
+install 'suffolk[bench]'"""
 
 EXAMPLES = """examples:
   suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json
@@ -11,7 +12,7 @@ EXAMPLES = """examples:
   suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --json batch.json
   suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json
   suffolk bench live STORE --against arctic-inference --json live.json
-  suffolk bench service STORE --json service.json
+  suffolk bench service STORE --json service.json --report service.html
   suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --json rollouts.json
   suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json
   suffolk bench hybrid --model MODEL_FOLDER --datastore STORE --prompts prompts/ --output results/"""

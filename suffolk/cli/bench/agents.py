@@ -33,7 +33,7 @@ class Options(ModelOptions, PlannerOptions, ReportOptions):
 def run(options: Options) -> int:
     from suffolk.benchmarks.agents.measure import measure_agents
     from suffolk.benchmarks.agents.options import AgentOptions
-    from suffolk.benchmarks.agents.report import NOTES, agent_lines, agent_panels
+    from suffolk.benchmarks.agents.report import NOTES, agent_panels, agent_parts
     from suffolk.benchmarks.decode.options import DecodingOptions
     from suffolk.benchmarks.decode.report import PACKAGES
 
@@ -41,4 +41,4 @@ def run(options: Options) -> int:
     decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=())
     settings = AgentOptions(decoding, options.files, options.limit, options.lines, options.sessions, options.turns)
     results = measure_agents(settings, lambda line: print(line, file=sys.stderr, flush=True))
-    return outcome.finish(settings, results, NOTES, PACKAGES, agent_lines(results), agent_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, agent_parts(results), agent_panels(results))

@@ -24,12 +24,12 @@ class Options(DecodeOptions, Assignable):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.batch.measure import measure_batches
-    from suffolk.benchmarks.batch.report import NOTES, batch_lines, batch_panels
+    from suffolk.benchmarks.batch.report import NOTES, batch_panels, batch_parts
     from suffolk.benchmarks.decode.report import PACKAGES
 
     outcome, settings = options.outcome("batch"), options.decoding()
     batches = list(options.batches)
     results = measure_batches(settings, batches, lambda line: print(line, file=sys.stderr, flush=True))
     return outcome.finish(
-        settings, results, NOTES, PACKAGES, batch_lines(results), batch_panels(results), batches=batches
+        settings, results, NOTES, PACKAGES, batch_parts(results), batch_panels(results), batches=batches
     )

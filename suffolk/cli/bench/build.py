@@ -33,7 +33,7 @@ class Options(WorkdirOptions):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
-    from suffolk.benchmarks.building.report import NOTES, PACKAGES, building_lines, building_panels
+    from suffolk.benchmarks.building.report import NOTES, PACKAGES, building_panels, building_parts
 
     outcome = options.outcome("build")
     settings = passed_on(
@@ -44,4 +44,4 @@ def run(options: Options) -> int:
         sort_tokens=tuple(each for each in options.sort_tokens if each),
     )
     results = measure_building(settings)
-    return outcome.finish(settings, results, NOTES, PACKAGES, building_lines(results), building_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, building_parts(results), building_panels(results))

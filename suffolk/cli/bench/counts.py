@@ -22,9 +22,9 @@ class Options(WorkdirOptions):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.counts.measure import CountingOptions, measure_counting
-    from suffolk.benchmarks.counts.report import NOTES, PACKAGES, counting_lines, counting_panels
+    from suffolk.benchmarks.counts.report import NOTES, PACKAGES, counting_panels, counting_parts
 
     outcome = options.outcome("counts")
     settings = passed_on(options, CountingOptions, workdir=options.folder(outcome))
     results = measure_counting(settings)
-    return outcome.finish(settings, results, NOTES, PACKAGES, counting_lines(results), counting_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, counting_parts(results), counting_panels(results))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json
+suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --report decode.html
 suffolk bench decode --model MODEL_FOLDER --head HEAD_FOLDER --prompts prompts/ --json decode.json
 suffolk bench decode --model MODEL_FOLDER --prompts prompts/ --record texts.jsonl --json decode.json
 suffolk bench decode --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --prompts prompts/ --json decode.json"""
@@ -114,10 +115,10 @@ def run(options: Options) -> int:
     from dataclasses import replace
 
     from suffolk.benchmarks.decode.measure import measure_decoding
-    from suffolk.benchmarks.decode.report import NOTES, PACKAGES, decoding_lines, decoding_panels
+    from suffolk.benchmarks.decode.report import NOTES, PACKAGES, decoding_panels, decoding_parts
 
     outcome = options.outcome("decode")
     require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
     results = measure_decoding(run_options, lambda line: print(line, file=sys.stderr, flush=True))
-    return outcome.finish(run_options, results, NOTES, PACKAGES, decoding_lines(results), decoding_panels(results))
+    return outcome.finish(run_options, results, NOTES, PACKAGES, decoding_parts(results), decoding_panels(results))

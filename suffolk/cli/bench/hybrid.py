@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from suffolk.benchmarks.hybrid.options import PARTS
 from suffolk.cli.bench.decode import ModelOptions, PromptOptions
-from suffolk.cli.bench.report_options import SeedOptions
+from suffolk.cli.bench.report_options import Outcome, PageOptions
 from suffolk.cli.drafting import DrafterOptions, PlannerOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
@@ -54,7 +54,7 @@ class MeasuredOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions, PromptOptions, DrafterOptions, PlannerOptions, MeasuredOptions, SeedOptions, Assignable):
+class Options(ModelOptions, PromptOptions, DrafterOptions, PlannerOptions, MeasuredOptions, PageOptions, Assignable):
     exclude: Path | None = option(
         None, "file with the names of the prompts to leave out, one in each line", group="prompts"
     )
@@ -83,14 +83,14 @@ class Options(ModelOptions, PromptOptions, DrafterOptions, PlannerOptions, Measu
 
 def run(options: Options) -> int:
     """Run the measurements without stored results, print, write; returns the exit code."""
-    from suffolk.benchmarks.hybrid.compared_drafters import HYBRID, singles
-    from suffolk.benchmarks.hybrid.report import NOTES, PACKAGES, hybrid_lines, hybrid_panels
+    from suffolk.benchmarks.hybrid.compared_drafters import singles
+    from suffolk.benchmarks.hybrid.report import NOTES, PACKAGES, hybrid_panels, hybrid_parts
     from suffolk.benchmarks.hybrid.run import run_hybrid
     from suffolk.benchmarks.hybrid.summary import summarize
-    from suffolk.benchmarks.plot import require_plots, write_plot
-    from suffolk.benchmarks.report import Report, write_report
 
-    require_plots()
+    results_file, plot = (options.output / f"hybrid.{ending}" for ending in ("json", "png"))
+    options.require(results_file, plot)
+    outcome = Outcome("hybrid", options.seed, results_file, plot, options.report)
     chosen = options.hybrid()
     try:
         log, facts = run_hybrid(chosen)
@@ -101,14 +101,5 @@ def run(options: Options) -> int:
     alone = singles(list(decoding.models.parts()), bool(decoding.datastores))
     summary = summarize(log.rows, alone)
     results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
-    settings = chosen.settings() | {"parts": chosen.parts, "temperatures": chosen.temperatures, "nodes": chosen.nodes}
-    report = Report("hybrid", decoding.seed, settings, results, NOTES, PACKAGES)
-    print("\n".join([*hybrid_lines(summary), *(f"note: {note}" for note in NOTES)]))
-    write_report(report, chosen.output / "hybrid.json")
-    write_plot(
-        chosen.output / "hybrid.png",
-        f"{HYBRID} and single sources, {Path(decoding.model).name}",
-        hybrid_panels(summary),
-    )
-    print(f"written: {chosen.output / 'hybrid.json'}, {chosen.output / 'hybrid.png'}")
-    return 0
+    parts, panels = hybrid_parts(summary), hybrid_panels(summary)
+    return outcome.finish(chosen, results, NOTES, PACKAGES, parts, panels, **chosen.settings())

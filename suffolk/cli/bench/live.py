@@ -31,9 +31,9 @@ class Options(ReportOptions):
 def run(options: Options) -> int:
     from suffolk.benchmarks.live.measure import measure_live
     from suffolk.benchmarks.live.options import LiveOptions
-    from suffolk.benchmarks.live.report import NOTES, PACKAGES, live_lines, live_panels
+    from suffolk.benchmarks.live.report import NOTES, PACKAGES, live_panels, live_parts
 
     outcome = options.outcome("live")
     settings = passed_on(options, LiveOptions, against=options.against is not None)
     results = measure_live(settings)
-    return outcome.finish(settings, results, NOTES, PACKAGES, live_lines(results), live_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, live_parts(results), live_panels(results))

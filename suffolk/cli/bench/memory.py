@@ -25,10 +25,10 @@ class Options(WorkdirOptions):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.memory.measure import MemoryOptions, measure_memory
-    from suffolk.benchmarks.memory.report import NOTES, PACKAGES, memory_lines, memory_panels
+    from suffolk.benchmarks.memory.report import NOTES, PACKAGES, memory_panels, memory_parts
 
     outcome = options.outcome("memory")
     workdir = options.folder(outcome)
     settings = passed_on(options, MemoryOptions, workdir=workdir, residencies=options.residency)
     results = measure_memory(settings)
-    return outcome.finish(settings, results, NOTES, PACKAGES, memory_lines(results), memory_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, memory_parts(results), memory_panels(results))

@@ -37,11 +37,11 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.decode.report import PACKAGES
     from suffolk.benchmarks.prediction.measure import measure_predictions
     from suffolk.benchmarks.prediction.options import PredictionOptions
-    from suffolk.benchmarks.prediction.report import NOTES, prediction_lines, prediction_panels
+    from suffolk.benchmarks.prediction.report import NOTES, prediction_panels, prediction_parts
 
     outcome = options.outcome("prediction")
     names = tuple(part for part in options.drafters.split(",") if part)
     decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=names)
     settings = PredictionOptions(decoding, options.files, options.limit, options.lines, options.shares)
     results = measure_predictions(settings, lambda line: print(line, file=sys.stderr, flush=True))
-    return outcome.finish(settings, results, NOTES, PACKAGES, prediction_lines(results), prediction_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, prediction_parts(results), prediction_panels(results))

@@ -35,7 +35,7 @@ class Options(WorkdirOptions):
 def run(options: Options) -> int:
     from suffolk.benchmarks.retrieval.measure import measure_retrieval
     from suffolk.benchmarks.retrieval.options import RetrievalOptions
-    from suffolk.benchmarks.retrieval.report import NOTES, PACKAGES, retrieval_lines, retrieval_panels
+    from suffolk.benchmarks.retrieval.report import NOTES, PACKAGES, retrieval_panels, retrieval_parts
 
     outcome = options.outcome("retrieval")
     settings = passed_on(
@@ -46,4 +46,4 @@ def run(options: Options) -> int:
         against=options.against is not None,
     )
     results = measure_retrieval(settings)
-    return outcome.finish(settings, results, NOTES, PACKAGES, retrieval_lines(results), retrieval_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, retrieval_parts(results), retrieval_panels(results))

@@ -42,7 +42,7 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.decode.report import PACKAGES
     from suffolk.benchmarks.rollouts.measure import measure_rollouts
     from suffolk.benchmarks.rollouts.options import RolloutOptions
-    from suffolk.benchmarks.rollouts.report import NOTES, rollout_lines, rollout_panels
+    from suffolk.benchmarks.rollouts.report import NOTES, rollout_panels, rollout_parts
 
     outcome = options.outcome("rollouts")
     settings = RolloutOptions(
@@ -53,4 +53,4 @@ def run(options: Options) -> int:
         tuple(part.strip() for part in options.methods.split(",") if part.strip()),
     )
     results = measure_rollouts(settings, lambda line: print(line, file=sys.stderr, flush=True))
-    return outcome.finish(settings, results, NOTES, PACKAGES, rollout_lines(results), rollout_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, rollout_parts(results), rollout_panels(results))

@@ -24,9 +24,9 @@ class Options(ReportOptions):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.service.measure import ServiceOptions, measure_service
-    from suffolk.benchmarks.service.report import NOTES, PACKAGES, service_lines, service_panels
+    from suffolk.benchmarks.service.report import NOTES, PACKAGES, service_panels, service_parts
 
     outcome = options.outcome("service")
     settings = passed_on(options, ServiceOptions)
     results = measure_service(settings)
-    return outcome.finish(settings, results, NOTES, PACKAGES, service_lines(results), service_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, service_parts(results), service_panels(results))

@@ -25,12 +25,12 @@ class Options(DecodeOptions, Assignable):
 def run(options: Options) -> int:
     from suffolk.benchmarks.decode.report import PACKAGES
     from suffolk.benchmarks.worker.measure import measure_worker
-    from suffolk.benchmarks.worker.report import NOTES, worker_lines, worker_panels
+    from suffolk.benchmarks.worker.report import NOTES, worker_panels, worker_parts
 
     outcome, settings = options.outcome("worker"), options.decoding()
     streams = list(options.streams)
     results = measure_worker(settings, streams, lambda line: print(line, file=sys.stderr, flush=True))
     packages = (*PACKAGES, "uvicorn", "starlette", "grpcio")
     return outcome.finish(
-        settings, results, NOTES, packages, worker_lines(results), worker_panels(results), streams=streams
+        settings, results, NOTES, packages, worker_parts(results), worker_panels(results), streams=streams
     )

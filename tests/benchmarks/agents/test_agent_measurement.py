@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from suffolk.benchmarks.agents.edits import edited_file
 from suffolk.cli.main import main
+from tests.support.measurements import read_report, result_files
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,7 @@ def measured(model: Path, files: Path, path: Path, *words: str) -> int:
         "4",
         "--max-new-tokens",
         "24",
-        "--json",
-        str(path),
+        *result_files(path),
     ]
     return main(["bench", "agents", *fixed, *words])
 
@@ -39,7 +38,7 @@ def test_every_method_generates_the_same_answers(
 ) -> None:
     path = tmp_path / "agents.json"
     assert measured(model, files, path, "--sessions", "3", "--turns", "2") == 0
-    results = json.loads(path.read_text())["results"]
+    results = read_report(path)["results"]
     assert len(results["runs"]) == 3 * 2 * 4  # sessions, turns, methods
     found = {(each["part"], each["way"]): each for each in results["summary"]}
     assert found["all", "shared store"]["identical"] == found["all", "own store"]["identical"] == 6

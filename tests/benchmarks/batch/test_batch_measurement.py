@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.building import make_texts, suffolk
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")
 
@@ -36,7 +36,7 @@ def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_
         "hybrid,useless",
     ]
     command = ["batch", "--model", model, "--datastore", folder / "store", "--prompts", tmp_path / "p.jsonl", *options]
-    assert "engine cache" in bench(*command, "--json", path)
+    assert "engine cache" in bench(*command, *result_files(path))
     ties = read_report(path)["results"]["near_ties"]
     assert ties["tokens_compared"] == 12 * 16 * 6 - 12 * 16 // 2  # all but the first run
     assert ties["differences"] == []

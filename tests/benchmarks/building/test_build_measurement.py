@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.building import make_texts
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")
 
@@ -20,7 +20,7 @@ def test_build_gives_the_same_tokens_both_ways(folder: Path, tmp_path: Path) -> 
     kept = tmp_path / "suffolk-bench" / "build" / "mine.txt"
     kept.parent.mkdir(parents=True)
     kept.write_text("not yours")
-    shown = bench("build", folder / "corpus.jsonl", "--tokenizer", folder / "tokenizer", *sorting, "--json", path)
+    shown = bench("build", folder / "corpus.jsonl", "--tokenizer", folder / "tokenizer", *sorting, *result_files(path))
     results = read_report(path)["results"]
     assert results["documents"] == results["documents_with_equal_ids"] == 60
     ours, theirs = (runs[0] for runs in results["runs"].values())

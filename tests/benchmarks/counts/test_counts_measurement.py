@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")
 
@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 def test_counts_equal_those_of_infini_gram(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("infini_gram")
     path = tmp_path / "counts.json"
-    options = ("--queries", "20", "--lengths", "1", "2", "5", "--rounds", "1", "--json", path)
+    options = ("--queries", "20", "--lengths", "1", "2", "5", "--rounds", "1", *result_files(path))
     shown = bench("counts", folder / "store", *options)
     assert "counts of 120 sequences: all equal" in shown
     results = read_report(path)["results"]

@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.serving.replay.read import read_recordings
 from tests.support.building import make_texts, suffolk
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")
 
@@ -27,7 +27,7 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     options += ["--assistant", str(model), "--record", str(tmp_path / "texts.jsonl")]
     stores = ["--datastore", folder / "store"] * 2  # both are listed: the last one used to replace the first
     command = ["decode", "--model", model, *stores, "--prompts", prompts, *options]
-    shown = bench(*command, "--json", path)
+    shown = bench(*command, *result_files(path))
     results = read_report(path)["results"]
     assert read_report(path)["settings"]["datastores"] == [str(folder / "store")] * 2
     rivals = {"transformers", "transformers prompt-lookup", "transformers assisted", "transformers suffolk"}

@@ -14,6 +14,7 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
 from suffolk.serving.engine.model.int8_linear import compress
 from suffolk.serving.engine.model.target import Target
+from tests.support.measurements import read_report
 from tests.support.prompt_sets import make_prompt_sets
 
 pytest.importorskip("matplotlib")
@@ -38,11 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, output: Path, *more: str) -> dict[str, Any]:
     prompts = [str(folder / f"{group}.prompts.jsonl") for group in ("a", "b")]
     common = ["--model", str(folder / "model"), "--datastore", str(folder / "store"), "--max-new-tokens", "9"]
-    done = main(["bench", "hybrid", *common, "--prompts", *prompts, "--nodes", "6", "--output", str(output), *more])
-    assert done == 0
-    found: dict[str, Any] = json.loads((output / "hybrid.json").read_text())
-    assert (output / "hybrid.png").read_bytes().startswith(b"\x89PNG")
-    return found
+    page = output.with_name("hybrid.html")
+    words = [*common, "--prompts", *prompts, "--nodes", "6", "--output", str(output), "--report", str(page), *more]
+    assert main(["bench", "hybrid", *words]) == 0
+    page.replace(output / "hybrid.html")
+    return read_report(output / "hybrid.json")
 
 
 def test_one_run_compares_all_drafters_and_continues(

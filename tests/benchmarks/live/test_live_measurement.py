@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.building import suffolk
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")
 SMALL = ("--tokens", "3000", "--document-tokens", "50", "--turns", "2", "--queries", "60", "--groups", "500")
@@ -16,7 +16,7 @@ SMALL = ("--tokens", "3000", "--document-tokens", "50", "--turns", "2", "--queri
 
 def test_live_reports_insertion_memory_and_drafts(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "live.json"
-    shown = bench("live", folder / "store", *SMALL, "--json", path)
+    shown = bench("live", folder / "store", *SMALL, *result_files(path))
     results = read_report(path)["results"]
     inserted = results["insertion"]["suffolk"]
     assert list(results["insertion"]) == ["suffolk"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.building import suffolk
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")
 
@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 def test_memory_gives_equal_answers_under_every_limit(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
     shown = bench(
-        "memory", folder / "store", "--limits", "1", "0.5", "--queries", "40", "--rounds", "2", "--json", path
+        "memory", folder / "store", "--limits", "1", "0.5", "--queries", "40", "--rounds", "2", *result_files(path)
     )
     results = read_report(path)["results"]
     ways = [(run["limit"], run["residency"]) for run in results["runs"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from suffolk.benchmarks.prediction.edits import corrupted
 from suffolk.cli.main import main
+from tests.support.measurements import read_report, result_files
 
 
 @pytest.mark.parametrize(("share", "wrong"), [(0.0, 0), (0.05, 1), (0.2, 4), (1.0, 20)])
@@ -46,8 +46,8 @@ def test_predictions_are_measured(model: Path, files: Path, tmp_path: Path, caps
         "0",
         "1",
     ]
-    assert main(["bench", "prediction", *words, "--json", str(path)]) == 0
-    results = json.loads(path.read_text())["results"]
+    assert main(["bench", "prediction", *words, *result_files(path)]) == 0
+    results = read_report(path)["results"]
     assert {run["prompt"] for run in results["runs"]} == {"a.py", "b.py"}
     names = [f"{drafter}, {share} wrong" for drafter in ("prediction", "prompt-lookup") for share in ("0%", "100%")]
     assert set(results["summary"]) == {*names, "prompt-lookup, no prediction"}

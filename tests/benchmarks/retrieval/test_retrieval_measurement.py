@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.building import make_texts, write_jsonl
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")
 
@@ -30,7 +30,7 @@ def test_retrieval_beside_draftretriever_and_over_grpc(folder: Path, tmp_path: P
         "--seed",
         "3",
     ]
-    shown = bench("retrieval", folder / "store", *options, "--against", "draftretriever", "--grpc", "--json", path)
+    shown = bench("retrieval", folder / "store", *options, "--against", "draftretriever", "--grpc", *result_files(path))
     report = read_report(path)
     assert report["seed"] == 3
     assert report["versions"]["draftretriever"]
@@ -63,7 +63,7 @@ def test_retrieval_beside_draftretriever_and_over_grpc(folder: Path, tmp_path: P
     assert report["results"]["draftretriever_searches"] >= 2 * 12 * 10
     assert not report["results"]["draftretriever_index"]["reused"]
     assert "equal a scan of the whole corpus" in shown
-    bench("retrieval", folder / "store", *options, "--against", "draftretriever", "--json", path)
+    bench("retrieval", folder / "store", *options, "--against", "draftretriever", *result_files(path))
     assert read_report(path)["results"]["draftretriever_index"]["reused"]
 
 
@@ -71,7 +71,7 @@ def test_retrieval_of_texts_from_files_on_the_first_tokens(folder: Path, tmp_pat
     path = tmp_path / "retrieval.json"
     texts = write_jsonl(tmp_path / "new.jsonl", make_texts(5, seed=9))
     options = ["--queries", "8", "--rounds", "1", "--checked", "8", "--tokens", "900"]
-    bench("retrieval", folder / "store", *options, "--contexts", texts, "--json", path)
+    bench("retrieval", folder / "store", *options, "--contexts", texts, *result_files(path))
     results = read_report(path)["results"]
     assert results["datastore"]["tokens"] == 900
     assert "5 texts" in results["sets"]["unseen"]["how"]

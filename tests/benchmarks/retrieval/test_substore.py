@@ -9,7 +9,7 @@ import pytest
 from suffolk.benchmarks.retrieval.contexts import join_documents
 from suffolk.benchmarks.retrieval.draftretriever_package import prefixes
 from suffolk.benchmarks.retrieval.substore import first_tokens
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from tests.support.stores import make_store, random_documents
 

@@ -12,6 +12,7 @@ from suffolk.benchmarks.rollouts.memory import Memory, make_memory
 from suffolk.cli.main import main
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.drafter import DraftRequest, tree_of
+from tests.support.measurements import read_report, result_files
 
 WORDS = ("--samples", "2", "--max-new-tokens", "20", "--ignore-eos")
 
@@ -28,8 +29,8 @@ def test_every_method_generates_the_same_answers(
 ) -> None:
     path = tmp_path / "rollouts.json"
     words = ["--model", str(model), "--prompts", str(prompts), *WORDS, "--temperatures", "1", "0.01"]
-    assert main(["bench", "rollouts", *words, "--json", str(path)]) == 0
-    results = json.loads(path.read_text())["results"]
+    assert main(["bench", "rollouts", *words, *result_files(path)]) == 0
+    results = read_report(path)["results"]
     assert len(results["runs"]) == 2 * 2 * 5  # epochs, prompts, methods
     assert {(each["epoch"], each["way"]) for each in results["summary"]} == {
         (epoch, way) for epoch in (1, 2) for way in ("none", "prompt-lookup", "prompt trees", "live store", "hybrid")

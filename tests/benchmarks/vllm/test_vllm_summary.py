@@ -42,7 +42,7 @@ def test_each_method_has_its_arguments() -> None:
     assert "speculative_config" not in options.arguments(NONE, [])
     assert options.arguments("ngram", [])["speculative_config"] == {"method": "ngram", "num_speculative_tokens": 6}
     own = options.arguments(SUFFOLK, ["grpc://a/b"])
-    assert own["additional_config"] == {"suffolk": {"datastores": ["grpc://a/b"]}}
+    assert own["additional_config"] == {"suffolk": {"datastores": ["grpc://a/b"], "remember": "work/answers-suffolk"}}
     assert own["speculative_config"]["model"] == "suffolk.vllm.Proposer"
     for wrong in ({"methods": ("eagle",)}, {"history": 1.0}, {"max_tokens": 1}):
         with pytest.raises(InvalidArgument):

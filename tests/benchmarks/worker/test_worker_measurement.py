@@ -11,7 +11,7 @@ from suffolk.benchmarks.worker.requests import TRANSPORTS, WorkerRequests, askin
 from suffolk.datastore.errors import Internal
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.building import make_texts, suffolk
-from tests.support.measurements import bench, read_report
+from tests.support.measurements import bench, read_report, result_files
 from tests.support.openai_server import answering
 from tests.support.worker_server import talking_target
 
@@ -24,7 +24,7 @@ def test_every_transport_gives_the_texts_of_the_engine(folder: Path, model: Path
     path = tmp_path / "worker.json"
     options = ["--max-new-tokens", "12", "--ignore-eos", "--streams", "1", "3", "--drafters", "none,datastore"]
     command = ["worker", "--model", model, "--datastore", folder / "store", "--prompts", tmp_path / "p.jsonl", *options]
-    assert "first token ms" in bench(*command, "--temperature", "0.7", "--json", path)
+    assert "first token ms" in bench(*command, "--temperature", "0.7", *result_files(path))
     results = read_report(path)["results"]
     assert list(results["streams"]) == ["1", "3"]
     for size, drafters in results["streams"].items():

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from suffolk.cli.explanation import Passage, copied_passages, explain
 from suffolk.cli.main import main
+from suffolk.cli.source_colours import Colours
 from suffolk.datastore.draft_tree import RETRIEVED
+from suffolk.serving.drafters.hybrid.explanation import Explanation
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
 from suffolk.serving.engine.loop.request import Step
+from suffolk.serving.engine.model.target import Target
 from tests.support.draft_server import connected, serving
 from tests.support.generate_command import PROMPT, generate
 from tests.support.stores import make_store
@@ -29,7 +35,31 @@ def test_the_text_is_marked_by_source_with_the_documents(
     assert lines[0].startswith("text by source: ")
     assert "unmarked: the target's own tokens" in lines[0]
     assert any(line.startswith("datastore bytes: ") for line in lines)
-    assert ("nodes retrieved" in captured.err) == (drafter == "hybrid")
+    assert captured.err.count("nodes by source") == 1
+    assert captured.err.index("nodes by source") < captured.err.index("M         ")
+
+
+def test_the_table_counts_what_a_source_gave(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that drafts for itself is always right."""
+    report, costs = tmp_path / "report.json", tmp_path / "costs.json"
+    save_costs(CostModel([1, 64], [1.0, 1.01]), CostKey.of(Target.load(model)), costs)
+    words = ["--model", model, "--draft-model", model, "--drafter", "draft-model", "--set", f"costs={costs}"]
+    words += ["--stats-json", str(report), PROMPT]
+    assert generate("--explain", *words) == 0
+    shown = capsys.readouterr().err
+    rows = {line[:18].strip(): line[18:].split() for line in shown.splitlines()}
+    stats = json.loads(report.read_text())
+    counts = [str(stats[name]) for name in ("nodes_proposed", "nodes_verified", "accepted")]
+    share = f"{stats['accepted'] / 24:.0%}"
+    assert stats["accepted"] > 0
+    assert rows["draft-model"] == rows["all drafts"] == [*counts, f"{int(counts[2]) / int(counts[1]):.0%}", share]
+    assert rows["target"] == [f"{1 - stats['accepted'] / 24:.0%}"]
+    assert "<a:" in shown
+    assert generate("--explain", "--set", "colour=always", *words) == 0
+    coloured = capsys.readouterr()
+    assert "\x1b[38;5;130m" in coloured.out
+    assert coloured.err.startswith("colours   \x1b[38;5;130mdraft-model\x1b[0m; without colour: ")
+    assert "<a:" not in coloured.err
 
 
 def test_copied_passages_are_the_longest_that_hold_a_drafted_token(tmp_path: Path) -> None:
@@ -38,6 +68,8 @@ def test_copied_passages_are_the_longest_that_hold_a_drafted_token(tmp_path: Pat
         drafted = [RETRIEVED] * len(tokens)
         assert copied_passages(store, tokens, drafted) == [Passage(0, 4, 1), Passage(9, 13, 1), Passage(5, 8, 2)]
         assert copied_passages(store, tokens, [0] * len(tokens)) == []
+        twice = [1, 2, 3, 11, 7, 8, 9, 11, 1, 2, 3]
+        assert copied_passages(store, twice, [RETRIEVED] * len(twice)) == [Passage(0, 3, 1), Passage(4, 7, 2)]
         only = [0] * len(tokens)
         only[6] = RETRIEVED | 2
         assert copied_passages(store, tokens, only) == [Passage(5, 8, 2)]
@@ -50,7 +82,9 @@ def test_marks_and_documents_are_shown(tmp_path: Path) -> None:
         Step((9, 4), (2, 0), ((" nine", 2), (" four", 0)), "length"),
     ]
     with make_store(tmp_path / "store", [[[5, 1, 2, 3], [1, 2]]], vocab_size=12) as store:
-        lines = explain(None, steps, [store], [])
+        lines = explain(None, steps, [store], Explanation(), Colours(False, False))
+        assert explain(None, steps, [store], Explanation(), Colours(True, True)) == lines[3:]  # was shown in colours
+        coloured = explain(None, steps, [store], Explanation(), Colours(False, True))
     assert lines == [
         "text by source: <a:...> datastore, <b:...> prompt-lookup; unmarked: the target's own tokens",
         "<a:one two> three<b: nine> four",
@@ -60,6 +94,8 @@ def test_marks_and_documents_are_shown(tmp_path: Path) -> None:
         "    segment 0 document 0, token 1",
         "",
     ]
+    assert coloured[0] == "\x1b[38;5;32mone two\x1b[0m three\x1b[38;5;208m nine\x1b[0m four"
+    assert coloured[2:] == lines[2:]
 
 
 def test_documents_of_remote_datastores_are_named(tmp_path: Path) -> None:
@@ -70,16 +106,16 @@ def test_documents_of_remote_datastores_are_named(tmp_path: Path) -> None:
         make_store(tmp_path / "wiki", [[[9, 1, 2, 3]]], vocab_size=12) as wiki,
     ):
         with serving({"code": code, "wiki": wiki}) as server, connected(server, "code,wiki") as both:
-            [passage, *documents] = explain(None, steps, [both], [])[4:7]
+            [passage, *documents] = explain(None, steps, [both], Explanation(), Colours(False, False))[4:7]
             assert passage == "  4 tokens, 1 time: '9 1 2 3'"
             assert documents[0] == "    wiki: segment 0 document 0, token 0"
             with connected(server, "code") as remote:
-                assert explain(None, steps, [remote], [])[4:6] == [
+                assert explain(None, steps, [remote], Explanation(), Colours(False, False))[4:6] == [
                     "  3 tokens, 1 time: '1 2 3'",
                     "    segment 0 document 0, token 1",
                 ]
         with serving({"code": code}, shows_occurrences=False) as server, connected(server) as remote:
-            line = explain(None, steps, [remote], [])[5]
+            line = explain(None, steps, [remote], Explanation(), Colours(False, False))[5]
             assert line.startswith(
                 f"    documents unknown: {remote.url}: this server shows no occurrences; ask its operator"
             )

@@ -91,10 +91,7 @@ def test_what_is_learned_is_kept_shown_and_explained(
     assert generate("--explain", *words) == 0  # starts with the learned calibration
     captured = capsys.readouterr()
     assert captured.out == text
-    assert re.search(
-        r"at 13: \d+ nodes retrieved; .*\d+ proposed \(.*\), [\d.]+ tokens expected; \d+ generated, \d+ of them proposed",
-        captured.err,
-    )
+    assert re.search(r"all drafts +\d+ +\d+ +\d+ +\S+ +\d+% *\n", captured.err)
     assert main(["calibration", str(kept)]) == 0
     shown = capsys.readouterr().out
     assert "prompt-lookup:" in shown
@@ -119,8 +116,7 @@ def test_colours_change_nothing_but_colours(model: str, capsys: pytest.CaptureFi
     assert "\x1b" not in plain.out + plain.err
     assert generate("--model", model, "--set", "colour=always", PROMPT) == 0
     coloured = capsys.readouterr()
-    for code in ("\x1b[38;5;32m", "\x1b[38;5;208m", "\x1b[38;5;36m", "\x1b[0m"):
-        assert code in coloured.err  # the legend
+    assert coloured.err.startswith("colours   ")
     stripped = coloured.out
     for code in ("\x1b[38;5;208m", "\x1b[0m"):
         stripped = stripped.replace(code, "")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from suffolk.datastore import WatchedDatastore
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.manifest import MANIFEST_NAME
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.datastore_metrics import DatastoreMetrics
 from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.transport.admission import AdmissionController

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import suffolk
-from suffolk.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import (
     ALL_ERRORS,
     DeadlineExceeded,

@@ -14,7 +14,7 @@ import pytest
 
 from suffolk.cli import lookup
 from suffolk.cli.main import main
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import (
     DeadlineExceeded,

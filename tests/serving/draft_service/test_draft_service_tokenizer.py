@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 import suffolk
-from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, parse_tokenizer
 from suffolk.serving.draft_service import limits

@@ -11,7 +11,7 @@ import pytest
 
 import suffolk
 from suffolk.build_index.compact import compact
-from suffolk.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unsupported
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.watched_datastore import WatchedDatastore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models
 
-from suffolk.datastore import Datastore
+import suffolk
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import IntegrationOptions, read_options
@@ -277,6 +279,22 @@ def test_texts_are_remembered_and_searched(tmp_path: Path) -> None:
     assert passes[1] < passes[0] / 2
 
 
+def test_local_datastores_are_searched_while_services_do_not_pay(store: Datastore, tmp_path: Path) -> None:
+    """The texts begin with tokens that no datastore has, so that calls to the service stop before the known part."""
+    calls = count()
+    make_store(
+        tmp_path / "other", [[np.random.default_rng(6).integers(0, VOCAB, 500).tolist()]], vocab_size=VOCAB
+    ).close()
+    with suffolk.open(tmp_path / "other") as other, serving({"other": other}) as server:
+        url = f"grpc://{server.listening[0]}/other?deadline_ms=60000"
+        core = core_of(tmp_path / "store", url, clock=lambda: CLOCK() + 0.005 * next(calls))
+        host = SimulatedHost([[*np.random.default_rng(7).integers(0, VOCAB, 80).tolist(), *TEXTS[0]]], 20)
+        assert host.run(core) < 100
+        stats = core.stats()
+        core.close()
+    assert stats["failed"] == 0
+
+
 def test_texts_are_remembered_behind_a_url(tmp_path: Path) -> None:
     with (
         create_live_store(tmp_path / "live", vocab_size=VOCAB) as live,
@@ -288,4 +306,6 @@ def test_texts_are_remembered_behind_a_url(tmp_path: Path) -> None:
         for key in range(len(TEXTS)):
             core.finish(key)
         core.close()
-        assert live.stats().documents == len(TEXTS)
+        found = [document.tokens.tolist() for document in live.documents()]
+        assert found == [text[20 : 20 + len(tokens)] for text, tokens in zip(TEXTS, found, strict=True)]
+        assert min(map(len, found)) > 80

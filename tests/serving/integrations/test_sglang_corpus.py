@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import IntegrationOptions

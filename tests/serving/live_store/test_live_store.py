@@ -11,7 +11,7 @@ import pytest
 
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.cli.main import main
-from suffolk.datastore import open_datastore
+from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import writer_lock
 from suffolk.serving.live_store.snapshot import snapshot

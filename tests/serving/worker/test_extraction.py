@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from suffolk.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel

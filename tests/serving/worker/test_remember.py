@@ -1,4 +1,4 @@
-"""A worker appends finished texts to a live datastore, in the group of their request, unless the request refuses."""
+"""A worker appends finished answers to a live datastore, in the group of their request, unless the request refuses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_finished_texts_are_remembered(target: Target, store: LiveStore) -> None
             generation = client.generate([5, 6, 7], SETTINGS, options=options)
             for _ in generation:
                 pass
-            texts.append([5, 6, 7, *generation.tokens])
+            texts.append(generation.tokens)
         cancelled = client.generate([5, 6, 7], SamplingSettings(max_new_tokens=2000, ignore_eos=True))
         next(iter(cancelled))
         cancelled.cancel()
@@ -49,5 +49,5 @@ def test_finished_texts_are_remembered(target: Target, store: LiveStore) -> None
         assert 'suffolk_remembered_texts_total{outcome="appended"} 3.0' in page(server, "/metrics")[1]
     found = [document.tokens.tolist() for document in store.documents()]
     assert found[:2] == texts[:2]
-    assert [tokens[:2] for tokens in found[2:]] == [[9, 8]]
+    assert [len(tokens) for tokens in found[2:]] == [4]
     assert store.group_stats("g").documents == store.group_stats("h").documents == 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffolk.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.drafter_entry import LoadContext

@@ -20,7 +20,7 @@ def steps_with_drafts(budget: SpeculationBudget, steps: int, loss: float) -> int
 @pytest.mark.parametrize("loss", [0.05, 0.5, 5.0])
 def test_drafts_without_gain_cost_one_percent_in_the_long_run(loss: float) -> None:
     budget = SpeculationBudget()
-    budget.open()
+    budget.requests += 1
     assert steps_with_drafts(budget, 10_000, loss) * loss < 0.01 * 10_000 + 1 + loss
 
 
@@ -36,7 +36,7 @@ def test_an_empty_budget_pauses_until_it_holds_a_cheap_draft() -> None:
 
 def test_an_accident_is_forgotten() -> None:
     budget = SpeculationBudget()
-    budget.open()
+    budget.requests += 1
     budget.add(-1e9)
     assert steps_with_drafts(budget, 3_000, 0.0) > 0
 

@@ -1,0 +1,62 @@
+#include "kernels/processor.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <cstdint>
+
+namespace suffolk::kernels {
+namespace {
+
+#if defined(__x86_64__)
+
+struct Registers {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+// Zeros if the processor lacks the leaf.
+Registers cpuid(unsigned leaf) noexcept {
+  Registers found;
+  __get_cpuid_count(leaf, 0, &found.a, &found.b, &found.c, &found.d);
+  return found;
+}
+
+// XCR0: the registers that the operating system saves when it switches threads.
+std::uint64_t saved_registers() noexcept {
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return std::uint64_t{high} << 32 | low;
+}
+
+template <class T>
+bool all(T of, T in) noexcept {
+  return (in & of) == of;
+}
+
+Processor ask() noexcept {
+  constexpr std::uint64_t kYmm = 0x6, kZmm = 0xe6;
+  constexpr unsigned kAmxBf16 = 1U << 22, kAmxTile = 1U << 24;
+  const Registers basic = cpuid(1), extended = cpuid(7);
+  const std::uint64_t saved = all<unsigned>(bit_OSXSAVE, basic.c) ? saved_registers() : 0;
+  Processor found;
+  found.avx2 = all(kYmm, saved) && all<unsigned>(bit_AVX | bit_FMA | bit_F16C, basic.c) && all<unsigned>(bit_AVX2, extended.b);
+  found.avx512 = found.avx2 && all(kZmm, saved) && all<unsigned>(bit_AVX512F, extended.b);
+  found.amx = found.avx512 && all(kAmxBf16 | kAmxTile, extended.d);
+  return found;
+}
+
+#else
+
+Processor ask() noexcept { return {}; }
+
+#endif
+
+}  // namespace
+
+const Processor& processor() noexcept {
+  static const Processor asked = ask();
+  return asked;
+}
+
+}  // namespace suffolk::kernels

@@ -1,0 +1,60 @@
+"""Colours of text by the source of its tokens, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.color import Color, ColorSystem
+from rich.console import Console
+from rich.style import Style
+
+from suffolk.serving.drafters.registry import source_name
+
+COLOURS = (32, 208, 130, 145, 126, 132, 179, 38, 65)
+"""Colours of the 256-colour palette, by source id: datastore, prompt-lookup, draft-model, early-exit, redrafter, eagle, hierarchy,
+token-recycling, prediction. Colour-blind readers can tell them apart, on dark and on light terminals. Sources with higher ids are
+plugins. They have the same colours in italics, in bold, or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """What is coloured: the text on stdout, and the report on stderr."""
+
+    text: bool
+    report: bool
+
+    @classmethod
+    def choose(cls, choice: str) -> Colours:
+        """``choice``: always, never, or auto: each on a terminal with colours, unless NO_COLOR is set."""
+        if choice != "auto":
+            return cls(choice == "always", choice == "always")
+        text, report = (Console(file=stream) for stream in (sys.stdout, sys.stderr))
+        return cls(*(each.color_system is not None and not each.no_color for each in (text, report)))
+
+
+def paint(text: str, bits: int) -> str:
+    """``text`` in the colour of its source. Text that several sources drafted is underlined, in the colour of the first of them.
+
+    ``bits``: source bits; 0, the target's own text, has no colour.
+    """
+    return source_style(bits).render(text, color_system=ColorSystem.EIGHT_BIT) if bits else text
+
+
+def source_style(bits: int) -> Style:
+    """The style of text with these source bits, one or more."""
+    first = (bits & -bits).bit_length() - 1
+    cycle, place = divmod(first, len(COLOURS))
+    return Style(
+        color=Color.from_ansi(COLOURS[place]),
+        italic=bool(cycle & 1) or None,
+        bold=bool(cycle & 2) or None,
+        underline=(bits & (bits - 1) != 0) or None,
+    )
+
+
+def legend(sources: Iterable[int]) -> str:
+    """Name the colours of a text whose parts have these source bits."""
+    names = [paint(source_name(bits), bits) for bits in sorted({*sources} - {0})]
+    return f"colours   {', '.join(names) or 'none: no drafted token was accepted'}; without colour: the target's own tokens"
