@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ class CompactReport:
         generation: number of the published generation; a new one only if ``changed``.
         changed: whether a new generation was published.
         segments_before, segments: number of segments before and after.
+        live_segments: of these, segments that a live store published.
         documents, tokens: number of documents and of tokens in the datastore. Compaction does not change them.
         removed_documents, removed_tokens: number of deleted documents, and of their tokens, removed from the files.
         bytes_before, bytes: size of all segment files before and after.
@@ -43,6 +45,7 @@ class CompactReport:
     changed: bool
     segments_before: int
     segments: int
+    live_segments: int
     documents: int
     tokens: int
     removed_documents: int
@@ -54,10 +57,14 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Neighbouring segments to merge into one segment of ``tokens`` tokens, separators included."""
+    """Neighbouring segments to merge into one segment of ``tokens`` tokens, separators included.
+
+    A segment that a live store published is a group of its own, so that the age of its documents stays known.
+    """
 
     entries: tuple[SegmentEntry, ...]
     tokens: int
+    live_time: int | None = None
 
     def __add__(self, other: _Group) -> _Group:
         return _Group(self.entries + other.entries, self.tokens + other.tokens)
@@ -68,8 +75,10 @@ def compact(
 ) -> CompactReport:
     """Merge the segments of ``store`` into at most ``segments``. A merged segment has at most ``MAX_SEGMENT_TOKENS`` tokens.
 
-    Neighbours are merged, the smallest first. Documents keep their order, and no answer changes. The checksums of all files are
-    verified first. A crash or Ctrl-C at any point leaves the old generation or the new one.
+    Neighbours are merged, the smallest first. Documents keep their order, and no answer changes. Segments that a live store
+    published are neither merged nor counted, because it evicts them by their age. Deleted documents are taken out of all
+    segments. The checksums of all files are verified first. A crash or Ctrl-C at any point leaves the old generation or the new
+    one.
 
     Args:
         segments: 1 or more.
@@ -98,7 +107,7 @@ def compact(
             workspace.refuse_unfinished("compact")
             if not datastore.info()["documents"]:
                 raise InvalidArgument(
-                    f"{path}: all documents are deleted, and a datastore holds at least one; remove the folder instead"
+                    f"{path}: all documents are deleted, and a datastore holds at least one; add others, or remove the folder"
                 )
             work = _Compaction(workspace, datastore, groups, deleted, threads, progress or SilentProgress())
             manifest = workspace.publish_change(work.run)
@@ -109,6 +118,7 @@ def compact(
             changed=manifest is not before,
             segments_before=len(before.segments),
             segments=len(manifest.segments),
+            live_segments=sum(entry.live_time is not None for entry in manifest.segments),
             documents=facts["documents"],
             tokens=facts["tokens"],
             removed_documents=facts["deleted_documents"],
@@ -122,7 +132,11 @@ def compact(
 def _left(datastore: Datastore, deleted: Deleted) -> list[_Group]:
     """Each segment as a group of its own, without its deleted documents."""
     return [
-        _Group((entry,), entry.tokens + entry.documents - _tokens_of(datastore, entry.name, deleted[entry.name]))
+        _Group(
+            (entry,),
+            entry.tokens + entry.documents - _tokens_of(datastore, entry.name, deleted[entry.name]),
+            entry.live_time,
+        )
         for entry in datastore.manifest.segments
     ]
 
@@ -132,10 +146,14 @@ def _tokens_of(datastore: Datastore, segment: str, documents: npt.NDArray[np.uin
 
 
 def _group(groups: list[_Group], wanted: int) -> list[_Group]:
-    """Join neighbours, the smallest pair first, until ``wanted`` are left or every pair would be too large."""
-    while len(groups) > wanted:
-        pairs = [(groups[i].tokens + groups[i + 1].tokens, i) for i in range(len(groups) - 1)]
-        tokens, first = min(pairs)
+    """Join neighbours that are not live, the smallest pair first, until ``wanted`` are left or every pair would be too large."""
+    while sum(group.live_time is None for group in groups) > wanted:
+        pairs = [
+            (one.tokens + other.tokens, place)
+            for place, (one, other) in enumerate(pairwise(groups))
+            if one.live_time is other.live_time is None
+        ]
+        tokens, first = min(pairs, default=(math.inf, 0))
         if tokens > MAX_SEGMENT_TOKENS:
             break
         groups = [*groups[:first], groups[first] + groups[first + 1], *groups[first + 2 :]]
@@ -162,7 +180,9 @@ class _Compaction:
     def _merge(self) -> list[SegmentEntry]:
         """The new segment of each group that still has documents. A segment that stays alone and whole is kept."""
         generation = self.datastore.manifest.generation + 1
-        names = [self.workspace.segment_name(generation, number) for number in range(len(self.groups))]
+        names = [
+            self.workspace.segment_name(generation, number, group.live_time) for number, group in enumerate(self.groups)
+        ]
         report = self._reporter("merging", {name: group.tokens for name, group in zip(names, self.groups, strict=True)})
         places = {entry.name: number for number, group in enumerate(self.groups) for entry in group.entries}
         merged: list[SegmentEntry] = []

@@ -64,9 +64,14 @@ class Workspace:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
-    def segment_name(generation: int, number: int) -> str:
-        """The name of segment ``number`` of ``generation``; unique, because generations only grow."""
-        return f"g{generation:06d}-{number:05d}{SEGMENT_SUFFIX}"
+    def segment_name(generation: int, number: int, live_time: int | None = None) -> str:
+        """The name of segment ``number`` of ``generation``; unique, because generations only grow.
+
+        Args:
+            live_time: see ``SegmentEntry.live_time``.
+        """
+        live = "" if live_time is None else f"-live{live_time}"
+        return f"g{generation:06d}-{number:05d}{live}{SEGMENT_SUFFIX}"
 
     def new_segment(self, name: str) -> Path:
         """The path of a segment before it is published."""

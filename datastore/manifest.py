@@ -100,8 +100,8 @@ def read_manifest(store: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError) as error:
         if (store / "live").is_dir():
             raise NotFound(
-                f"{store} has published nothing: all its documents are in {store / 'live'}; open it for appending "
-                "(append=True), and seal it to publish them"
+                f"{store} has published nothing: all its documents are in {store / 'live'}; serve it with "
+                f"'suffolk serve --live {store}', or open it for appending (append=True)"
             ) from error
         lack = f"it has no {MANIFEST_NAME}" if store.is_dir() else "there is no such folder"
         raise NotFound(f"{store} is no datastore: {lack}; check the name, or build one with 'suffolk build'") from error
@@ -191,8 +191,11 @@ def fsync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def writer_lock(store: Path) -> Iterator[None]:
+def writer_lock(store: Path, held: str = "") -> Iterator[None]:
     """Context manager that lets one process at a time write to a datastore. The lock ends with the process.
+
+    Args:
+        held: the message if another process holds it; empty for a general one.
 
     Raises:
         Unavailable: another process holds it.
@@ -207,7 +210,8 @@ def writer_lock(store: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Unavailable(f"another process is writing to {store}; wait for it to end, or stop it") from error
+            message = held or f"another process is writing to {store}; wait for it to end, or stop it"
+            raise Unavailable(message) from error
         yield
     finally:
         os.close(descriptor)

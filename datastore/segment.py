@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
+
+_LIVE_NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,12 @@ class SegmentEntry:
     documents: int
     bytes: int
     checksum: str
+
+    @property
+    def live_time(self) -> int | None:
+        """Time of the newest document, in seconds since 1970, if a live store published the segment; else None."""
+        found = _LIVE_NAME.fullmatch(self.name)
+        return int(found[1]) if found is not None else None
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.serving.live_store.identity import log_folder
-from suffolk.serving.live_store.log_file import read_log
+from suffolk.serving.live_store.read_log import read_log
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store, open_live_store
 

@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.retriever import Groups, Retriever, Tokens
+from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
-from suffolk.serving.live_store.writer import Appended
 
 
 @runtime_checkable

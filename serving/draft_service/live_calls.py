@@ -12,8 +12,8 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Un
 from suffolk.serving.draft_service.appendable import Appendable
 from suffolk.serving.draft_service.documents import unpack_documents, unpack_groups
 from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import LiveDeletion
-from suffolk.serving.live_store.writer import Appended
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of

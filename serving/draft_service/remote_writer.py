@@ -14,8 +14,8 @@ from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import Groups, Retriever, Tokens
 from suffolk.serving.draft_service.documents import pack_documents, pack_groups
+from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
-from suffolk.serving.live_store.writer import Appended
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 
 APPEND_DEADLINE = 10.0

@@ -1,4 +1,4 @@
-"""The documents of one append, checked, as columns."""
+"""The documents of one append, checked, as columns; and its outcome."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ class Batch:
             if key:
                 found[key] = found.get(key, 0) + length
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The outcome of an append.
+
+    Attributes:
+        sequence: number of the first document; the others follow. Numbers rise over the life of a store.
+        documents, tokens: what was appended.
+        replaced: documents that the append removed: the group's old content, or its oldest documents.
+        durable: whether the change is on disk, and survives a power loss. It survives the end of the process in any case.
+    """
+
+    sequence: int
+    documents: int
+    tokens: int
+    replaced: int
+    durable: bool
 
 
 def make_batch(documents: Sequence[Document], group: Groups, identity: StoreIdentity, settings: LiveSettings) -> Batch:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from suffolk.datastore import _native
 from suffolk.datastore.query import Query
@@ -59,6 +60,28 @@ def live_pages(
                 times[places],
                 [origins[place] for place in places.tolist()],
             )
+
+
+def add(index: _native.LiveIndex, change: Change) -> None:
+    """Make the documents of ``change`` visible, and remove the others that it names, in one moment.
+
+    Raises:
+        ResourceExhausted: memory is used up; nothing is changed.
+    """
+    index.append(
+        change.tokens.astype(np.uint32),
+        change.lengths.astype(np.uint64),
+        change.groups,
+        list(change.origins),
+        change.times,
+        change.removed,
+        change.sequences,
+    )
+
+
+def ungrouped_tokens(lengths: npt.NDArray[np.uint32], groups: npt.NDArray[np.uint64]) -> int:
+    """Tokens of the documents without a group."""
+    return int(lengths[groups == 0].sum(dtype=np.int64))
 
 
 def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +21,7 @@ from suffolk.datastore.manifest import (
     read_manifest,
     tokenizer_name,
     write_atomically,
+    writer_lock,
 )
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
 
@@ -70,9 +72,18 @@ def log_folder(store: Path) -> Path:
     return store / LIVE_NAME / LOG_NAME
 
 
-def is_live(store: Path) -> bool:
-    """Whether documents may have been appended to the datastore, so that some may not be published."""
-    return (store / LIVE_NAME).is_dir()
+def has_log(store: Path) -> bool:
+    """Whether documents were appended to the datastore, so that some may not be published."""
+    return log_folder(store).is_dir() and any(log_folder(store).iterdir())
+
+
+def append_lock(store: Path) -> AbstractContextManager[None]:
+    """Context manager that lets one process at a time append. Raises Unavailable, PermissionDenied: see ``writer_lock``."""
+    return writer_lock(
+        store / LIVE_NAME,
+        f"another process has {store} open for appending; append and delete through its server, such as "
+        f"grpc://HOST:PORT/{store.name}, or stop it",
+    )
 
 
 def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:
@@ -104,16 +115,26 @@ def open_identity(store: Path) -> StoreIdentity:
 
     Raises:
         NotFound: the folder holds neither a datastore nor a live store.
-        Corruption, Unsupported: a file is damaged, or a newer version wrote it.
+        Corruption, Unsupported: as ``read_identity``.
     """
-    path = store / LIVE_NAME / IDENTITY_NAME
-    if not path.exists():
-        if log_folder(store).is_dir():
-            raise damaged(path, "is missing beside a log: without it no group is found")
+    if not has_log(store) and not _path(store).exists():
         manifest = read_manifest(store)
-        path.parent.mkdir(exist_ok=True)
+        (store / LIVE_NAME).mkdir(exist_ok=True)
         secret = secrets.token_hex(_KEY_BYTES)
         _write(store, StoreIdentity(manifest.vocab_size, manifest.order_depth, manifest.tokenizer, secret))
+    return read_identity(store)
+
+
+def read_identity(store: Path) -> StoreIdentity:
+    """The identity of a store that has a log.
+
+    Raises:
+        Corruption: the file is missing or damaged.
+        Unsupported: a newer version wrote it.
+    """
+    path = _path(store)
+    if not path.exists():
+        raise damaged(path, "is missing beside a log: without it no group is found")
     try:
         data = json.loads(path.read_bytes())
         if data.pop("format") != FORMAT:
@@ -137,11 +158,15 @@ def published(store: Path) -> Manifest | None:
         return None
 
 
+def _path(store: Path) -> Path:
+    return store / LIVE_NAME / IDENTITY_NAME
+
+
 def _write(store: Path, identity: StoreIdentity) -> None:
     log_folder(store).mkdir(exist_ok=True)
     content = json.dumps({"format": FORMAT, **asdict(identity)}, indent=1).encode()
-    write_atomically(store / LIVE_NAME / IDENTITY_NAME, content)
-    os.chmod(store / LIVE_NAME / IDENTITY_NAME, 0o600)
+    write_atomically(_path(store), content)
+    os.chmod(_path(store), 0o600)
     for folder in (store, store.absolute().parent):
         fsync_directory(folder)
 

@@ -8,17 +8,18 @@ replaces removed, the oldest first.
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
-from suffolk.datastore.errors import PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import fsync_directory
-from suffolk.serving.live_store.log_file import HEADER_BYTES, LogFile, RecoveredLog, checkpoint_path, header, log_path
+from suffolk.serving.live_store.log_file import HEADER_BYTES, LogFile, checkpoint_path, header, log_path
+from suffolk.serving.live_store.log_writes import create_file, refused, write_all, write_file
+from suffolk.serving.live_store.read_log import RecoveredLog
 
 ALWAYS, INTERVAL, NONE = DURABILITIES = ("always", "interval", "none")
 FILE_BYTES = 64 << 20
@@ -101,10 +102,10 @@ class Log:
         with self._lock:
             descriptor = self._require()
             try:
-                _write_all(descriptor, record)
+                write_all(descriptor, record)
             except OSError as error:
                 self._cut(descriptor, self._size)
-                raise _refused(log_path(self._folder, self._number), error) from error
+                raise refused(log_path(self._folder, self._number), error) from error
             self._size += len(record)
             self._written += len(record)
             self._newest = max(self._newest, newest)
@@ -166,7 +167,7 @@ class Log:
             failpoint("rotate.flushed")
             path = log_path(self._folder, self._number + 1)
             previous = self._previous if self._descriptor is None else self._size
-            descriptor = _create(path, header(previous))
+            descriptor = create_file(path, header(previous))
             failpoint("rotate.created")
             with self._lock:
                 if self._descriptor is not None:
@@ -184,7 +185,7 @@ class Log:
         """
         path = checkpoint_path(self._folder, through)
         temporary = path.with_name(path.name + ".tmp")
-        size = _write_file(temporary, chain([header(0)], records))
+        size = write_file(temporary, chain([header(0)], records))
         failpoint("checkpoint.written")
         os.rename(temporary, path)
         failpoint("checkpoint.renamed")
@@ -260,49 +261,3 @@ class Log:
                 self.flush()
             except SuffolkError:
                 return  # the next change raises the failure
-
-
-def _create(path: Path, content: bytes) -> int:
-    """A new file with ``content``, flushed with its name; returns its descriptor."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise _refused(path, error) from error
-    try:
-        _write_all(descriptor, content)
-        os.fsync(descriptor)
-        fsync_directory(path.parent)
-    except (OSError, SuffolkError) as error:
-        os.close(descriptor)
-        path.unlink(missing_ok=True)
-        raise (_refused(path, error) if isinstance(error, OSError) else error) from error
-    return descriptor
-
-
-def _write_file(path: Path, parts: Iterable[bytes]) -> int:
-    """Write and flush a file; returns its size. A failed file is removed."""
-    size = 0
-    try:
-        with open(path, "wb") as file:
-            for part in parts:
-                size += file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise _refused(path, error) from error
-    return size
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-def _refused(path: Path, error: OSError) -> SuffolkError:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return PermissionDenied(f"{path} cannot be written ({error.strerror}); check the permissions of its folder")
-    return ResourceExhausted(
-        f"{path} cannot be written ({error.strerror}): the change is refused, and reads go on; free disk space"
-    )

@@ -1,45 +1,25 @@
-"""Writes live documents as segment files, and publishes generations with and without them."""
+"""Publishes generations with and without live documents."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from suffolk.build_index.delete import deleted_sources, write_deletions
-from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
-from suffolk.build_index.token_file import TokenFile
-from suffolk.build_index.workspace import Workspace, open_workspace
-from suffolk.datastore import _native
+from suffolk.build_index.workspace import open_workspace
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, now
-from suffolk.datastore.open_segment import OpenSegment
+from suffolk.datastore.manifest import Manifest, now
 from suffolk.datastore.readers import READERS_NAME
-from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
+from suffolk.datastore.segment import SegmentEntry
 from suffolk.serving.live_store.identity import LIVE_NAME, StoreIdentity, published
-from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.record import Change
-
-_NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
-"""A segment of live documents; the number is the time of the newest, in seconds."""
-_Document = tuple[npt.NDArray[Any], int, bytes]
-"""Tokens, time and origin."""
+from suffolk.serving.live_store.segment_files import merge_live_segments, period, write_live_segments
+from suffolk.serving.live_store.settings import LiveSettings
 
 
 def publish_live(
-    store: Path,
-    identity: StoreIdentity,
-    take: Callable[[], tuple[int, Iterable[Change]]],
-    most_tokens: int,
-    seconds: int,
-    threads: int,
+    store: Path, identity: StoreIdentity, settings: LiveSettings, take: Callable[[], tuple[int, Iterable[Change]]]
 ) -> Manifest:
     """Publish a generation that adds documents. A crash leaves the old generation or the new one.
 
@@ -49,8 +29,6 @@ def publish_live(
     Args:
         take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
             publication any more.
-        most_tokens: about the largest size of a segment.
-        seconds: a segment holds documents of one period of this many seconds; 0: of any time.
 
     Raises:
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
@@ -65,12 +43,11 @@ def publish_live(
 
         def make() -> Manifest:
             generation = 1 if base is None else base.generation + 1
-            size = min(most_tokens, DEFAULT_SEGMENT_TOKENS)
-            entries = tuple(_write(workspace, identity, pages, generation, size, seconds, threads))
+            entries = tuple(write_live_segments(workspace, identity, pages, generation, settings))
             failpoint("seal.written")
-            merged = _to_merge(store, base, entries, most_tokens, seconds)
+            merged = _to_merge(store, base, entries, settings)
             if base is not None and merged:
-                entries = (_merge(workspace, (*merged, *entries), generation, threads),)
+                entries = (merge_live_segments(workspace, (*merged, *entries), generation, settings.threads),)
                 failpoint("seal.merged")
             if base is None:
                 return Manifest(
@@ -115,7 +92,7 @@ def drop_published(store: Path, names: Collection[str], threads: int) -> Manifes
 
 def live_segments(manifest: Manifest) -> list[tuple[SegmentEntry, int]]:
     """The segments that ``publish_live`` wrote, the oldest first, each with the time of its newest document in seconds."""
-    return [(entry, _newest_time(entry)) for entry in manifest.segments if _NAME.fullmatch(entry.name) is not None]
+    return [(entry, entry.live_time) for entry in manifest.segments if entry.live_time is not None]
 
 
 def published_size(files: Datastore | None) -> tuple[int, int]:
@@ -129,20 +106,13 @@ def published_size(files: Datastore | None) -> tuple[int, int]:
     )
 
 
-def live_tokens(files: Datastore | None) -> int:
-    """Tokens in the segments that ``publish_live`` wrote; 0 if all documents are deleted."""
-    if files is None or not published_size(files)[1]:
-        return 0
-    return sum(entry.tokens for entry, _ in live_segments(files.manifest))
-
-
 def _to_merge(
-    store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], most_tokens: int, seconds: int
+    store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], settings: LiveSettings
 ) -> tuple[SegmentEntry, ...]:
     """The last segments of ``base`` to merge with ``entries``: live ones without deleted documents."""
     size = sum(entry.tokens + entry.documents for entry in entries)
     chosen: list[SegmentEntry] = []
-    periods = {_period(_newest_time(entry), seconds) for entry in entries}
+    periods = {period(entry.live_time or 0, settings) for entry in entries}
     if base is None or len(periods) > 1:
         return ()
     with open_datastore(store) as datastore:
@@ -150,105 +120,12 @@ def _to_merge(
     for entry in reversed(base.segments):
         tokens = entry.tokens + entry.documents
         if (
-            _NAME.fullmatch(entry.name) is None
+            entry.live_time is None
             or len(deleted.get(entry.name, ()))
-            or _period(_newest_time(entry), seconds) not in periods
-            or tokens > min(size, most_tokens - size)
+            or period(entry.live_time, settings) not in periods
+            or tokens > min(size, settings.most_segment_tokens - size)
         ):
             break
         chosen.insert(0, entry)
         size += tokens
     return tuple(chosen)
-
-
-def _merge(workspace: Workspace, entries: Sequence[SegmentEntry], generation: int, threads: int) -> SegmentEntry:
-    """One segment of the documents of ``entries``, published ones and new ones, in order."""
-    old_folder = workspace.store / SEGMENTS_NAME
-    places = [(workspace.new_segment(entry.name), old_folder / entry.name) for entry in entries]
-    paths = [new if new.exists() else old for new, old in places]
-    table, newest = DocumentTableWriter(), 0
-    for entry, path in zip(entries, paths, strict=True):
-        segment = _native.Segment(str(path))
-        segment.verify("checksums")  # merging would write valid checksums for damaged tokens
-        for source, metadata in OpenSegment(segment, entry).origins():
-            table.add(source or "", metadata)
-        newest = max(newest, _newest_time(entry))
-    name = _segment_name(workspace, generation, len(entries), newest)
-    no_documents = np.empty(0, np.uint32)
-    merged = merge_segments(
-        workspace.new_segment(name), paths, [no_documents] * len(paths), documents=table.finish(), threads=threads
-    )
-    for new, _ in places:
-        new.unlink(missing_ok=True)
-    return merged
-
-
-def _segment_name(workspace: Workspace, generation: int, number: int, newest: int) -> str:
-    return workspace.segment_name(generation, number).replace(".segment", f"-live{newest}.segment")
-
-
-def _newest_time(entry: SegmentEntry) -> int:
-    found = _NAME.fullmatch(entry.name)
-    return int(found[1]) if found is not None else 0
-
-
-def _period(time: int, seconds: int) -> int:
-    return time // seconds if seconds else 0
-
-
-def _write(
-    workspace: Workspace,
-    identity: StoreIdentity,
-    pages: Iterable[Change],
-    generation: int,
-    most_tokens: int,
-    seconds: int,
-    threads: int,
-) -> Iterator[SegmentEntry]:
-    """Segments of about ``most_tokens`` tokens, each of one period."""
-    number = 0
-    for _, run in groupby(_documents(pages), lambda document: _period(document[1], seconds)):
-        while (entry := _write_one(workspace, identity, run, generation, number, most_tokens, threads)) is not None:
-            yield entry
-            number += 1
-
-
-def _write_one(
-    workspace: Workspace,
-    identity: StoreIdentity,
-    documents: Iterator[_Document],
-    generation: int,
-    number: int,
-    most_tokens: int,
-    threads: int,
-) -> SegmentEntry | None:
-    """A segment of the next ``documents``; None if there are none."""
-    dtype = token_dtype(identity.vocab_size)
-    end = np.array([separator(dtype)], dtype)
-    table, newest = DocumentTableWriter(), 0
-    with TokenFile(workspace.tokens, dtype) as file:
-        for tokens, time, origin in documents:
-            file.append(tokens.astype(dtype))
-            file.append(end)
-            source, metadata, _ = unpack_origin(origin)
-            table.add(source or "", metadata)
-            newest = max(newest, time)
-            if file.tokens >= most_tokens:
-                break
-        if file.tokens == 0:
-            return None
-        return write_segment(
-            workspace.new_segment(_segment_name(workspace, generation, number, newest)),
-            file.mapped(),
-            vocab_size=identity.vocab_size,
-            order_depth=identity.order_depth,
-            fingerprint=identity.tokenizer,
-            documents=table.finish(),
-            threads=threads,
-        )
-
-
-def _documents(pages: Iterable[Change]) -> Iterator[_Document]:
-    for page in pages:
-        parts = np.split(page.tokens, np.cumsum(page.lengths[:-1], dtype=np.int64))
-        yield from zip(parts, page.times.tolist(), page.origins, strict=True)

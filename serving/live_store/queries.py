@@ -10,7 +10,6 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.manifest import tokenizer_name
@@ -32,6 +31,7 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import check_group, unpack_origin
+from suffolk.serving.live_store.published_files import PublishedFiles
 
 
 class LiveQueries(Retriever):
@@ -46,7 +46,7 @@ class LiveQueries(Retriever):
     identity: StoreIdentity
     _live: _native.LiveIndex
     _bounds: Bounds
-    _files: Datastore | None
+    _files: PublishedFiles
     _tokenizer: Tokenizer | None = None
 
     @property
@@ -142,7 +142,8 @@ class LiveQueries(Retriever):
         keys, scope = self.group_keys(1, group, scope)
         length = len(ids) + context
         while True:
-            files = self._files.open_segments() if self._files is not None else ()
+            datastore = self._files.datastore
+            files = datastore.open_segments() if datastore is not None else ()
             by_native = {segment.native: segment for segment in files}
             found = self._live.occurrences(ids, limit, length, before, int(keys[0]), scope)
             if all(native is None or native in by_native for native, *_ in found):

@@ -55,6 +55,10 @@ class Change:
     removed: npt.NDArray[np.uint64] = _none("<u8")
     drop_before: int = 0
 
+    def texts(self) -> list[npt.NDArray[Any]]:
+        """The tokens of each document: views."""
+        return np.split(self.tokens, np.cumsum(self.lengths[:-1], dtype=np.int64)) if len(self.lengths) else []
+
 
 def encode(change: Change) -> bytes:
     """The record of ``change``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -12,26 +11,24 @@ from typing import Any
 import numpy as np
 
 from suffolk.build_index.delete import delete as delete_published
-from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.generation_follower import GenerationFollower
-from suffolk.datastore.manifest import Manifest, writer_lock
+from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import Groups, Tokens
-from suffolk.serving.live_store.batch import make_batch
+from suffolk.serving.live_store.batch import Appended, make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select
-from suffolk.serving.live_store.identity import LIVE_NAME, create_identity, open_identity, published
+from suffolk.serving.live_store.identity import append_lock, create_identity, open_identity, published
 from suffolk.serving.live_store.keeper import Keeper
 from suffolk.serving.live_store.origin import unpack_origin
-from suffolk.serving.live_store.publish import drop_published, live_segments, live_tokens, publish_live, published_size
+from suffolk.serving.live_store.published_files import PublishedFiles
 from suffolk.serving.live_store.queries import LiveQueries
-from suffolk.serving.live_store.record import Change
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats, without_path
-from suffolk.serving.live_store.writer import Appended, LiveWriter
+from suffolk.serving.live_store.upkeep import Upkeep
+from suffolk.serving.live_store.writer import LiveWriter
 
 DEFAULT_SETTINGS = LiveSettings()
 KEEP_SECONDS = 0.5
@@ -86,18 +83,17 @@ class LiveStore(LiveQueries):
         self.path = path
         self.settings = settings
         self.identity = open_identity(path)
-        # held by what changes published files, and by what removes documents without a group
-        self._publishing = threading.Lock()
-        self._files: Datastore | None = None
         with ExitStack() as stack:
-            stack.enter_context(writer_lock(path / LIVE_NAME))
-            manifest = published(path)
-            self._writer = LiveWriter(path, self.identity, settings, manifest.live_sequence if manifest else 0)
+            stack.enter_context(append_lock(path))
+            self._writer = LiveWriter(path, self.identity, settings, published(path))
             stack.callback(self._writer.close)
             self._live = self._writer.index
+            self._files = PublishedFiles(path, self.identity, settings, self._writer)
             self.refresh()
             self._bounds = Bounds(self._writer, settings)
-            self._keeper = Keeper(self._keep, KEEP_SECONDS, self._relieve)
+            self._upkeep = Upkeep(self._writer, self._files, self._bounds, settings)
+            self._keeper = Keeper(self._upkeep.work, KEEP_SECONDS, self._upkeep.relieve)
+            stack.callback(self._keeper.close)
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
             self._resources = stack.pop_all()
@@ -142,19 +138,26 @@ class LiveStore(LiveQueries):
             )
         appended = self._writer.append(batch, replace)
         self._bounds.add(keys)
-        if self._work_due():
+        if self._upkeep.is_due():
             self._keeper.wake()
         return appended
 
-    def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
+    def delete(
+        self,
+        ids: Sequence[str] = (),
+        where: Sequence[str] = (),
+        group: str | None = None,
+        dry_run: bool = False,
+    ) -> LiveDeletion:
         """Delete the documents whose source is in ``ids`` and that meet all conditions of ``where``, or a whole group.
 
         No query that begins afterwards finds them. Documents in published files are deleted by publishing a generation. A deletion
-        waits while a seal runs.
+        waits while a seal runs. The text leaves the log within about a minute, and segment files with ``suffolk compact``.
 
         Args:
             ids, where: see ``suffolk.build_index.delete``.
             group: the group to delete; excludes ``ids`` and ``where``.
+            dry_run: count the documents, but delete none.
 
         Raises:
             InvalidArgument: nothing is given, a condition cannot be parsed, or no document has its field.
@@ -164,22 +167,23 @@ class LiveStore(LiveQueries):
         if group is not None:
             if ids or where:
                 raise InvalidArgument("group is given with ids or where; give one of them")
-            return self._delete_group(group)
+            return self._delete_group(group, dry_run)
         query = parse_query(ids, where)
-        with self._publishing:
-            self._take_up()
+        with self._files.lock:
+            self._files.take_up()
             found = select(self._live, self._writer.next_sequence, query)
             documents = tokens = 0
             sources = set(found.sources)
-            if self._files is not None:
-                report = delete_published(self.path, ids, where, threads=self.settings.threads, fields=found.fields)
+            if self._files.datastore is not None:
+                report = delete_published(self.path, ids, where, dry_run, self.settings.threads, found.fields)
                 documents, tokens = report.documents, report.tokens
                 sources |= set(ids) - set(report.unknown_ids)
-                self._take_up()
+                self._files.take_up()
             else:
                 query.require_fields(found.fields)
-            if found.sequences:
+            if found.sequences and not dry_run:
                 self._writer.remove(found.sequences)
+                self._writer.removed_text.note_deleted()
             return LiveDeletion(
                 documents + len(found.sequences),
                 tokens + found.tokens,
@@ -196,8 +200,17 @@ class LiveStore(LiveQueries):
             Unavailable: another process writes to the datastore, or it holds an interrupted build.
             ResourceExhausted: the disk is full; nothing is changed.
         """
-        with self._publishing:
-            return self._seal()
+        with self._files.lock:
+            return self._files.seal()
+
+    def scrub(self) -> None:
+        """Rewrite the log without the text of removed documents. A thread does so anyway, within the time that
+        ``removed_text`` states.
+
+        Raises:
+            ResourceExhausted: the disk is full; the log stays.
+        """
+        self._writer.checkpoint(force=True)
 
     def refresh(self) -> bool:
         """Take up the published generation if it is a new one, and return whether it is. Queries that run keep the old one.
@@ -207,8 +220,8 @@ class LiveStore(LiveQueries):
         Raises:
             Corruption, Unsupported: the new generation cannot be used; the old one stays.
         """
-        with self._publishing:
-            return self._take_up()
+        with self._files.lock:
+            return self._files.take_up()
 
     @property
     def problem(self) -> str:
@@ -218,25 +231,25 @@ class LiveStore(LiveQueries):
     @property
     def generation(self) -> int:
         """Number of the published generation; 0 if there is none."""
-        return self._files.manifest.generation if self._files is not None else 0
+        return self._files.generation
 
     def documents(self) -> Iterator[Document]:
         """Yield every document: the published ones in order, then those in memory, the oldest first.
 
         Documents that are sealed meanwhile may be missing. ``suffolk snapshot`` copies one state.
         """
-        if self._files is not None:
-            yield from self._files.documents()
+        if self._files.datastore is not None:
+            yield from self._files.datastore.documents()
         for page in live_pages(self._live, self._writer.next_sequence):
-            parts = np.split(page.tokens, np.cumsum(page.lengths[:-1], dtype=np.int64))
-            for origin, tokens in zip(map(unpack_origin, page.origins), parts, strict=True):
+            for origin, tokens in zip(map(unpack_origin, page.origins), page.texts(), strict=True):
                 yield Document(origin.source, origin.metadata, tokens.astype(np.uint32))
 
     def info(self) -> dict[str, Any]:
         """Facts of the published generation (``Datastore.info``) and, as ``live``, ``stats``."""
         stats = self.stats()
-        files = self._files.info() if self._files is not None else {"segments": [], "bytes": 0, "generation": 0}
-        return files | {
+        files = self._files.datastore
+        facts = files.info() if files is not None else {"segments": [], "bytes": 0, "generation": 0}
+        return facts | {
             "path": str(self.path),
             "tokens": stats.tokens + stats.published_tokens,
             "documents": stats.documents + stats.published_documents,
@@ -249,20 +262,20 @@ class LiveStore(LiveQueries):
     def stats(self) -> LiveStats:
         """The state of the store, in constant time."""
         index, log = self._live.stats(), self._writer.log
-        facts = published_size(self._files)
+        published_tokens, published_documents = self._files.size()
         return LiveStats(
             generation=self.generation,
             tokens=index["tokens"],
             documents=index["documents"],
             bytes=index["bytes"],
-            published_tokens=facts[0],
-            published_documents=facts[1],
+            published_tokens=published_tokens,
+            published_documents=published_documents,
             segments=index["segments"],
             deletions=index["deletions"],
             merge_debt_tokens=index["merge_debt"],
             merged_tokens=index["merged_tokens"],
             next_sequence=self._writer.next_sequence,
-            flushed_sequence=self._files.manifest.live_sequence if self._files is not None else 0,
+            flushed_sequence=self._files.live_sequence,
             oldest_time=index["oldest_time"],
             log_bytes=log.total_bytes,
             log_files=log.file_count,
@@ -288,111 +301,18 @@ class LiveStore(LiveQueries):
 
     def close(self) -> None:
         """Flush the log, and release the index, the files and the lock. Later calls raise Unavailable."""
-        self._keeper.close()
         self._resources.close()
-        self._files = None
+        self._files.datastore = None
 
-    def _delete_group(self, group: str) -> LiveDeletion:
+    def _delete_group(self, group: str, dry_run: bool) -> LiveDeletion:
         self.group_stats(group)
         sequences, lengths = self._live.group_documents(self._key(group))
-        self._writer.remove(sequences.tolist())
+        if not dry_run:
+            self._writer.remove(sequences.tolist())
+            self._writer.removed_text.note_deleted()
         return LiveDeletion(len(sequences), int(lengths.sum()), self.generation, ())
-
-    def _seal(self) -> int | None:
-        self._take_up()  # else a generation that could not be taken up is published again
-        if not any(True for _ in live_pages(self._live, self._writer.next_sequence, grouped=False, tokens=False)):
-            return None
-        tokens = 0
-
-        def take() -> tuple[int, Iterator[Change]]:
-            nonlocal tokens
-            through, tokens = self._writer.begin_seal()
-            failpoint("seal.rotated")
-            return through, live_pages(self._live, through + 1, grouped=False)
-
-        manifest = publish_live(
-            self.path,
-            self.identity,
-            take,
-            self.settings.most_segment_tokens,
-            self.settings.segment_seconds,
-            self.settings.threads,
-        )
-        try:
-            failpoint("seal.published")
-            self._take_up()
-            failpoint("seal.searched")
-        finally:
-            self._writer.end_seal(tokens)
-        return manifest.generation
-
-    def _take_up(self) -> bool:
-        manifest = published(self.path)
-        if manifest is None or manifest.generation == self.generation:
-            return False
-        files = open_datastore(self.path, self.settings.residency, self.settings.threads)
-        self.identity.require(files.manifest, self.path)
-        deleted = list(files.deleted().values()) if files.manifest.deletions else []
-        through = files.manifest.live_sequence
-        self._live.rebase(*files.native_files(), deleted, through, grouped_stay=True)
-        self._files = files
-        return True
 
     def _follow(self, manifest: Manifest) -> bool:
         """Take up a generation that another process published. See ``GenerationFollower``."""
         self.refresh()
         return True
-
-    def _work_due(self) -> bool:
-        bounds = self._bounds
-        return self._flush_due() or bounds.excess(live_tokens(self._files)) > 0 or bounds.memory_excess() > 0
-
-    def _flush_due(self) -> bool:
-        """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next seal."""
-        flush = self.settings.flush_tokens
-        return bool(flush and self._writer.unpublished_tokens >= flush and self._live.stats()["tokens"] >= flush)
-
-    def _keep(self) -> None:
-        """The background work: bounds, publication, and the size of the log."""
-        try:
-            with self._publishing:
-                self._evict()
-                if self._flush_due():
-                    self._seal()
-        finally:
-            self._writer.checkpoint()
-
-    def _relieve(self) -> None:
-        """Hold the documents in memory to their bounds while nothing can be published."""
-        with self._publishing:
-            self._evict_memory(self._bounds.excess(0))
-
-    def _evict(self) -> None:
-        """Remove published live segments, the oldest first, then documents in memory."""
-        excess = self._bounds.excess(0)  # of memory alone, in case no generation can be published
-        try:
-            excess = self._evict_published()
-        finally:
-            self._evict_memory(excess)
-
-    def _evict_memory(self, excess: int) -> None:
-        self._bounds.evict(max(excess, self._bounds.memory_excess()))
-
-    def _evict_published(self) -> int:
-        """Remove published live segments, the oldest first. Returns the tokens that are left to evict."""
-        excess = self._bounds.excess(live_tokens(self._files))
-        limit = self._writer.now() - self.settings.ttl_seconds if self.settings.ttl_seconds else None
-        names = []
-        for entry, newest in live_segments(self._files.manifest) if self._files is not None else ():
-            if excess > 0 or (limit is not None and newest < limit):
-                names.append(entry.name)
-                excess -= entry.tokens
-        if self._files is not None and len(names) == len(self._files.manifest.segments):
-            if self._seal() is not None:  # a generation holds at least one segment: now it is one of newer documents
-                return self._evict_published()
-            if not published_size(self._files)[1]:
-                return excess  # the last segment stays, without documents, until another is published
-        if names:
-            drop_published(self.path, names, self.settings.threads)
-            self._take_up()
-        return excess

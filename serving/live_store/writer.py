@@ -4,89 +4,62 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore import _native
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
-from suffolk.serving.live_store.batch import Batch
+from suffolk.serving.live_store.batch import Appended, Batch
 from suffolk.serving.live_store.clock import StoreClock
-from suffolk.serving.live_store.contents import live_pages
+from suffolk.serving.live_store.contents import add, live_pages, ungrouped_tokens
+from suffolk.serving.live_store.group_bound import displaced
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import Log
-from suffolk.serving.live_store.log_file import TornTail, read_log
 from suffolk.serving.live_store.record import Change, encode
-from suffolk.serving.live_store.replay import replay
+from suffolk.serving.live_store.recovery import recover
+from suffolk.serving.live_store.removed_text import RemovedText
 from suffolk.serving.live_store.settings import LiveSettings
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
-GROUP_SLACK = 8
-"""A full group is cut to 7/8 of its bound, so that not every append has to remove documents."""
 CHECKPOINT_BYTES = 64 << 20
 """A log below this size is not rewritten."""
 DOCUMENT_BYTES = 128
 """About the bytes of a document in the log, without its tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """The outcome of an append.
-
-    Attributes:
-        sequence: number of the first document; the others follow. Numbers rise over the life of a store.
-        documents, tokens: what was appended.
-        replaced: documents that the append removed: the group's old content, or its oldest documents.
-        durable: whether the change is on disk, and survives a power loss. It survives the end of the process in any case.
-    """
-
-    sequence: int
-    documents: int
-    tokens: int
-    replaced: int
-    durable: bool
-
-
 class LiveWriter:
     """The index and the log of one store, recovered from disk. Thread-safe.
 
     Args:
-        flushed_through: ``live_sequence`` of the published generation.
+        manifest: the published generation; None if there is none.
     """
 
-    def __init__(self, store: Path, identity: StoreIdentity, settings: LiveSettings, flushed_through: int) -> None:
+    def __init__(
+        self, store: Path, identity: StoreIdentity, settings: LiveSettings, manifest: Manifest | None = None
+    ) -> None:
         self._settings = settings
         self._token_bytes = token_dtype(identity.vocab_size).itemsize
         self._lock = threading.Lock()
         self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
-        recovered = read_log(log_folder(store))
-        self.torn: TornTail | None = recovered.torn
-        if self.torn is not None:
-            log.warning(
-                "%s: cut off %s bytes at %s, which hold no whole change",
-                self.torn.path,
-                self.torn.bytes,
-                self.torn.offset,
-            )
-        self.index = _native.LiveIndex(identity.vocab_size, identity.order_depth, settings.threads)
-        state = replay(recovered.changes, flushed_through)
-        self.unpublished_tokens = 0
+        state = recover(store, identity, settings.threads, manifest)
+        self.index = state.index
+        self.torn = state.log.torn
+        self.removed_text = RemovedText()
+        if state.holds_removed:
+            self.removed_text.note_deleted()
+        self.unpublished_tokens = state.ungrouped_tokens
         """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
-        for batch in state.batches:
-            if len(batch.lengths):
-                self._index(batch)
-                self.unpublished_tokens += ungrouped_tokens(batch.lengths, batch.groups)
         self._next = state.next_sequence
         self._clock = StoreClock(state.newest_time)
         if self._clock.behind:
-            log.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
-        self.log = Log(log_folder(store), recovered, settings.durability, settings.interval)
+            LOG.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
+        self.log = Log(log_folder(store), state.log, settings.durability, settings.interval)
         self._rewritten = 0  # size of the log after the last checkpoint
 
     @property
@@ -112,7 +85,7 @@ class LiveWriter:
         """
         count = len(batch.lengths)
         with self._lock:
-            removed = self._replaced(batch, replace)
+            removed = displaced(self.index, batch, replace, self._settings.max_group_tokens)
             first = self._next
             sequences = np.arange(first, first + count, dtype=np.uint64)
             times = np.full(count, self._clock.now(), np.int64)
@@ -120,6 +93,8 @@ class LiveWriter:
             position = self._apply(change)
             self._next = first + count
             self.unpublished_tokens += ungrouped_tokens(batch.lengths, batch.keys)
+        if len(removed):
+            self.removed_text.note_replaced()
         failpoint("append.visible")
         durable = self.log.acknowledge(position)
         return Appended(first, count, len(batch.tokens), len(removed), durable)
@@ -137,6 +112,7 @@ class LiveWriter:
                 self.index.remove(wanted)
             except NotFound:  # some were removed since the caller found them
                 self.index.remove(self._present(wanted))
+        self.removed_text.note_replaced()
         failpoint("remove.visible")
         return self.log.acknowledge(position)
 
@@ -153,6 +129,7 @@ class LiveWriter:
             rest = [page.sequences for page in live_pages(self.index, sequence, tokens=False)]
             if rest:
                 self.index.remove(np.concatenate(rest))
+        self.removed_text.note_replaced()
         failpoint("evict.dropped")
         self.trim()
 
@@ -179,19 +156,22 @@ class LiveWriter:
             self._replacing.release()
 
     def checkpoint(self, force: bool = False) -> bool:
-        """Rewrite the log if most of it is about removed documents. Returns whether it was rewritten.
+        """Rewrite the log if most of it is about removed documents, or if their text must go. Returns whether it was rewritten.
 
         Raises:
             ResourceExhausted: the disk is full; the log stays.
         """
-        size, stats = self.log.total_bytes, self.index.stats()
-        live = stats["tokens"] * self._token_bytes + stats["documents"] * DOCUMENT_BYTES
-        if not force and size < max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live):
+        if not (force or self.removed_text.is_due() or self._is_mostly_removed()):
             return False
         with self._replacing:
-            with self._lock:
-                through, end = self.log.rotate(), self._next
-            self.log.checkpoint(through, map(encode, live_pages(self.index, end)), end - 1)
+            self.removed_text.clear()
+            try:
+                with self._lock:
+                    through, end = self.log.rotate(), self._next
+                self.log.checkpoint(through, self._left(end), end - 1)
+            except BaseException:
+                self.removed_text.note_failure()
+                raise
             self._rewritten = self.log.total_bytes
         return True
 
@@ -207,45 +187,27 @@ class LiveWriter:
         record = encode(change)
         position = self.log.write(record, int(change.sequences[-1]) if len(change.sequences) else 0)
         try:
-            self._index(change)
+            add(self.index, change)
         except BaseException:
             self.log.withdraw(record)
             raise
         return position
 
+    def _is_mostly_removed(self) -> bool:
+        stats = self.index.stats()
+        live = stats["tokens"] * self._token_bytes + stats["documents"] * DOCUMENT_BYTES
+        return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
+
+    def _left(self, end: int) -> Iterator[bytes]:
+        """Records of the documents below ``end``, from which a reader also learns ``end``."""
+        last = 0
+        for page in live_pages(self.index, end):
+            last = int(page.sequences[-1])
+            yield encode(page)
+        if last < end - 1:
+            yield encode(Change(removed=np.array([end - 1], np.uint64)))
+
     def _present(self, sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Those of ``sequences`` that are in memory."""
         pages = live_pages(self.index, int(sequences[-1]) + 1, tokens=False)
         return np.concatenate([np.empty(0, np.uint64), *(np.intersect1d(sequences, page.sequences) for page in pages)])
-
-    def _index(self, change: Change) -> None:
-        self.index.append(
-            change.tokens.astype(np.uint32),
-            change.lengths.astype(np.uint64),
-            change.groups,
-            list(change.origins),
-            change.times,
-            change.removed,
-            change.sequences,
-        )
-
-    def _replaced(self, batch: Batch, replace: bool) -> npt.NDArray[np.uint64]:
-        """The documents that an append removes: all of its groups, or the oldest ones that do not fit."""
-        bound, removed = self._settings.max_group_tokens, [np.empty(0, np.uint64)]
-        for key, added in batch.group_tokens().items():
-            if replace:
-                removed.append(self.index.group_documents(key)[0])
-                continue
-            held = self.index.group_stats(key)["tokens"]
-            if held + added <= bound:
-                continue
-            sequences, lengths = self.index.group_documents(key)
-            excess = held + added - max(added, bound - bound // GROUP_SLACK)
-            count = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), excess)) + 1
-            removed.append(sequences[:count])
-        return np.sort(np.concatenate(removed))
-
-
-def ungrouped_tokens(lengths: npt.NDArray[np.uint32], groups: npt.NDArray[np.uint64]) -> int:
-    """Tokens of the documents without a group."""
-    return int(lengths[groups == 0].sum(dtype=np.int64))

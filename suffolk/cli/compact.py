@@ -4,6 +4,9 @@ Lookups and drafts read every segment, so one large segment answers sooner than 
 Answers stay the same. The new segments are written beside the old ones and replace them at the very
 end: Ctrl-C leaves the datastore as it was. Running servers follow within a second. Exit code 0:
 compacted, or there was nothing to do.
+
+Segments that a live datastore published are not merged, because it evicts them by their age.
+Deleted documents are taken out of them too.
 """
 
 from __future__ import annotations
@@ -47,15 +50,16 @@ def run(options: Options) -> int:
 
 
 def _lines(report: CompactReport) -> list[str]:
+    live = f", of these {report.live_segments:,} of live documents" if report.live_segments else ""
     if not report.changed:
         return [
-            f"{report.store}: nothing to do: {count(report.segments, 'segment')}, no deleted documents "
+            f"{report.store}: nothing to do: {count(report.segments, 'segment')}{live}, no deleted documents "
             f"(generation {report.generation})"
         ]
     rate = f": {report.tokens / report.seconds:,.0f} tokens/s" if report.seconds >= MEASURABLE_SECONDS else ""
     return [
         f"compacted {report.store} (generation {report.generation})",
-        f"  segments   {report.segments_before:,} before, {report.segments:,} now",
+        f"  segments   {report.segments_before:,} before, {report.segments:,} now{live}",
         f"  holds      {report.tokens:,} tokens of {count(report.documents, 'document')}",
         f"  removed    {count(report.removed_documents, 'deleted document')}, {report.removed_tokens:,} tokens",
         f"  size       {megabytes(report.bytes_before)} before, {megabytes(report.bytes)} now",

@@ -7,6 +7,10 @@ An id is FILE of a text file, FILE:LINE of a record, or FILE#ID if the datastore
 is deleted if it meets all conditions and, where ids are given, has one of these ids. The tokens
 stay in the files, hidden from every answer, until 'suffolk compact' removes them. Exit code 1: no
 document matches, and nothing was changed.
+
+A live datastore that a server has open is named by its URL: the server deletes, for callers with
+the role 'admin'. Documents that are not published yet are deleted too, with the URL and with the
+folder. Their text leaves the folder at once, or within about a minute if a server deletes.
 """
 
 from __future__ import annotations
@@ -17,47 +21,49 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import suffolk
 from suffolk.build_index.delete import DeletionReport, delete
 from suffolk.build_index.report import count
 from suffolk.cli.documents import FORMS, example_id, whole_ids
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.readers import reader_lines, wait_for_readers
-from suffolk.serving.live_store.identity import is_live
+from suffolk.serving.live_store.identity import has_log, published
+from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.live_store.stats import LiveDeletion, LiveStats
+from suffolk.serving.live_store.store import open_live_store
+from suffolk.serving.transport.url import is_url
 
 EXAMPLES = """
 suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst:4711 --id chats.jsonl#conversation-17
 suffolk delete STORE --where license=gpl-3.0 --dry-run
 suffolk delete STORE --where 'repo.name~acme/*' --where 'license!=mit'
-suffolk delete STORE --where 'source~*/vendor/*'"""
+suffolk delete STORE --where 'source~*/vendor/*'
+suffolk delete grpc://127.0.0.1:7700/chat --group bob"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(setting.Options):
-    store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
+    store: str = argument(REQUIRED, "a datastore's folder, or grpc://HOST:PORT/NAME of a live one", metavar="STORE")
     id: tuple[str, ...] = option((), f"a document's id: {FORMS}; may be repeated", metavar="ID")
     where: tuple[str, ...] = option(
         (), "a condition, such as license=gpl-3.0; may be repeated", metavar="CONDITION", blank=True
     )
-    dry_run: bool = option(False, "print what would be deleted, and change nothing")
+    group: str | None = option(None, "a group of a live datastore: all its documents, without --id and --where")
+    dry_run: bool = option(False, "print what would be deleted, and change nothing; not for a URL")
     json: bool = option(False, "print one JSON object")
 
 
 def run(options: Options) -> int:
-    report = delete(options.store, options.id, options.where, dry_run=options.dry_run)
-    changed = report.documents and not options.dry_run
-    readers = wait_for_readers(options.store, report.generation) if changed else []
+    report = _delete(options)
+    changed = report.documents and not options.dry_run and not is_url(options.store)
+    readers = wait_for_readers(Path(options.store), report.generation) if changed else []
     if options.json:
         print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))
     elif report.documents:
         print("\n".join([*_lines(report, options.dry_run), *reader_lines(readers, report.generation)]))
-    if is_live(options.store):
-        print(
-            f"suffolk: {options.store} is live: this command deletes published documents only. Delete those of groups, and those "
-            "that are not published yet, with suffolk.open(URL).delete(...)",
-            file=sys.stderr,
-        )
     if report.unknown_ids:
         print("\n".join(_unknown(options.store, report.unknown_ids)), file=sys.stderr)
     if report.documents:
@@ -69,9 +75,52 @@ def run(options: Options) -> int:
     return 1
 
 
-def _unknown(path: Path, ids: tuple[str, ...]) -> Iterator[str]:
-    with open_datastore(path) as store:
-        meant, example = whole_ids(store, ids), example_id(store)
+def _delete(options: Options) -> DeletionReport:
+    if is_url(options.store):
+        return _delete_remotely(options)
+    store = Path(options.store)
+    if has_log(store):
+        return _delete_live(store, options)
+    if options.group is not None:
+        raise InvalidArgument(f"--group is {options.group!r}, and {store} has no groups, only live datastores have")
+    return delete(store, options.id, options.where, options.dry_run)
+
+
+def _delete_live(store: Path, options: Options) -> DeletionReport:
+    """Delete published documents and others. Raises Unavailable: a server has ``store`` open."""
+    with open_live_store(store, LiveSettings(durability="always", flush_tokens=0)) as live:
+        found = live.delete(options.id, options.where, options.group, options.dry_run)
+        if found.documents and not options.dry_run:
+            live.scrub()
+        return _report(options, found, live.stats())
+
+
+def _delete_remotely(options: Options) -> DeletionReport:
+    if options.dry_run:
+        raise InvalidArgument(f"--dry-run is given for {options.store}; leave it out, or name the datastore's folder")
+    with suffolk.open(options.store, append=True) as remote:
+        return _report(options, remote.delete(options.id, options.where, options.group), remote.stats())
+
+
+def _report(options: Options, found: LiveDeletion, left: LiveStats) -> DeletionReport:
+    """The report of a deletion. ``left``: the state afterwards."""
+    planned = (found.documents, found.tokens) if options.dry_run else (0, 0)
+    return DeletionReport(
+        options.store,
+        found.generation,
+        found.documents,
+        found.tokens,
+        left.documents + left.published_documents - planned[0],
+        left.tokens + left.published_tokens - planned[1],
+        found.unknown_ids,
+    )
+
+
+def _unknown(store: str, ids: tuple[str, ...]) -> Iterator[str]:
+    meant, example = dict[str, str](), None
+    if not is_url(store) and published(Path(store)) is not None:
+        with open_datastore(store) as opened:
+            meant, example = whole_ids(opened, ids), example_id(opened)
     shown = f"; an id is {FORMS}" + (f", such as {example}" if example else "")
     for each in ids:
         yield f"suffolk: no such document: {each}" + (f"; did you mean {meant[each]}?" if each in meant else shown)

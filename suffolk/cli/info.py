@@ -13,6 +13,7 @@ from suffolk.build_index.report import count
 from suffolk.cli.documents import example_id
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.cli.unpublished import unpublished_note
 from suffolk.datastore.printable import printable
 
 EXAMPLES = """
@@ -33,6 +34,7 @@ def run(options: Options) -> int:
         facts = store.info()
         if isinstance(store, suffolk.Datastore):
             facts |= {"resident_bytes": store.resident_bytes(), "example_id": example_id(store)}
+            facts |= {"unpublished": unpublished_note(options.store)}
     finally:
         store.close()
     print(json.dumps(facts, indent=2) if options.json else "\n".join(_lines(facts)))
@@ -50,6 +52,9 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         elif name == "example_id":
             if value is not None:
                 lines.append(f"{'document ids':<18} such as {printable(value)}  (for 'suffolk delete --id')")
+        elif name == "unpublished":
+            if value is not None:
+                lines.append(f"{'not published':<18} {value}")
         elif name == "bytes_per_token":
             lines.append(f"{name:<18} {value:.3f}")
         elif name == "tokenizer":

@@ -21,6 +21,7 @@ from suffolk.cli.live_options import LiveOptions
 from suffolk.cli.options.reload import SettingsReload, server_settings
 from suffolk.cli.options.setting import Configurable, argument, option, rare
 from suffolk.cli.server_options import ServerOptions, is_on, switch_option
+from suffolk.cli.unpublished import unpublished_note
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
@@ -76,7 +77,7 @@ def run(options: Options) -> int:
         live = parse_stores(options.live)
         opening = options.residency, options.search_threads
         for name, path in parse_stores([*options.stores, *options.live]).items():
-            stores[name] = options.open_live(path, *opening) if name in live else WatchedDatastore(path, *opening)
+            stores[name] = options.open_live(path, *opening) if name in live else _open_published(path, *opening)
             stack.callback(stores[name].close)
         server = DraftServer(config, stores)
         more = partial(_add_stores, server.service, stack, options, [*options.stores])
@@ -104,12 +105,20 @@ def _add_stores(
     for text in wanted:
         if text not in served:
             [(name, path)] = parse_stores([text]).items()
-            store = WatchedDatastore(path, options.residency, options.search_threads)
+            store = _open_published(path, options.residency, options.search_threads)
             stack.callback(store.close)
             service.add_datastore(name, store)
             served.append(text)
     if gone := [text for text in served if text not in wanted]:
         LOG.warning("reload: %s is still served; restart the server to remove it", ", ".join(gone))
+
+
+def _open_published(path: str, residency: str, threads: int) -> WatchedDatastore:
+    """The datastore at ``path``. The log says so if some of its documents are not served."""
+    store = WatchedDatastore(path, residency, threads)
+    if (note := unpublished_note(path)) is not None:
+        LOG.warning("%s: not served: %s", path, note)
+    return store
 
 
 def parse_stores(texts: Sequence[str]) -> dict[str, str]:

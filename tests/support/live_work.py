@@ -22,7 +22,8 @@ import numpy as np
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import NotFound
-from suffolk.serving.live_store import writer
+from suffolk.serving.live_store import removed_text, writer
+from suffolk.serving.live_store.check_log import check_log
 from suffolk.serving.live_store.contents import live_pages
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.settings import LiveSettings
@@ -76,6 +77,7 @@ def work(arguments: Sequence[str]) -> int:
     """The killed process: ``STORE JOURNALS SEED CHANGES MODE``."""
     path, folder, seed, changes, mode = Path(arguments[0]), Path(arguments[1]), *arguments[2:]
     writer.CHECKPOINT_BYTES = 1 << 12
+    removed_text.DELETED_SECONDS = 0.1
     chosen = MODES[mode]
     made = (path / "live" / "identity.json").exists()
     store = open_live_store(path, chosen) if made else create_live_store(path, vocab_size=VOCABULARY, settings=chosen)
@@ -104,7 +106,7 @@ def _change(store: LiveStore, folder: Path, thread: int, seed: int, changes: int
                 if flushed and chooser.random() < 0.7:
                     store.seal()
                 else:
-                    with store._publishing:
+                    with store._files.lock:
                         store._writer.checkpoint(force=True)
             os.write(journal, (json.dumps(change) + "\n").encode())
             _apply(store, change)
@@ -146,6 +148,7 @@ def prove_live(path: Path, folder: Path, before: Sequence[Expected], mode: str) 
         assert not list(folder.iterdir())
         return list(before)
     bounded = MODES[mode].max_tokens > 0
+    check_log(path)
     with open_live_store(path, MODES[mode]) as store:
         found = [(each.source, each.tokens.tolist()) for each in store.documents()]
         names = [str(name) for name, _ in found]

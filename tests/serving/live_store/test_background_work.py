@@ -9,7 +9,7 @@ import pytest
 from suffolk.build_index.delete import delete
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.manifest import writer_lock
-from suffolk.serving.live_store import store as live_store
+from suffolk.serving.live_store import published_files
 from suffolk.serving.live_store.keeper import Keeper
 from suffolk.serving.live_store.store import LiveStore
 from tests.serving.live_store.conftest import OpenStore
@@ -47,7 +47,7 @@ def test_a_generation_that_cannot_be_taken_up_is_not_published_again(
     store = without_keeper(open_store())
     store.append([1, 2, 3], id="a")
     with monkeypatch.context() as patched:
-        patched.setattr(live_store, "open_datastore", fails)
+        patched.setattr(published_files, "open_datastore", fails)
         for _ in range(2):
             with pytest.raises(Unavailable):
                 store.seal()
@@ -67,12 +67,12 @@ def test_memory_is_bounded_while_nothing_can_be_published(open_store: OpenStore)
         for number in range(30):
             store.append([number] * 10)
             with pytest.raises(Unavailable):
-                store._keep()
+                store._upkeep.work()
             assert store.stats().tokens <= 100
         store.append([30] * 100)
-        store._relieve()
+        store._upkeep.relieve()
         assert store.stats().tokens <= 100
-    store._keep()
+    store._upkeep.work()
     assert store.stats().tokens + store.stats().published_tokens <= 100
 
 
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_made_while_nothing_can_be_published(
     called: list[bool] = []
     monkeypatch.setattr(store._writer, "checkpoint", lambda: called.append(True))
     with writer_lock(store.path), pytest.raises(Unavailable):
-        store._keep()
+        store._upkeep.work()
     assert called
 
 
@@ -107,7 +107,7 @@ def test_a_deletion_by_another_process_is_served_during_a_checkpoint(
     monkeypatch.setattr(store._writer.log, "checkpoint", slow)
     forced = store._writer.checkpoint
     monkeypatch.setattr(store._writer, "checkpoint", lambda: forced(force=True))
-    work = threading.Thread(target=store._keep)
+    work = threading.Thread(target=store._upkeep.work)
     work.start()
     assert entered.wait(HANG)
     delete(store.path, ["x"], [])
@@ -129,7 +129,7 @@ def test_groups_in_use_stay_after_a_restart(open_store: OpenStore) -> None:
     store = without_keeper(open_store(evict="use", max_tokens=1000))
     store.lookup([1], group="a")
     store.append([19], group="t")
-    store._keep()
+    store._upkeep.work()
     assert groups(store) == ["a", *"defghijklmnopqrst", "t"]
 
 
@@ -141,7 +141,7 @@ def test_only_groups_with_documents_are_remembered(open_store: OpenStore) -> Non
     assert len(store._bounds._used) == 5
     for number in range(3):
         store.delete(group=f"{number}")
-    store._keep()
+    store._upkeep.work()
     assert len(store._bounds._used) == 2
 
 

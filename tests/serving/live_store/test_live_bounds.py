@@ -10,8 +10,6 @@ import pytest
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.datastore.manifest import writer_lock
-from suffolk.serving.live_store import writer
-from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.publish import live_segments
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore
@@ -25,7 +23,7 @@ def first_tokens(store: LiveStore) -> list[int]:
 
 
 def without_keeper(store: LiveStore) -> LiveStore:
-    """The store without its thread; tests call ``_keep``."""
+    """The store without its thread; tests call ``_upkeep.work``."""
     store._keeper.close()
     return store
 
@@ -35,7 +33,7 @@ def test_the_oldest_documents_go_first(open_store: OpenStore, reopen: bool) -> N
     store = without_keeper(open_store(max_tokens=160))
     for number in range(30):
         store.append([number] * 10)
-        store._keep()
+        store._upkeep.work()
         assert store.stats().tokens <= 160
     if reopen:
         expected = first_tokens(store)
@@ -50,7 +48,7 @@ def test_a_bound_in_bytes_holds(open_store: OpenStore) -> None:
     store = without_keeper(open_store(max_bytes=50_000))
     for number in range(40):
         store.append_batch([Document(None, {}, np.full(1000, number, np.uint32))])
-        store._keep()
+        store._upkeep.work()
     store._writer.index.settle()
     assert store.stats().bytes <= 50_000
     assert store.stats().tokens >= 1000
@@ -64,7 +62,7 @@ def test_groups_that_are_not_used_go_first(open_store: OpenStore) -> None:
     store.lookup([0], group="group 0")
     store.draft([1], group="group 1")
     store.append([2], group="group 2")
-    store._keep()
+    store._upkeep.work()
     assert first_tokens(store) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 2]
 
 
@@ -85,7 +83,7 @@ def test_old_documents_go(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
     for token, passed in ((1, 0), (2, 30), (3, 80)):
         monkeypatch.setattr(store._writer._clock, "now", lambda passed=passed: now + passed)
         store.append([token], group="g" if token == 2 else None)
-    store._keep()
+    store._upkeep.work()
     assert first_tokens(store) == [2, 3]
 
 
@@ -98,7 +96,7 @@ def test_published_documents_go_in_whole_segments(open_store: OpenStore) -> None
         store.seal()
         if number == 2:
             store.delete(["x"])
-        store._keep()
+        store._upkeep.work()
     assert store.stats().tokens + store.stats().published_tokens <= 100
     assert first_tokens(store) == [2, 3, 40, 4, 40, 5, 40]
     assert store.lookup([40]) == (1, 3)
@@ -112,7 +110,7 @@ def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore
     store.seal()
     for number in range(1, 16):
         store.append([number] * 20)
-    store._keep()
+    store._upkeep.work()
     left = first_tokens(store)
     assert left == list(range(16 - len(left), 16))
     assert 80 <= store.stats().tokens + store.stats().published_tokens <= 100
@@ -126,7 +124,7 @@ def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch:
     store.seal()
     now += 80
     for _ in range(2):
-        store._keep()
+        store._upkeep.work()
         assert store.lookup([1, 2]) == (0, 0)
         assert (store.generation, store.stats().published_documents) == (2, 0)
     assert first_tokens(open_store()) == []
@@ -134,10 +132,10 @@ def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch:
     monkeypatch.setattr(store._writer._clock, "now", lambda: now)
     store.append([4, 5])
     store.seal()
-    store._keep()
+    store._upkeep.work()
     assert first_tokens(store) == [4]
-    assert store._files is not None
-    assert len(store._files.manifest.files()) == 1
+    assert store._files.datastore is not None
+    assert len(store._files.datastore.manifest.files()) == 1
     assert first_tokens(open_store()) == [4]
 
 
@@ -153,10 +151,10 @@ def test_no_document_outlives_its_time_by_much(
         if number % (40 // seals) == 40 // seals - 1:
             store.seal()
         time += 2
-    assert store._files is not None
-    assert len(live_segments(store._files.manifest)) <= 25
+    assert store._files.datastore is not None
+    assert len(live_segments(store._files.datastore.manifest)) <= 25
     for time in range(start + 80, start + 180):
-        store._keep()
+        store._upkeep.work()
         ages = [time - start - 2 * token for token in first_tokens(store)]
         assert max(ages, default=0) <= 80 + 80 // 8
     assert first_tokens(store) == []
@@ -179,7 +177,7 @@ def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
         for number in range(5):
             store.append([number] * 9)
             store.seal()
-            store._keep()
+            store._upkeep.work()
         assert first_tokens(store) == [1, 3, 4]
 
 
@@ -187,10 +185,10 @@ def test_large_stores_publish_by_themselves(open_store: OpenStore) -> None:
     store = without_keeper(open_store(flush_tokens=100))
     store.append([1] * 99)
     store.append([2] * 99, group="g")
-    store._keep()
+    store._upkeep.work()
     assert store.generation == 0
     store.append([3])
-    store._keep()
+    store._upkeep.work()
     assert store.generation == 1
     assert (store.stats().published_tokens, store.stats().tokens) == (100, 99)
 
@@ -231,27 +229,6 @@ def test_a_full_disk_refuses_appends_and_answers_queries(open_store: OpenStore, 
     assert store.append([4, 5]).durable
     assert store.seal() == 1
     assert first_tokens(store) == first_tokens(open_store()) == [1, 4]
-
-
-def test_no_jump_of_the_clock_changes_the_time(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    wall, steady = [1000.0], [5.0]
-    clock = StoreClock(0, lambda: wall[0], lambda: steady[0])
-    wall[0], steady[0] = 0.0, 7.0
-    assert clock.now() == 1002
-    behind = StoreClock(1002, lambda: wall[0], lambda: steady[0])
-    assert (behind.behind, behind.now()) == (1002, 1002)
-
-    store = open_store(ttl_seconds=3600)
-    store.append([1])
-    # the clock jumps back by decades, and the store is opened again
-    monkeypatch.setattr(writer, "StoreClock", lambda last: StoreClock(last, lambda: 1000.0))
-    store = without_keeper(open_store(ttl_seconds=3600))
-    assert store.stats().clock_behind_seconds > 1e6
-    store.append([2])
-    store._keep()
-    assert first_tokens(store) == [1, 2]
-    times = [int(time) for page in writer.live_pages(store._writer.index, 10) for time in page.times]
-    assert times == sorted(times)
 
 
 @pytest.mark.parametrize(

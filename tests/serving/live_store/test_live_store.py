@@ -245,7 +245,10 @@ def test_occurrences_name_their_documents(open_store: OpenStore) -> None:
 
 def test_one_process_appends(open_store: OpenStore, tmp_path: Path) -> None:
     open_store()
-    with pytest.raises(Unavailable, match="another process is writing"):
+    with pytest.raises(
+        Unavailable,
+        match="through its server, such as grpc://HOST:PORT/store, or stop it",
+    ):
         open_live_store(tmp_path / "store")
     with pytest.raises(InvalidArgument, match="exists"):
         create_live_store(tmp_path / "store", vocab_size=5)
@@ -300,7 +303,8 @@ def test_a_closed_store_refuses_calls(open_store: OpenStore) -> None:
 
 
 def test_a_log_without_its_identity_is_damage(tmp_path: Path) -> None:
-    create_live_store(tmp_path / "store", vocab_size=9).close()
+    with create_live_store(tmp_path / "store", vocab_size=9) as store:
+        store.append([1])
     (tmp_path / "store/live/identity.json").unlink()
     with pytest.raises(Corruption, match="identity.json is missing beside a log: without it no group is found"):
         open_live_store(tmp_path / "store")

@@ -9,7 +9,7 @@ import numpy as np
 
 from suffolk.datastore.errors import Corruption, Unsupported
 from suffolk.serving.live_store.log import Log
-from suffolk.serving.live_store.log_file import read_log
+from suffolk.serving.live_store.read_log import read_log
 from suffolk.serving.live_store.record import Change, encode
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable, Unsupported
 from suffolk.serving.live_store.log import ALWAYS, NONE, Log
-from suffolk.serving.live_store.log_file import HEADER_BYTES, log_path, read_log
+from suffolk.serving.live_store.log_file import HEADER_BYTES, log_path
+from suffolk.serving.live_store.read_log import read_log
 from suffolk.serving.live_store.record import Change, decode, encode, find
 from tests.support.full_disk import file_size_limit
 

@@ -1,0 +1,46 @@
+"""When the text of removed documents must be gone from the log."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+DELETED_SECONDS = 60.0
+"""The text of a deleted document stays in the log for at most this time, and for the duration of one rewrite."""
+REPLACED_SECONDS = 3600.0
+"""The same, for a document that was replaced, evicted or expired. Such documents are many, and a rewrite writes all others."""
+
+
+class RemovedText:
+    """The deadline of the next rewrite of the log. Thread-safe.
+
+    The log holds the text of removed documents until it is rewritten. Removals until then share one rewrite.
+    """
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+        self._steady = steady
+        self._deadline = math.inf
+
+    def note_deleted(self) -> None:
+        """Documents were deleted: no query finds them any more."""
+        self._note(DELETED_SECONDS)
+
+    def note_replaced(self) -> None:
+        """Documents were replaced, evicted, or have expired: no query finds them any more."""
+        self._note(REPLACED_SECONDS)
+
+    def is_due(self) -> bool:
+        """Whether the log must be rewritten now."""
+        return self._steady() >= self._deadline
+
+    def clear(self) -> None:
+        """A rewrite begins, which leaves out what was removed until now."""
+        self._deadline = math.inf
+
+    def note_failure(self) -> None:
+        """A rewrite failed."""
+        self._note(0.0)
+
+    def _note(self, seconds: float) -> None:
+        self._deadline = min(self._deadline, self._steady() + seconds)

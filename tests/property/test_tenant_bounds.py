@@ -1,0 +1,91 @@
+"""A tenant stores at most its quota of tokens, over all of its live datastores, whatever it appends, replaces and deletes."""
+
+from __future__ import annotations
+
+import contextvars
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffolk.datastore.documents import Document
+from suffolk.datastore.errors import ResourceExhausted
+from suffolk.serving.draft_service.documents import pack_documents, pack_groups
+from suffolk.serving.draft_service.live_calls import LiveCalls
+from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.identity import EVERY_TENANT, Identity, Role, acting_as
+from suffolk.serving.transport.quota import Quota
+from suffolk.serving.transport.usage import Usages, set_usages
+
+QUOTAS = {"acme": 30, "beta": 12}
+STORES = ("acme/a", "acme/b", "beta/c")
+GROUPS = (None, "g", "h")
+SETTINGS = LiveSettings(durability="none", flush_tokens=0, threads=1)
+
+
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_a_tenant_stores_at_most_its_quota(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stores = {
+            name: stack.enter_context(create_live_store(Path(folder, name[-1]), vocab_size=9, settings=SETTINGS))
+            for name in STORES
+        }
+        calls = LiveCalls(DraftService(stores, 4))
+        contextvars.copy_context().run(change_randomly, calls, data)
+
+
+def change_randomly(calls: LiveCalls, data: st.DataObject) -> None:
+    usages = Usages()
+    usages.set_quotas({tenant: Quota(stored_tokens=size) for tenant, size in QUOTAS.items()})
+    set_usages(usages)
+    held: dict[str, list[tuple[str | None, int]]] = {name: [] for name in STORES}  # group and tokens of each document
+    with acting_as(Identity("operator", {EVERY_TENANT: Role.ADMIN})):
+        for _ in range(data.draw(st.integers(5, 40), label="steps")):
+            name, group = data.draw(st.sampled_from(STORES)), data.draw(st.sampled_from(GROUPS))
+            kind = data.draw(st.sampled_from(["append", "append", "replace", "delete", "seal"]))
+            of_group = [each for each in held[name] if group is not None and each[0] == group]
+            if kind in ("append", "replace"):
+                append(calls, held, name, group, kind == "replace" and group is not None, data.draw(st.integers(1, 9)))
+            elif kind == "delete" and of_group:
+                calls.delete(draft_pb2.DeleteRequest(datastore=name, group=group))
+                held[name] = [each for each in held[name] if each[0] != group]
+            elif kind == "seal":
+                calls.seal(name)  # published tokens count too
+            for tenant, most in QUOTAS.items():
+                assert stored(held, tenant) <= most
+
+
+def append(
+    calls: LiveCalls,
+    held: dict[str, list[tuple[str | None, int]]],
+    name: str,
+    group: str | None,
+    replace: bool,
+    size: int,
+) -> None:
+    """Append a document of ``size`` tokens; it is refused exactly if the tenant would have more than its quota."""
+    request = pack_documents([Document(None, {}, np.ones(size, np.int64))], pack_groups(group), replace)
+    request.datastore = name
+    tenant = name.partition("/")[0]
+    left = [each for each in held[name] if not (replace and each[0] == group)]
+    after = {**held, name: [*left, (group, size)]}
+    if stored(after, tenant) <= QUOTAS[tenant]:
+        calls.append(request)
+        held[name] = after[name]
+        return
+    try:
+        calls.append(request)
+    except ResourceExhausted:
+        return
+    raise AssertionError(f"{name} took {size} tokens beyond the quota")
+
+
+def stored(held: dict[str, list[tuple[str | None, int]]], tenant: str) -> int:
+    return sum(tokens for name, kept in held.items() if name.startswith(tenant) for _, tokens in kept)
