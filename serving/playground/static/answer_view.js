@@ -132,10 +132,10 @@ function origin(at, piece) {
 
 /** The time by part, as a bar and in numbers. */
 function partsBar(figures) {
-  const shares = Object.entries(figures.parts).map(([name, seconds]) => [name, seconds, figures.seconds ? seconds / figures.seconds : 0]);
   const bar = make("div", { class: "parts", "aria-hidden": "true" });
   const list = make("ul", { class: "legend", "aria-label": "Time by part" });
-  shares.forEach(([name, seconds, share], at) => {
+  Object.entries(figures.parts).forEach(([name, seconds], at) => {
+    const share = figures.seconds ? seconds / figures.seconds : 0;
     const piece = make("span", { class: `part-${at}` });
     piece.style.setProperty("--share", `${100 * share}%`);
     if (share > 0) bar.append(piece);

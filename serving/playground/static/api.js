@@ -1,6 +1,6 @@
 // Calls of the worker that this page comes from. Addresses are relative, so a proxy may serve the page under a path.
 
-/** A failed call. `kind`: "key" (no or a wrong API key), "busy" (try later), "lost" (no connection), "refused" (everything else). */
+/** A failed call. `kind`: "key" (no or a wrong API key), "busy" (try later), "lost" (no connection), "refused" (all others). */
 export class ApiError extends Error {
   constructor(kind, message) {
     super(message);

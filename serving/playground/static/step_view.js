@@ -32,7 +32,7 @@ export class StepView {
     const parts = [this._heading(at), make("p", {}, summary(step, at))];
     if (step.nodes.length) {
       if (names.includes(DATASTORE)) {
-        this._passages.append(make("p", { class: "muted small" }, "Select a node of a datastore to see the passages it comes from."));
+        this._passages.append(muted("Select a node of a datastore to see the passages it comes from."));
       }
       parts.push(sourceLegend(names), stateLegend(), ...this._trees(step, at), this._passages);
     }
@@ -49,7 +49,8 @@ export class StepView {
       return button;
     };
     const buttons = make("div", { class: "row" }, move(at - 1, "Previous step"), move(at + 1, "Next step"));
-    return make("div", { class: "spread" }, make("h2", {}, `Step ${at + 1} of ${this._steps.length}, ${this._title.toLowerCase()}`), buttons);
+    const title = `Step ${at + 1} of ${this._steps.length}, ${this._title.toLowerCase()}`;
+    return make("div", { class: "spread" }, make("h2", {}, title), buttons);
   }
 
   /** The tree of the verified nodes, and a button that adds the others. */
@@ -60,7 +61,8 @@ export class StepView {
     draw(verified || step.nodes.length);
     if (!verified || verified === step.nodes.length) return [box];
     const rest = step.nodes.length - verified;
-    const button = make("button", { type: "button", "aria-pressed": "false" }, `Show the ${count(rest, "node")} that ${rest === 1 ? "was" : "were"} not verified`);
+    const label = `Show the ${count(rest, "node")} that ${rest === 1 ? "was" : "were"} not verified`;
+    const button = make("button", { type: "button", "aria-pressed": "false" }, label);
     button.addEventListener("click", () => {
       const isShown = button.getAttribute("aria-pressed") === "true";
       button.setAttribute("aria-pressed", String(!isShown));
@@ -84,10 +86,10 @@ export class StepView {
     const passages = this._passages;
     const shown = (...parts) => passages.replaceChildren(...parts);
     if (!nodes[index].sources.includes(DATASTORE)) {
-      shown(make("p", { class: "muted small" }, `No datastore proposed “${short(nodes[index].text, 40)}”.`));
+      shown(muted(`No datastore proposed “${short(nodes[index].text, 40)}”.`));
       return;
     }
-    shown(make("p", { class: "muted small" }, "Searching …"));
+    shown(muted("Searching …"));
     try {
       const found = await this._passagesOf(step, index);
       shown(make("h3", {}, `Passages with “${short(nodes[index].text, 40)}”`), ...found.datastores.map(passageList));
@@ -110,7 +112,8 @@ function summary(step, at) {
   });
   const time = `Time: ${times.join(", ")}.`;
   if (!step.nodes.length) {
-    return at === 0 ? `The pass that ended the prompt gave the first token. ${time}` : `Nothing was drafted. The model sampled one token. ${time}`;
+    const what = at ? "Nothing was drafted. The model sampled one token." : "The pass that ended the prompt gave the first token.";
+    return `${what} ${time}`;
   }
   const verified = step.nodes.filter((node) => node.verified).length;
   const drafted = tokensOf(step) - (step.sampled ? 1 : 0);
@@ -148,6 +151,10 @@ function passageItem(found, passage) {
   const origin = make("div", { class: "origin" }, make("b", {}, passage.id ?? "(no id)"), ` · ${facts}`);
   const text = make("div", { class: "text-box" }, make("mark", {}, found.text), passage.following);
   return make("li", {}, origin, text);
+}
+
+function muted(text) {
+  return make("p", { class: "muted small" }, text);
 }
 
 function count(number, noun) {

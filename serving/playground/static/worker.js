@@ -139,7 +139,7 @@ function request(drafter, own) {
     : { path: "v1/completions", body: { ...body, prompt } };
 }
 
-/** A step without a trace, for a caller who may not see drafts: its text, its number of tokens, and the time since the last chunk. */
+/** A step without a trace, for a caller who may not see drafts: its text, its tokens, and the time since the last chunk. */
 function untraced(text, tokens, seconds) {
   return { untraced: true, tokens, nodes: [], pieces: [{ text, sources: [] }], seconds: { other: seconds } };
 }
@@ -166,7 +166,8 @@ function compare(drafted, plain) {
   else {
     const at = [...drafted.text].findIndex((letter, place) => letter !== [...plain.text][place]);
     const place = at < 0 ? drafted.text.length : at;
-    showNotice("bad", `The texts differ from character ${place + 1} on. In fp32 and bf16, rounding can decide a near-tie of two tokens the other way.${speed}`);
+    const why = "In fp32 and bf16, rounding can decide a near-tie of two tokens the other way.";
+    showNotice("bad", `The texts differ from character ${place + 1} on. ${why}${speed}`);
   }
 }
 
