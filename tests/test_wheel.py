@@ -86,6 +86,8 @@ def test_the_wheel_installs_the_package_alone(site: Path) -> None:
     package = [folder for folder in (ROOT / "suffolk").iterdir() if folder.is_dir()]  # links included
     sources = [path for folder in package for path in folder.rglob("*.py*")] + list((ROOT / "suffolk").glob("*.py*"))
     assert found == {str(path.relative_to(ROOT)) for path in sources if path.suffix != ".pyc"}
+    pages = {path.name for path in (site / "suffolk" / "serving" / "playground" / "static").iterdir()}
+    assert pages == {path.name for path in (ROOT / "serving" / "playground" / "static").iterdir()}
     [extension] = site.rglob("*.so")
     assert extension.parent == site / "suffolk" / "datastore"
 

@@ -7,7 +7,7 @@ from typing import Any
 from suffolk.datastore.version import __version__
 from suffolk.serving.engine.loop.prompt import has_template
 from suffolk.serving.openai.schema import PassagesBody
-from suffolk.serving.worker.service import DecodeService, may_see_sources
+from suffolk.serving.worker.service import DecodeService
 
 PAGE = "worker.html"
 
@@ -15,9 +15,9 @@ PAGE = "worker.html"
 def facts(service: DecodeService) -> dict[str, Any]:
     """The worker as the caller may see it.
 
-    ``sources``: whether the caller may see drafts from all of its datastores; also for each datastore.
+    ``sources``: whether the caller may see drafts from a datastore, and drafts without any.
     """
-    engine, visible = service.engine, service.visible()
+    engine = service.engine
     return {
         "version": __version__,
         "model": service.model,
@@ -25,8 +25,8 @@ def facts(service: DecodeService) -> dict[str, Any]:
         "drafters": engine.drafters,
         "default_drafter": service.default_drafter,
         "max_nodes": service.max_nodes,
-        "datastores": [{"name": name, "sources": may_see_sources([name])} for name in visible],
-        "sources": service.policy.traces and may_see_sources(visible),
+        "datastores": [{"name": name, "sources": service.may_trace([name])} for name in service.visible()],
+        "sources": service.may_trace(()),
     }
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.datastore.errors import PermissionDenied, Unsupported
+from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.drafters.retrieval.retrieval_scorer import known_end
 
 Passages = dict[str, Any]
 """The passages of one datastore, ready for JSON (docs/reference/step-trace.md)."""
+NO_MATCH = Match(0, 0)
 MAX_PASSAGES = 20
 """Most passages of one datastore in an answer."""
 MAX_FOLLOWING = 64
@@ -31,17 +32,15 @@ def find_passages(
         limit: most passages, spread evenly over all occurrences.
         following: most tokens after each passage.
 
-    Raises the errors of the datastore.
+    An error of the datastore, such as a draft service that shows no occurrences, becomes the value of "unknown".
     """
     facts: Passages = {"datastore": store.name}
-    known = known_end(np.array(context, np.int32), store.vocab_size)[-int(store.info()["order_depth"]) :].tolist()
-    match = store.lookup(known, max(1, len(known))) if len(known) else None
-    if match is None or not match.length:
-        return facts | {"tokens": 0, "text": "", "count": 0, "passages": []}
-    pattern = known[len(known) - match.length :]
     try:
-        places = store.occurrences(pattern, limit, following)
-    except (PermissionDenied, Unsupported) as error:  # of a draft service
+        known = known_end(np.array(context, np.int32), store.vocab_size)[-int(store.info()["order_depth"]) :].tolist()
+        match = store.lookup(known, max(1, len(known))) if known else NO_MATCH
+        pattern = known[len(known) - match.length :]
+        places = store.occurrences(pattern, limit, following) if pattern else []
+    except SuffolkError as error:
         return facts | {"unknown": str(error)}
     return facts | {
         "tokens": match.length,
@@ -53,6 +52,7 @@ def find_passages(
 
 def _passage(tokenizer: Any, place: Occurrence, length: int) -> dict[str, Any]:
     return {
+        "datastore": place.datastore,
         "id": place.source,
         "metadata": dict(place.metadata),
         "segment": place.segment,

@@ -134,7 +134,7 @@ class DecodeService:
 
     def shows_sources(self, call: GenerateCall) -> bool:
         """Whether the caller may see the source of each token: it is an admin of all datastores that the call searches."""
-        return may_see_sources(self._searched(call))
+        return _administers(self._searched(call))
 
     def passages(
         self, tokens: Sequence[int], datastores: Sequence[str] | None, limit: int, following: int
@@ -158,11 +158,16 @@ class DecodeService:
     def _require_traces(self, names: Sequence[str]) -> None:
         if not self.policy.traces:
             raise PermissionDenied("trace: this worker shows no draft trees; ask its operator for --playground on")
-        if not may_see_sources(names):
+        if not self.may_trace(names):
             raise PermissionDenied(
                 f"trace: {caller().name} may not see the sources of {', '.join(names) or 'this worker'}; that needs the role admin "
-                "there, or leave trace out"
+                "there (with share_learning, in '*'); leave trace out"
             )
+
+    def may_trace(self, datastores: Sequence[str]) -> bool:
+        """Whether the caller may see draft trees from ``datastores``. With ``share_learning`` they hold texts of all tenants."""
+        everywhere = not self.policy.share_learning or caller().has(EVERY_TENANT, Role.ADMIN)
+        return self.policy.traces and everywhere and _administers(datastores)
 
     def _searched(self, call: GenerateCall) -> tuple[str, ...]:
         """The datastores that a call searches. Raises InvalidArgument for one that the caller may not read, as if unknown."""
@@ -226,7 +231,7 @@ class DecodeService:
             )
 
 
-def may_see_sources(datastores: Sequence[str]) -> bool:
-    """Whether the caller may see which tokens were drafted from ``datastores``: it is an admin of all of them."""
+def _administers(datastores: Sequence[str]) -> bool:
+    """Whether the caller is an admin of all ``datastores``; without any, of its tenant."""
     tenants = {tenant_of(name) for name in datastores}
     return all(caller().has(tenant, Role.ADMIN) for tenant in tenants or {caller().tenant or EVERY_TENANT})

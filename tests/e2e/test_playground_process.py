@@ -6,16 +6,21 @@ Set SUFFOLK_TEST_MODEL to the folder of an instruction-tuned model to take it in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from suffolk.cli.main import main
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.model.target import Target
 from suffolk.serving.transport.access_file import add_token
+from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.identity import Role
+from suffolk.serving.worker.remote_policy import RemotePolicy
 from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
 from tests.support.drafted_answers import HOSTILE_ID, HOSTILE_TEXT, PROMPT, TOKENS, DraftedAnswer, draft_answer
+from tests.support.openai_server import answering
 from tests.support.processes import Running, running
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]
@@ -32,10 +37,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield Page(browser)
 
 
-@contextmanager
-def working(answer: DraftedAnswer, *words: str, http: str = "127.0.0.1:0") -> Iterator[Running]:
-    with running("worker", *answer.words, "--listen", "127.0.0.1:0", "--http", http, *words) as worker:
-        yield worker
+def working(answer: DraftedAnswer, *words: str) -> AbstractContextManager[Running]:
+    return running("worker", *answer.words, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +125,7 @@ def test_hostile_text_stays_text(page: Page, url: str, keys: dict[str, str]) -> 
     open_page(page, url, keys["admin"])
     run(page)
     for step in page.all("#answers section:first-child .step"):
-        step.click()
+        page.activate(step)
         for button in page.all("#step button[aria-pressed=false]"):
             button.click()
         for node in page.all(".tree [role=treeitem][aria-label*=datastore]"):
@@ -153,7 +156,7 @@ def test_a_wrong_key_is_named_and_nothing_is_lost(page: Page, url: str, keys: di
     page.write("#tokens", "12")
     assert run(page).startswith("Both texts are identical.")
     assert page.all(".token") == []  # a reader does not see which tokens are drafted
-    page.click(".step")
+    page.activate(page.one(".step"))
     page.wait_for("#step", "Drafts are shown only to callers with the role admin")
 
 
@@ -170,7 +173,10 @@ def test_a_lost_connection_keeps_the_text_and_can_be_tried_again(page: Page, ans
         page.click("#notice button")
         page.until(lambda: page.one("#notice").is_displayed() and page.one("#run").is_enabled())
         assert "lost" in page.text("#notice")
-    with working(answer, http=address):
+    host, port = address.split(":")
+    policy, target = RemotePolicy(traces=True), Target.load(str(answer.model))
+    drafters = {"hybrid": PromptLookupDrafter(target.vocab_size)}  # the one that the form names
+    with answering(target, drafters, policy=policy, http=Endpoint(host, int(port))):  # sooner than a process
         page.write("#tokens", "12")
         page.click("#notice button")
         page.wait_for("#notice", "Both texts are identical.")
@@ -182,7 +188,7 @@ def test_the_page_fits_the_window(page: Page, url: str, keys: dict[str, str], wi
     try:
         open_page(page, url, keys["admin"])
         run(page)
-        page.click("#answers .step:nth-child(2)")
+        page.activate(page.one("#answers .step:nth-child(2)"))
         page.until(lambda: page.all(".tree"))
         assert page.run("return document.documentElement.scrollWidth") <= page.run("return window.innerWidth") <= width
     finally:
@@ -198,7 +204,7 @@ def test_a_trace_is_a_page_of_its_own(page: Page, answer: DraftedAnswer, tmp_pat
     assert page.texts("#prompt") == [prompt]
     texts = page.texts("#answers .text-box")
     assert texts[0] == texts[1]
-    page.click("#answers .step:nth-child(2)")
+    page.run("arguments[0].click()", page.one("#answers .step:nth-child(2) span"))
     page.wait_for("#step h2", "with drafts")
     assert page.browser.title == "Suffolk: drafts of one answer"
     assert page.messages() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ RIGHT, ENTER = "\ue014", "\ue007"
 """Selenium's codes of keys."""
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="needs Chromium and its driver: apt-get install chromium chromium-driver",
+    CHROMIUM is None or DRIVER is None or find_spec("selenium") is None,
+    reason="needs Chromium, its driver and Selenium: apt-get install chromium chromium-driver; pip install selenium",
 )
 ARGUMENTS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

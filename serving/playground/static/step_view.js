@@ -142,8 +142,10 @@ function passageList(found) {
 
 function passageItem(found, passage) {
   const place = passage.segment ? `document ${passage.document} of ${passage.segment}` : `document ${passage.document}`;
-  const facts = Object.entries(passage.metadata).map(([name, value]) => `${name}: ${value}`);
-  const origin = make("div", { class: "origin" }, make("b", {}, passage.id ?? "(no id)"), ` · ${[place, `token ${passage.offset}`, ...facts].join(" · ")}`);
+  const metadata = Object.entries(passage.metadata).map(([name, value]) => `${name}: ${value}`);
+  const store = passage.datastore === found.datastore ? [] : [passage.datastore];
+  const facts = [...store, place, `token ${passage.offset}`, ...metadata].join(" · ");
+  const origin = make("div", { class: "origin" }, make("b", {}, passage.id ?? "(no id)"), ` · ${facts}`);
   const text = make("div", { class: "text-box" }, make("mark", {}, found.text), passage.following);
   return make("li", {}, origin, text);
 }

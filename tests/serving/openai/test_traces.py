@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from suffolk.datastore import Datastore
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.drafter_entry import LoadContext
 from suffolk.serving.drafters.hybrid.load import load_hybrid
 from suffolk.serving.engine.loop.draft_options import DraftOptions
@@ -20,6 +21,7 @@ from suffolk.serving.transport.identity import Role
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.trace_json import TraceBudget
+from tests.support.draft_server import connected, serving
 from tests.support.drafters import alone
 from tests.support.openai_server import answering, ask, events
 from tests.support.stores import make_text_store
@@ -50,13 +52,19 @@ def store(target: Target, answer: list[int], tmp_path_factory: pytest.TempPathFa
 def access(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The headers of callers by name, and "file": the access file."""
     file = tmp_path_factory.mktemp("access") / "access.toml"
-    roles = {"reader": {"default": Role.READ}, "admin": {"default": Role.ADMIN}, "stranger": {"acme": Role.ADMIN}}
+    roles: dict[str, dict[str, Role]] = {
+        "reader": {"default": Role.READ},
+        "admin": {"default": Role.ADMIN},
+        "stranger": {"acme": Role.ADMIN},
+        "operator": {"*": Role.ADMIN},
+    }
     return {"file": str(file)} | {name: f"Bearer {add_token(file, name, each)}" for name, each in roles.items()}
 
 
-def shows(target: Target, store: Datastore, traces: bool = True, **more: Any) -> Any:
+def shows(target: Target, store: Retriever, traces: bool = True, share_learning: bool = False, **more: Any) -> Any:
     hybrid = load_hybrid(LoadContext(257, retrievers=[store]), {})
-    return answering(target, {"hybrid": hybrid}, policy=RemotePolicy(traces=traces), datastores=[store], **more)
+    policy = RemotePolicy(traces=traces, share_learning=share_learning)
+    return answering(target, {"hybrid": hybrid}, policy=policy, datastores=[store], **more)
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +155,24 @@ def test_passages_name_the_documents_of_a_text(open_server: WorkerServer, answer
     assert reply["datastores"][0] == {"datastore": "texts", "tokens": 0, "text": "", "count": 0, "passages": []}
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_draft_service_names_documents_if_its_operator_lets_it(
+    target: Target, store: Datastore, answer: list[int], shown: bool
+) -> None:
+    with (
+        serving({"texts": store}, shows_occurrences=shown) as service,
+        connected(service, "texts") as remote,
+        shows(target, remote) as server,
+    ):
+        [found] = ask(server, "POST", PASSAGES, {"tokens": answer[10:20]})[2]["datastores"]
+        if shown:
+            assert {each["id"] for each in found["passages"]} == {"answers/one.txt", HOSTILE}
+            assert {each["datastore"] for each in found["passages"]} == {"texts"}
+        else:
+            assert found.keys() == {"datastore", "unknown"}
+            assert "occurrences" in found["unknown"]
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -184,6 +210,17 @@ def test_only_admins_of_the_datastores_see_drafts_and_passages(guarded: WorkerSe
     assert not any("datastore" in node["sources"] for step in steps for node in step["nodes"])
     for method, path in (("GET", "/suffolk/info"), ("POST", PASSAGES)):
         assert ask(guarded, method, path, {"tokens": [1]} if method == "POST" else None)[0] == 401
+
+
+def test_shared_learning_needs_an_admin_of_all_tenants(
+    target: Target, store: Datastore, access: dict[str, str]
+) -> None:
+    """Drafters that learn from all tenants together may draft the text of another tenant."""
+    with shows(target, store, share_learning=True, access=Path(access["file"])) as server:
+        for name, expected in (("admin", 403), ("operator", 200)):
+            headers = {"Authorization": access[name]}
+            assert ask(server, "POST", CHAT, FIELDS | {"suffolk": {"trace": True}}, headers)[0] == expected
+            assert ask(server, "GET", "/suffolk/info", headers=headers)[2]["sources"] == (expected == 200)
 
 
 def test_the_page_needs_no_identity_and_runs_no_foreign_script(guarded: WorkerServer) -> None:
