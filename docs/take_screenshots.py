@@ -1,13 +1,17 @@
-"""Takes the pictures of docs/how-to/playground.md from a real run: SmolLM2 and the datastore of 'make demo'.
+"""Takes the pictures of web pages from real runs: SmolLM2 and the datastore of 'make demo'.
 
-python -m docs.take_screenshots      # after 'make demo', on a quiet machine; needs Chromium and its driver
+python -m docs.take_screenshots                # after 'make demo', on a quiet machine; needs Chromium and its driver
+python -m docs.take_screenshots datastore      # only that of docs/how-to/serve.md; "worker": those of docs/how-to/playground.md
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +26,44 @@ THREADS = "1"  # the browser needs the other core
 WARM_UP = "Write a haiku about horses."
 PROMPT = "Write a Python class Stack with the methods push, pop, peek and is_empty."
 TOKENS = 180
+TYPED = "# my tools\nimport os\nimport sys\n"
 
 
 def main() -> None:
     model = fetch_model(CACHE / "models")
     store = CACHE / "demo" / f"python-{fingerprint(load_tokenizer(str(model)))[:12]}"
-    options = ("--model", str(model), "--datastore", f"{store}", "--set", "recycle=true", "--slots", "1")
     ENVIRONMENT["OMP_NUM_THREADS"] = THREADS
+    if "worker" in (sys.argv[1:] or ["worker"]):
+        take_worker(model, store)
+    if "datastore" in (sys.argv[1:] or ["datastore"]):
+        take_datastore(store)
+
+
+@contextmanager
+def opened(*words: str) -> Iterator[Page]:
+    """The page of a server."""
     with (
-        running("worker", *options, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0") as worker,
+        running(*words, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0") as server,
         tempfile.TemporaryDirectory() as profile,
         chromium(Path(profile)) as browser,
     ):
         page = Page(browser)
-        page.open(f"http://{worker.endpoint('http')}/")
+        page.open(f"http://{server.endpoint('http')}/")
+        yield page
+
+
+def take_datastore(store: Path) -> None:
+    with opened("serve", f"python={store}") as page:
+        page.until(lambda: page.all("#store option"))
+        for text in ("import", TYPED):  # the first look-up reads the tokenizer
+            page.write("#text", text)
+            page.until(lambda: page.all("#results[aria-busy=false]:not([hidden])"))
+        take(page, PLOTS / "datastore_page.png", "body", ".places li:nth-child(3)")
+
+
+def take_worker(model: Path, store: Path) -> None:
+    options = ("--model", str(model), "--datastore", f"{store}", "--set", "recycle=true", "--slots", "1")
+    with opened("worker", *options) as page:
         page.until(lambda: page.text("#model"))
         page.write("#tokens", str(TOKENS))
         for prompt in (WARM_UP, PROMPT):
@@ -45,7 +73,7 @@ def main() -> None:
         print(page.text("#notice"))
         open_step(page)
         for name, theme, first, last in (("race", "light", "body", "#answers"), ("step", "dark", "#step", "#step")):
-            browser.execute_cdp_cmd(
+            page.browser.execute_cdp_cmd(
                 "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
             )
             take(page, PLOTS / f"playground_{name}.png", first, last)

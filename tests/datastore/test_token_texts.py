@@ -10,6 +10,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.token_texts import node_texts, token_texts, window_texts
 from tests.support.brute_force import BruteForceRetriever
+from tests.support.stores import byte_tokenizer
 
 
 class TextStore(BruteForceRetriever):
@@ -24,11 +25,7 @@ class TextStore(BruteForceRetriever):
 
 
 def byte_store() -> TextStore:
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return TextStore(tokenizer)
+    return TextStore(byte_tokenizer())
 
 
 def word_store() -> TextStore:

@@ -66,8 +66,9 @@ class Page:
         return str(self.one(selector).text)
 
     def texts(self, selector: str) -> list[str]:
-        """The text of each element, without changes for the screen."""
-        return [str(each.get_property("textContent")) for each in self.all(selector)]
+        """The text of each element, without changes for the screen, all at one moment."""
+        script = "return Array.from(document.querySelectorAll(arguments[0]), (each) => each.textContent)"
+        return [str(each) for each in self.run(script, selector)]
 
     def click(self, selector: str) -> None:
         self.one(selector).click()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import DocumentTableWriter, Metadata
@@ -88,6 +88,17 @@ def word_tokenizer() -> Tokenizer:
     words = ["the", "cat", "sat", "on", "mat", "dog"]
     tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="the"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer
+
+
+def byte_tokenizer(word: str = "") -> Tokenizer:
+    """A tokenizer whose 256 tokens are bytes. If a ``word`` is given, its beginnings are tokens too."""
+    starts = [word[:end] for end in range(2, len(word) + 1)]
+    tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *starts]
+    vocabulary = {token: place for place, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [(start[:-1], start[-1]) for start in starts]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 

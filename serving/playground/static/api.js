@@ -39,11 +39,13 @@ export async function* streamChunks(path, key, body, signal) {
   }
 }
 
-function post(body) {
+/** The request that posts `body` as JSON. */
+export function post(body) {
   return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
 }
 
-async function call(path, key, request) {
+/** The response of a call that succeeded. Raises ApiError. */
+export async function call(path, key, request) {
   const headers = { ...request.headers };
   if (key) headers.Authorization = `Bearer ${key}`;
   const response = await orLost(fetch(path, { ...request, headers, credentials: "same-origin" }));
@@ -61,7 +63,7 @@ async function messageOf(response) {
   try {
     return JSON.parse(text).error.message;
   } catch {
-    return text.trim() || `The worker answered with status ${response.status}.`; // a proxy's page, or a worker that is starting
+    return text.trim() || `The server answered with status ${response.status}.`; // a proxy's page, or a server that is starting
   }
 }
 

@@ -17,10 +17,12 @@ const BOX = { height: 36, padding: 8, gap: 26, row: 44, margin: 4, letter: 7.4, 
  * @param {object} options
  *   label: name of the picture for screen readers.
  *   root: text before the tree, drawn as its root; left out if undefined.
+ *   colorOf(source): its CSS colour.
+ *   describe(node): the node in words, for screen readers and tooltips.
  *   onSelect(index): called after a click or Enter on a node.
  * @returns {SVGSVGElement} of fixed size; put it into an element with the class "tree-scroll".
  */
-export function drawTree(nodes, { label = "Draft tree", root, onSelect } = {}) {
+export function drawTree(nodes, { label = "Draft tree", root, colorOf = sourceColor, describe = description, onSelect } = {}) {
   const places = layOut(nodes, root);
   const svg = element("svg", {
     class: "tree",
@@ -32,7 +34,7 @@ export function drawTree(nodes, { label = "Draft tree", root, onSelect } = {}) {
   });
   nodes.forEach((node, at) => svg.append(edge(node, places, at)));
   if (root !== undefined) svg.append(rootBox(root, places));
-  const boxes = nodes.map((node, at) => nodeBox(node, places, at));
+  const boxes = nodes.map((node, at) => nodeBox(node, places, at, colorOf, describe(node)));
   svg.append(...boxes);
   moveWithKeys(svg, nodes, boxes, places, onSelect);
   return svg;
@@ -106,7 +108,7 @@ function numbers(node) {
 /** A share as text: "42 %", "0.4 %". */
 export function percent(share) {
   const value = 100 * share;
-  return `${value >= 10 || value === 0 ? Math.round(value) : value.toPrecision(1)} %`;
+  return `${value >= 9.5 || value === 0 ? Math.round(value) : value.toPrecision(1)} %`;
 }
 
 function edge(node, places, at) {
@@ -125,7 +127,7 @@ function rootBox(root, places) {
   return group;
 }
 
-function nodeBox(node, places, at) {
+function nodeBox(node, places, at, colorOf, words) {
   const width = places.boxWidth(at);
   const below = numbers(node);
   const group = element("g", {
@@ -134,14 +136,14 @@ function nodeBox(node, places, at) {
     tabindex: at === 0 ? 0 : -1,
     "aria-level": places.depths[at] + 1,
     "aria-selected": "false",
-    "aria-label": description(node),
+    "aria-label": words,
     transform: `translate(${places.x(at)},${places.y(at)})`,
   });
-  if (node.sources.length) group.style.setProperty("--tint", sourceColor(node.sources[0]));
+  if (node.sources.length) group.style.setProperty("--tint", colorOf(node.sources[0]));
   else group.classList.add("sampled");
   const title = element("title", {});
-  title.textContent = description(node);
-  group.append(title, frame(width), ...bands(node, width));
+  title.textContent = words;
+  group.append(title, frame(width), ...bands(node, width, colorOf));
   group.append(label(short(node.text, BOX.most), width / 2, below ? 15 : BOX.height / 2 + 3, "token-text"));
   if (below) group.append(label(below, width / 2, 28, "number"));
   return group;
@@ -151,11 +153,11 @@ function frame(width) {
   return element("rect", { class: "frame", width, height: BOX.height, rx: 6 });
 }
 
-function bands(node, width) {
+function bands(node, width, colorOf) {
   const part = (width - 12) / Math.max(node.sources.length, 1);
   return node.sources.map((name, at) => {
     const band = element("rect", { class: "band", x: 6 + at * part, y: BOX.height - BOX.band - 1, width: part, height: BOX.band });
-    band.style.setProperty("--tint", sourceColor(name));
+    band.style.setProperty("--tint", colorOf(name));
     return band;
   });
 }

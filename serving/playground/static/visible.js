@@ -8,6 +8,11 @@ export function visible(text) {
   return Array.from(text, (each) => MARKS[each] ?? (HIDDEN.test(each) ? "▯" : each)).join("");
 }
 
+/** `text` with a box for each character that has no shape or changes the direction; line ends and tabs stay. */
+export function plain(text) {
+  return Array.from(text, (each) => (HIDDEN.test(each) && !"\n\t".includes(each) ? "▯" : each)).join("");
+}
+
 /** `text` after `visible`, cut to `most` characters. An empty text is "∅". */
 export function short(text, most) {
   const shown = Array.from(visible(text));

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.server import DraftServer
 from tests.support.draft_server import ask, serving
+from tests.support.stores import byte_tokenizer
 
 TEXTS = {"a": ["déjà vu", "déjà dit", "<script>alert(1)</script>"], "b": ["déjà vu", "ça va"]}
 
@@ -22,10 +22,7 @@ TEXTS = {"a": ["déjà vu", "déjà dit", "<script>alert(1)</script>"], "b": ["d
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Datastore]]:
     """Two datastores of bytes."""
     folder = tmp_path_factory.mktemp("bytes")
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = byte_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
     opened = {}
     for name, texts in TEXTS.items():
