@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.progress import part_progress
@@ -62,12 +63,16 @@ def _replays(
     ``done`` gets the number of texts so far.
     """
     for place, (nodes, name) in enumerate(itertools.product(sizes, names)):
-        before = place * len(setting.recordings)
-        found, seconds, stop = _replay(setting, name, nodes, lambda number, before=before: done(before + number))
+        report = partial(_add, done, place * len(setting.recordings))
+        found, seconds, stop = _replay(setting, name, nodes, report)
         if stop is None or place == 0:
             yield results(name, nodes, found, seconds, setting.costs is not None), stop
         if stop is not None:
             raise KeyboardInterrupt
+
+
+def _add(done: Callable[[int], None], before: int, number: int) -> None:
+    done(before + number)
 
 
 def _replay(
