@@ -32,7 +32,15 @@ class Unsupported(SuffolkError):
 
 
 class ResourceExhausted(SuffolkError):
-    """Disk space or memory is used up, or a server's limit is reached."""
+    """Disk space or memory is used up, or a server's limit is reached.
+
+    Attributes:
+        retry_seconds: when the same call may succeed; None if it would fail again.
+    """
+
+    def __init__(self, *args: object, retry_seconds: float | None = None) -> None:
+        super().__init__(*args)
+        self.retry_seconds = retry_seconds
 
 
 class Unavailable(SuffolkError):

@@ -12,8 +12,7 @@ from typing import Any
 
 import grpc
 
-from suffolk.serving.transport.grpc_access import RETRY_KEY
-from suffolk.serving.transport.grpc_server import RETRY_SECONDS
+from suffolk.serving.transport.retry_times import RETRY_SECONDS, sent_retry_seconds
 
 METHOD = "/suffolk.v1.DraftService/Draft"
 CHANNELS = 4
@@ -70,9 +69,9 @@ async def _run(
             if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                 return 0.0
             load.refused.append(time.perf_counter() - begin)
-            hint = dict(error.trailing_metadata() or ()).get(RETRY_KEY)
+            hint = sent_retry_seconds(error.trailing_metadata())
             load.hinted += hint is not None
-            return RETRY_SECONDS if hint is None else int(hint) / 1000
+            return RETRY_SECONDS if hint is None else hint
         load.codes["OK"] += 1
         load.answered.append(time.perf_counter() - begin)
         return 0.0
@@ -80,7 +79,7 @@ async def _run(
     async def client() -> None:
         while time.perf_counter() < end:
             if wait := await call(next(numbers)):
-                await asyncio.sleep(wait)
+                await asyncio.sleep(min(wait, max(0.0, end - time.perf_counter())))
 
     await asyncio.gather(*(call(number) for number in range(CHANNELS)))  # connects
     load.answered.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from suffolk.benchmarks.process_memory import family_memory
 from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
+from suffolk.benchmarks.service.cores import on_core
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import Load, run_closed, run_open
 from suffolk.datastore.datastore import open_datastore
@@ -75,7 +77,10 @@ def measure_service(options: ServiceOptions) -> dict[str, Any]:
         tokens, starts = join_documents(store)
         contexts = sample_seen(tokens, starts, 2048, options.max_match, MAX_DEPTH, options.seed).contexts
         facts = {"path": str(store.path), "tokens": store.info()["tokens"]}
-    with serving(options.store) as (url, server):
+    with ExitStack() as stack:
+        with on_core(0):
+            url, server = stack.enter_context(serving(options.store))
+        apart = stack.enter_context(on_core(1))
         alone = ((str(size), _one_by_one(url, server, contexts, size, options)) for size in options.batches)
         single = dict(tracked(alone, len(options.batches), "batch sizes"))
         size = max(options.batches)
@@ -91,11 +96,14 @@ def measure_service(options: ServiceOptions) -> dict[str, Any]:
         peak = max(each["goodput"] for each in closed.values())
         rate = 2 * peak
         overload = _loaded(server, lambda: run_open(target, requests, rate, options.seconds, deadline))
+    for load in (*closed.values(), overload):
+        load["share_of_peak"] = load["goodput"] / peak
     return {
         "datastore": facts,
+        "cores": {"own_core_for_each_side": apart},
         "one_by_one": single,
         "closed_loop": closed,
-        "open_loop": overload | {"rate": rate, "share_of_peak": overload["goodput"] / peak},
+        "open_loop": overload | {"rate": rate},
     }
 
 
@@ -122,7 +130,7 @@ def _one_by_one(url: str, server: int, contexts: Sequence[Any], size: int, optio
 
 
 def _loaded(server: int, run: Any) -> dict[str, Any]:
-    memory, cpu = family_memory(server)[0], _cpu_seconds(server)
+    memory, cpu, own_cpu = family_memory(server)[0], _cpu_seconds(server), time.process_time()
     load: Load = run()
     calls = max(1, sum(load.codes.values()))
     return {
@@ -132,6 +140,8 @@ def _loaded(server: int, run: Any) -> dict[str, Any]:
         "refused": quantiles_us(load.refused),
         "refusals_with_hint": load.hinted,
         "server_cpu_us": 1e6 * (_cpu_seconds(server) - cpu) / calls,
+        "server_busy": (_cpu_seconds(server) - cpu) / load.seconds,
+        "clients_busy": (time.process_time() - own_cpu) / load.seconds,
         "grown_bytes": family_memory(server)[0] - memory,
     }
 

@@ -8,12 +8,18 @@ from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.table import Table
 
 FIGURES = ("calls_per_second", "server_cpu_us", "client_cpu_us")
+LOAD_HEADERS = (
+    *("load", "goodput/s", "of peak", "p50", "p99", "refused", "refusal p50", "with hint", "late"),
+    *("server busy", "clients busy", "grown MB"),
+)
 PACKAGES = ("numpy", "grpcio", "protobuf", "matplotlib")
 NOTES = (
-    "clients and server share the machine",
+    "with two cores or more, the server has one and the clients another; with one, they share it",
     "calls one by one use Suffolk's client; loads use grpc.aio, with the largest batch a call, and do not parse replies",
     "goodput counts calls that are answered within their deadline. In a closed loop, a refused client waits 0.1 s, or as long as "
     "the server says. In the open loop, refused calls are not repeated",
+    "of peak: goodput as a share of the largest goodput of a closed loop",
+    "busy: processor time of a side, as a share of one core",
     "grown: memory of the server after the load, less that before it",
 )
 
@@ -41,11 +47,7 @@ def service_parts(results: dict[str, Any]) -> list[str | Table]:
         Table(("contexts", "p50", "p99", "calls/s", "server CPU", "client CPU"), rows),
         "",
         "loads, milliseconds:",
-        Table(
-            ("load", "goodput/s", "p50", "p99", "refused", "refusal p50", "with hint", "late", "grown MB"),
-            [[name, *_load_row(each)] for name, each in loads.items()],
-        ),
-        f"goodput of the open loop: {results['open_loop']['share_of_peak']:.0%} of the peak of the closed loops",
+        Table(LOAD_HEADERS, [[name, *_load_row(each)] for name, each in loads.items()]),
     ]
 
 
@@ -60,12 +62,15 @@ def _load_row(load: dict[str, Any]) -> list[Any]:
     answered, refused, codes = load["answered"], load["refused"], load["codes"]
     return [
         load["goodput"],
+        load["share_of_peak"],
         _ms(answered.get("p50_us")),
         _ms(answered.get("p99_us")),
         codes.get("RESOURCE_EXHAUSTED", 0),
         _ms(refused.get("p50_us")),
         load["refusals_with_hint"],
         codes.get("DEADLINE_EXCEEDED", 0),
+        load["server_busy"],
+        load["clients_busy"],
         load["grown_bytes"] / 1e6,
     ]
 

@@ -134,7 +134,7 @@ py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std:
   if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
   std::vector<Scored> columns;
   std::vector<ScoredTree> views;
-  for (const py::handle each : trees) {
+  for (const py::object each : trees) {
     const auto tree = py::cast<py::tuple>(each);
     if (tree.size() != 4) refuse("a tree to merge has ", tree.size(), " columns; it must have 4");
     views.push_back(columns.emplace_back(tree[0], tree[1], tree[2], tree[3]).view());

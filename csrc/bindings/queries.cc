@@ -101,7 +101,7 @@ std::vector<Snapshot::Place> Queries::occurrences(const Snapshot& snapshot, cons
 
 std::vector<std::vector<std::uint32_t>> Queries::tails(const py::sequence& contexts, const QueryBounds& bounds) const {
   std::vector<std::vector<std::uint32_t>> all;
-  for (const py::handle context : contexts) all.push_back(token_tail(context, bounds.max_match, vocab_size_));
+  for (const py::object context : contexts) all.push_back(token_tail(context, bounds.max_match, vocab_size_));
   return all;
 }
 

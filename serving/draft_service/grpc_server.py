@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import TypeVar
@@ -18,7 +16,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.live_calls import LiveCalls
@@ -27,7 +25,6 @@ from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.grpc_server import abort_call
-from suffolk.serving.transport.identity import Role, caller
 
 Reply = TypeVar("Reply")
 Request = TypeVar("Request")
@@ -39,8 +36,6 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     def __init__(self, service: DraftService) -> None:
         self._service = service
         self._live = LiveCalls(service)
-        self._streams: Counter[str] = Counter()  # that are open now, by tenant
-        self._lock = threading.Lock()
 
     def Draft(self, request: draft_pb2.DraftRequest, context: grpc.ServicerContext) -> draft_pb2.DraftReply:
         return self._answer("Draft", context, lambda: self._draft(request, _expiry(context)))
@@ -60,7 +55,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self, requests: Iterator[draft_pb2.AppendRequest], context: grpc.ServicerContext
     ) -> draft_pb2.AppendReply:
         try:
-            with self._one_stream():
+            with self._service.streams.take("grpc"):
                 received = received_in_time(requests, context, limits.STREAM_SECONDS, limits.FIRST_MESSAGE_SECONDS)
                 return _append_reply(
                     self._live.append_stream(received, partial(self._service.handle_call, "grpc", "AppendStream"))
@@ -94,26 +89,6 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             return self._service.handle_call("grpc", method, work)
         except SuffolkError as error:
             abort_call(context, error)
-
-    @contextmanager
-    def _one_stream(self) -> Iterator[None]:
-        caller().require_anywhere(Role.APPEND)  # before a place is taken
-        tenant = caller().tenant
-        with self._lock:
-            for whose, count, limit in (
-                ("", self._streams.total(), limits.MAX_STREAMS),
-                (f" of tenant {tenant}", self._streams[tenant] if tenant else 0, limits.MAX_TENANT_STREAMS),
-            ):
-                if count >= limit:
-                    raise ResourceExhausted(
-                        f"the server already reads {count} streams{whose}, its limit; try again later or use Append"
-                    )
-            self._streams[tenant] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._streams[tenant] -= 1
 
     def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
         return wire.pack_trees(self._service.draft(request, expired))

@@ -34,6 +34,7 @@ from suffolk.serving.draft_service.http_messages import (
     occurrence_json,
     tree_json,
 )
+from suffolk.serving.draft_service.http_stream import stream_endpoint
 from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.playground.pages import page_routes
@@ -62,28 +63,31 @@ def build_draft_app(
         authenticator: finds callers.
         playground: whether there is a web page at /.
     """
-    calls, endpoint = LiveCalls(service), partial(_endpoint, service, LargeBodies())
-    append = endpoint("Append", partial(_live, calls, http_live.append), http_live.read_append, Role.APPEND)
-    delete = endpoint("Delete", partial(_live, calls, http_live.delete), partial(parse_body, http_live.DeleteBody))
+    calls, bodies = LiveCalls(service), LargeBodies()
+
+    def get(path: str, method: str, work: Work) -> Route:
+        return Route(path, _endpoint(service, bodies, method, work), name=method)
+
+    def post(path: str, method: str, work: Work, read: Read, role: Role = Role.READ) -> Route:
+        return Route(path, _endpoint(service, bodies, method, work, read, role), methods=["POST"], name=method)
+
+    def live(work: Callable[[LiveCalls, Request, Any], dict[str, Any]]) -> Work:
+        return lambda service, request, found, expired: work(calls, request, found)
+
     routes = [
-        Route("/v1/draft", endpoint("Draft", _draft, partial(parse_body, DraftBody)), methods=["POST"]),
-        Route("/v1/lookup", endpoint("Lookup", _lookup, partial(parse_body, LookupBody)), methods=["POST"]),
-        Route(
-            "/v1/occurrences",
-            endpoint("Occurrences", _occurrences, partial(parse_body, OccurrencesBody)),
-            methods=["POST"],
-        ),
-        Route("/v1/info", endpoint("GetInfo", _info)),
-        Route("/v1/tokenizer", endpoint("GetTokenizer", _tokenizer)),
-        Route("/v1/append", append, methods=["POST"]),
-        Route("/v1/delete", delete, methods=["POST"]),
-        Route(
-            "/v1/seal", endpoint("Seal", partial(_live, calls, http_live.seal), http_live.read_seal), methods=["POST"]
-        ),
-        Route("/v1/stats", endpoint("Stats", partial(_live, calls, http_live.stats))),
+        post("/v1/draft", "Draft", _draft, partial(parse_body, DraftBody)),
+        post("/v1/lookup", "Lookup", _lookup, partial(parse_body, LookupBody)),
+        post("/v1/occurrences", "Occurrences", _occurrences, partial(parse_body, OccurrencesBody)),
+        get("/v1/info", "GetInfo", _info),
+        get("/v1/tokenizer", "GetTokenizer", _tokenizer),
+        post("/v1/append", "Append", live(http_live.append), http_live.read_append, Role.APPEND),
+        post("/v1/delete", "Delete", live(http_live.delete), partial(parse_body, http_live.DeleteBody)),
+        post("/v1/seal", "Seal", live(http_live.seal), http_live.read_seal),
+        get("/v1/stats", "Stats", live(http_live.stats)),
+        Route("/v1/append_stream", stream_endpoint(service, calls, bodies), methods=["POST"], name="AppendStream"),
     ]
     pages = page_routes(PAGE) if playground else []
-    return build_app(routes, service.metrics.exposition, ready, plain_error, authenticator, open_routes=pages)
+    return build_app(routes, service.metrics, ready, plain_error, authenticator, open_routes=pages)
 
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:
@@ -118,17 +122,6 @@ def _tokenizer(service: DraftService, request: Request, found: None, expired: Ex
     return zstandard.ZstdDecompressor().decompress(frame, max_output_size=limits.MAX_TOKENIZER_BYTES)
 
 
-def _live(
-    calls: LiveCalls,
-    work: Callable[[LiveCalls, Request, Any], dict[str, Any]],
-    service: DraftService,
-    request: Request,
-    found: Any,
-    expired: Expired,
-) -> dict[str, Any]:
-    return work(calls, request, found)
-
-
 def _nothing(data: bytes) -> None:
     """Ignores a body."""
 
@@ -145,7 +138,8 @@ def _endpoint(
 
     async def answer(request: Request) -> Response:
         if role > Role.READ:
-            caller().require_anywhere(role)
+            with service.metrics.count_refusals("http", method):
+                caller().require_anywhere(role)
         data = await read_body(request, limits.MAX_REQUEST_BYTES)
         begin = time.monotonic()
         end = begin + limits.HTTP_SECONDS

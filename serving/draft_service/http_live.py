@@ -65,10 +65,14 @@ class DeleteBody(StoreBody):
 def read_append(data: bytes) -> tuple[AppendBody, list[npt.NDArray[Any] | None]]:
     """The body, and the token ids of each document; None for a text. Takes the larger part of the time of an append."""
     body = parse_body(AppendBody, data)
-    for index, each in enumerate(body.documents):
-        if ("tokens" in each.model_fields_set) == (each.text is not None):
-            raise InvalidField(f"documents[{index}]", ": give either tokens or text")
-    return body, [np.array(each.tokens, np.int32) if each.text is None else None for each in body.documents]
+    return body, [token_array(each, f"documents[{index}]") for index, each in enumerate(body.documents)]
+
+
+def token_array(document: DocumentBody, field: str) -> npt.NDArray[Any] | None:
+    """The token ids of a document; None for a text. Raises InvalidField if it has both, or neither. ``field``: its name."""
+    if ("tokens" in document.model_fields_set) == (document.text is not None):
+        raise InvalidField(field, ": give either tokens or text")
+    return np.array(document.tokens, np.int32) if document.text is None else None
 
 
 def append(

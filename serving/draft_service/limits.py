@@ -27,8 +27,6 @@ MAX_TEXT = 16_384
 """Characters of a text in place of tokens. Encoding it takes some milliseconds."""
 MAX_DESCRIBED_NODES = 1024
 """Nodes of all trees of one HTTP request that asks for their texts, or for their counts in each datastore."""
-MAX_WAITING = 16
-"""gRPC calls that wait for a thread. A longer queue would answer after the deadlines of its calls."""
 MAX_REQUEST_BYTES = 4 << 20
 """Size of one request, gRPC message or HTTP body: a million tokens to append."""
 MAX_DOCUMENTS = 65_536

@@ -55,23 +55,17 @@ class LiveCalls:
         Raises:
             SuffolkError: of the first message that fails; the messages before it stay, and the error counts them.
         """
-        done: list[Appended] = []
+        total: Appended | None = None
         for number, request in enumerate(requests):
             try:
-                done.append(admitted(lambda request=request: self.append(request)))  # type: ignore[misc]
+                total = add_appended(total, admitted(lambda request=request: self.append(request)))  # type: ignore[misc]
             except SuffolkError as error:
-                kept = sum(each.documents for each in done)
+                kept = 0 if total is None else total.documents
                 error.args = (f"message {number} of the stream: {error}; {kept} documents before it are appended",)
                 raise
-        if not done:
+        if total is None:
             raise InvalidArgument("the stream has no message; send at least one")
-        return Appended(
-            done[0].sequence,
-            sum(each.documents for each in done),
-            sum(each.tokens for each in done),
-            sum(each.replaced for each in done),
-            all(each.durable for each in done),
-        )
+        return total
 
     def delete(self, request: draft_pb2.DeleteRequest) -> LiveDeletion:
         """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``seal``, unless it is a group."""
@@ -112,6 +106,19 @@ class LiveCalls:
                 f"datastore {name} takes no documents; serve it with --live, or build it again with more text"
             )
         return store
+
+
+def add_appended(total: Appended | None, more: Appended) -> Appended:
+    """The sum of appends. ``total``: of those before; None if there are none."""
+    if total is None:
+        return more
+    return Appended(
+        total.sequence,
+        total.documents + more.documents,
+        total.tokens + more.tokens,
+        total.replaced + more.replaced,
+        total.durable and more.durable,
+    )
 
 
 def _stored_of(store: Appendable, groups: Iterable[str | None]) -> int:

@@ -65,11 +65,12 @@ class DraftServer(Server):
         return build_grpc_server(
             "suffolk.v1.DraftService",
             partial(draft_pb2_grpc.add_DraftServiceServicer_to_server, DraftServicer(self.service)),
-            self.service.admission.max_in_flight,
+            self.service.admission,
+            self.service.metrics,
+            self.authenticator,
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
-            self.authenticator,
-            limits.MAX_WAITING,
+            ("Draft", "Lookup"),
         )
 
     def build_app(self) -> ASGIApp:

@@ -24,12 +24,15 @@ from suffolk.datastore.retriever import Match, Retriever, Tokens
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.documents import unpack_groups
+from suffolk.serving.draft_service.hidden_paths import HiddenPaths, public_info
 from suffolk.serving.draft_service.metrics import DraftMetrics
 from suffolk.serving.draft_service.min_count import MinCount
+from suffolk.serving.draft_service.streams import StreamPlaces
 from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.identity import Role, caller
+from suffolk.serving.transport.retry_times import MAX_RETRY_SECONDS
 from suffolk.serving.transport.store_names import short_name, tenant_of
 from suffolk.serving.transport.tokens import unpack_tokens
 from suffolk.serving.transport.usage import take_queries
@@ -62,8 +65,10 @@ class DraftService:
         self._merged: dict[tuple[tuple[str, int], ...], MergedDatastore] = {}
         self._changing: set[str] = set()  # names of datastores
         self._change_lock = threading.Lock()
+        self._paths = HiddenPaths()
         self.admission = AdmissionController(max_concurrent, "max_concurrent")
         self.metrics = DraftMetrics(self._datastores, self.admission)
+        self.streams = StreamPlaces(self.metrics)
 
     def add_datastore(self, name: str, datastore: Retriever) -> None:
         """Serve one more datastore, for the calls that begin later. The caller closes it after the server's end."""
@@ -72,7 +77,11 @@ class DraftService:
 
     def handle_call(self, transport: str, method: str, work: Callable[[], T]) -> T:
         """Admit, measure and run one call. All transports use it. Raises SuffolkError only."""
-        with self.metrics.measure_call(transport, method), self.admission.admit_call():
+        with (
+            self.metrics.measure_call(transport, method),
+            self.admission.admit_call(),
+            self._paths.in_errors(self._datastores),
+        ):
             return work()
 
     def draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> list[DraftTree]:
@@ -148,11 +157,11 @@ class DraftService:
     def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Info by datastore name: of those ``names``, or of all that the caller may read if there are none.
 
-        Omits paths on the server.
+        Omits paths on the server, and adds ``role``, that of the caller.
         """
         names = [self._resolve(name) for name in names] or self._visible()
         return {
-            each: {key: value for key, value in self._datastores[each].info().items() if key != "path"}
+            each: public_info(self._datastores[each].info()) | {"role": str(caller().role_in(tenant_of(each)))}
             for each in names
         }
 
@@ -217,7 +226,8 @@ class DraftService:
         name = self._resolve(name)
         with self._change_lock:
             if name in self._changing:
-                raise ResourceExhausted(f"datastore {name}: another seal or deletion runs; try again when it has ended")
+                text = f"datastore {name}: another seal or deletion runs; try again when it has ended"
+                raise ResourceExhausted(text, retry_seconds=MAX_RETRY_SECONDS)
             self._changing.add(name)
         try:
             yield

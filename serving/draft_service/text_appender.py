@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.documents import NO_METADATA, Document
-from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError
+from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied, SuffolkError
 from suffolk.serving.draft_service.appendable import Appendable
+from suffolk.serving.transport.identity import Role
 from suffolk.serving.transport.url import is_url
 
 LOG = logging.getLogger("suffolk.remember")
@@ -37,7 +38,9 @@ def open_appendable(name: str, tokenizer: str | Path | None = None, deadline: fl
 
     Raises:
         NotFound: there is no such folder, and no tokenizer.
-        Unsupported: the remote datastore takes no documents. Others as ``connect``, ``open_live_store``, ``create_live_store``.
+        Unsupported: the remote datastore takes no documents.
+        PermissionDenied: the caller may not append there.
+        Others as ``connect``, ``open_live_store``, ``create_live_store``.
     """
     if is_url(name):
         from suffolk.serving.draft_service.client import connect
@@ -45,6 +48,11 @@ def open_appendable(name: str, tokenizer: str | Path | None = None, deadline: fl
         store = connect(name, deadline)
         try:
             store.stats()
+            if store.info()["role"] == str(Role.READ):
+                raise PermissionDenied(
+                    f"remember {name}: the caller has the role read there, and appends need append; name the file of another "
+                    "token with ?token_file="
+                )
         except SuffolkError:
             store.close()
             raise

@@ -93,13 +93,16 @@ def build_openai_app(
     async def version(request: Request) -> Response:
         return JSONResponse({"version": __version__})
 
+    def post(path: str, method: str, kind: type[Body], work: Callable[[DecodeService, Body], dict[str, Any]]) -> Route:
+        return Route(path, _endpoint(service, method, bodies, kind, work), methods=["POST"], name=method)
+
     routes = [
-        Route("/v1/chat/completions", chat, methods=["POST"]),
-        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/chat/completions", chat, methods=["POST"], name="ChatCompletions"),
+        Route("/v1/completions", completions, methods=["POST"], name="Completions"),
         Route("/v1/models", models),
         Route("/v1/models/{name:path}", one_model),
-        Route("/tokenize", _endpoint(service, "Tokenize", bodies, TokenizeBody, tokenize), methods=["POST"]),
-        Route("/detokenize", _endpoint(service, "Detokenize", bodies, DetokenizeBody, detokenize), methods=["POST"]),
+        post("/tokenize", "Tokenize", TokenizeBody, tokenize),
+        post("/detokenize", "Detokenize", DetokenizeBody, detokenize),
         Route("/health", health),
         Route("/ready", health),
         Route("/version", version),
@@ -111,7 +114,7 @@ def build_openai_app(
     middleware = (
         [_cors(cors_origins)] if cors_origins else []
     )  # before access is checked: a browser's preflight request has no token
-    return build_app(routes, service.metrics.exposition, ready, error_body, authenticator, middleware, pages)
+    return build_app(routes, service.metrics, ready, error_body, authenticator, middleware, pages)
 
 
 def _cors(origins: Sequence[str]) -> Middleware:

@@ -7,18 +7,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
+from suffolk.serving.transport.retry_times import RetryTimes
 
 
 class AdmissionController:
     """Accepts up to ``max_in_flight`` calls at a time and rejects the others at once; there is no queue. Thread-safe.
 
     ``DraftService.handle_call`` and ``DecodeService.generate`` enter ``admit_call``. gRPC and HTTP share one limit.
+
+    Attributes:
+        max_in_flight: the limit.
+        option: the command-line option that sets it, for error messages.
+        retries: when rejected callers may try again.
     """
 
     def __init__(self, max_in_flight: int, option: str) -> None:
-        """``option``: the command-line option that sets the limit, for the error message."""
         self.max_in_flight = max_in_flight
-        self._option = option
+        self.option = option
+        self.retries = RetryTimes()
         self._changed = threading.Condition()
         self._in_flight = 0
         self._closed = False
@@ -41,9 +47,10 @@ class AdmissionController:
             if self._in_flight + places > self.max_in_flight:
                 full = self._in_flight == self.max_in_flight
                 raise ResourceExhausted(
-                    f"the server already runs {self._in_flight} calls, "
+                    f"the server already has {self._in_flight} calls, "
                     f"{'its limit' if full else f'and its limit of {self.max_in_flight} leaves no room for {places} more'}; "
-                    f"try again later or raise {self._option}"
+                    f"try again later or raise {self.option}",
+                    retry_seconds=self.retries.next(),
                 )
             self._in_flight += places
         try:

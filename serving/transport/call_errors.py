@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import grpc
 
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError
+from suffolk.serving.transport.retry_times import sent_retry_seconds
 from suffolk.serving.transport.status import error_from_code
 
 CONNECT_ERRORS = {
@@ -26,7 +27,7 @@ PLAINTEXT_CLOSED = "the server closed the connection; if it uses TLS, write grpc
 TLS_CLOSED = "the server closed the connection; if it requires client certificates, add cert=FILE and key=FILE"
 CONNECTION_LOST = "the connection was lost; check whether the {server} still runs, and try again"
 CANCELLED = "the {server} cancelled the call: it is stopping, or its replies were not read in time; try again"
-OVERLOADED = "the {server} has too many calls waiting; try again in 0.1 s, or ask another one"
+TOO_LARGE = "a message of this call is larger than the {server} or this client allows; split the call into several"
 OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
 
 
@@ -40,16 +41,19 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
     code, text = error.code(), error.details() or ""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return error_from_code(code, f"{url}: {late}")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
+        return InvalidArgument(f"{url}: {TOO_LARGE.format(server=server)} ({text})")
     message = _message(code, text, url.startswith("grpcs:"))
-    return error_from_code(code, f"{url}: {text if message is None else message.format(server=server)}")
+    found = error_from_code(code, f"{url}: {text if message is None else message.format(server=server)}")
+    if isinstance(found, ResourceExhausted):
+        found.retry_seconds = sent_retry_seconds(error.trailing_metadata())
+    return found
 
 
 def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
     """Suffolk's message if gRPC wrote ``text``; None if the server wrote it."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and text == "Concurrent RPC limit exceeded!":
-        return OVERLOADED
     if code is grpc.StatusCode.CANCELLED:
         return CANCELLED
     if code is not grpc.StatusCode.UNAVAILABLE:

@@ -12,14 +12,14 @@ from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.transport import tracing
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.request_id import HEADER, begin_request
-from suffolk.serving.transport.status import error_text
+from suffolk.serving.transport.request_metrics import RequestMetrics
+from suffolk.serving.transport.retry_times import retry_seconds, retry_trailer
+from suffolk.serving.transport.status import error_text, grpc_code
 from suffolk.serving.transport.usage import QuotaExceeded
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 OPEN_SERVICE = "/grpc.health.v1.Health/"
 """Methods that need no identity."""
-RETRY_KEY = "grpc-retry-pushback-ms"
-"""Trailer of a refused call: milliseconds after which to try again (gRPC's A6)."""
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -31,20 +31,16 @@ class AccessInterceptor(grpc.ServerInterceptor):
     The caller is set in the call's thread. gRPC runs a call, and the generator of its replies, in one thread.
     """
 
-    def __init__(self, authenticator: Authenticator) -> None:
-        self._authenticator = authenticator
-        self._handlers: dict[str, Handler] = {}  # by method
+    def __init__(self, authenticator: Authenticator, metrics: RequestMetrics) -> None:
+        self._authenticator, self._metrics = authenticator, metrics
 
     def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Handler | None], details: grpc.HandlerCallDetails
     ) -> Handler | None:
-        method = details.method
-        if method not in self._handlers:
-            handler = continuation(details)
-            if handler is None or method.startswith(OPEN_SERVICE):
-                return handler
-            self._handlers[method] = self._guarded(method, handler)
-        return self._handlers[method]
+        handler = continuation(details)
+        if handler is None or details.method.startswith(OPEN_SERVICE):
+            return handler
+        return self._guarded(details.method, handler)
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
         kind = next(each for each in _KINDS if getattr(handler, each) is not None)
@@ -69,11 +65,11 @@ class AccessInterceptor(grpc.ServerInterceptor):
         begin_request(headers.get(HEADER))
         try:
             usage = self._authenticator.admit(headers.get("authorization", ""), _subjects(context))
-        except PermissionDenied as error:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, error_text(error))
-        except QuotaExceeded as error:
-            context.set_trailing_metadata(((RETRY_KEY, str(round(1000 * error.retry_seconds))),))
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error_text(error))
+        except (PermissionDenied, QuotaExceeded) as error:
+            code = grpc_code(error) if isinstance(error, QuotaExceeded) else grpc.StatusCode.UNAUTHENTICATED
+            self._metrics.count_refusal("grpc", method.rpartition("/")[2], code.name)
+            context.set_trailing_metadata(retry_trailer(retry_seconds(error)))
+            context.abort(code, error_text(error))
         if usage is not None and not context.add_callback(usage.end_call):
             usage.end_call()  # the call has ended already
         with tracing.server_span(method.lstrip("/"), headers):

@@ -2,49 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from suffolk.datastore.errors import ResourceExhausted, SuffolkError
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.authenticator import Authenticator
-from suffolk.serving.transport.grpc_access import RETRY_KEY, AccessInterceptor
+from suffolk.serving.transport.call_pool import CallPool
+from suffolk.serving.transport.early_refusal import EarlyRefusal
+from suffolk.serving.transport.grpc_access import AccessInterceptor
 from suffolk.serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.transport.malformed_requests import MalformedRequestInterceptor
+from suffolk.serving.transport.request_metrics import RequestMetrics
+from suffolk.serving.transport.retry_times import retry_seconds, retry_trailer
 from suffolk.serving.transport.status import error_text, grpc_code
-from suffolk.serving.transport.usage import QuotaExceeded
 
 SPARE_THREADS = 8
 """Threads in addition to one per admitted call. They reject calls and answer health checks."""
-RETRY_SECONDS = 0.1
-"""When a refused call may be tried again, unless a quota says another time."""
-BACKLOG = 256
-"""Most calls that wait for a thread, by default."""
+SHORT_THREADS = 8
+"""Threads for short calls. More would compete for Python's lock, with each other and with the thread that receives calls."""
 
 
 def build_grpc_server(
     name: str,
     register: Callable[[grpc.Server], None],
-    max_in_flight: int,
+    admission: AdmissionController,
+    metrics: RequestMetrics,
+    authenticator: Authenticator,
     max_request_bytes: int,
     max_reply_bytes: int,
-    authenticator: Authenticator,
-    backlog: int = BACKLOG,
+    short_calls: Collection[str] = (),
 ) -> tuple[grpc.Server, health.HealthServicer]:
     """A server that is not yet bound or started, and its health service.
 
     Args:
         name: full name of the service that ``register`` adds to the server.
-        max_in_flight: calls that the service admits at a time. Each call has a thread.
-        max_request_bytes, max_reply_bytes: limits of one message.
+        admission: its limit is also that of the short calls that run or wait. A call of another method that finds no thread is
+            refused.
+        metrics: counts the calls that are refused before they reach the service.
         authenticator: finds the caller of every call except health checks.
-        backlog: most calls that wait for a thread. gRPC refuses further calls at once.
+        max_request_bytes, max_reply_bytes: limits of one message.
+        short_calls: methods without a stream that compute for milliseconds. They wait for one of SHORT_THREADS threads.
     """
-    pool = ThreadPoolExecutor(max_in_flight + SPARE_THREADS, thread_name_prefix="grpc")
+    most = admission.max_in_flight
+    pool = CallPool("grpc", most + SPARE_THREADS, most + SPARE_THREADS)
+    short = CallPool("grpc-short", min(most, SHORT_THREADS), most)
     options = (
         ("grpc.so_reuseport", 0),  # a second server on this port fails to start instead of taking half of the calls
         ("grpc.max_receive_message_length", max_request_bytes),
@@ -52,10 +58,12 @@ def build_grpc_server(
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # halved: a ping may be early
     )
-    interceptors: list[grpc.ServerInterceptor] = [AccessInterceptor(authenticator), MalformedRequestInterceptor()]
-    server = grpc.server(
-        pool, interceptors=interceptors, options=options, maximum_concurrent_rpcs=max_in_flight + backlog
-    )
+    interceptors: list[grpc.ServerInterceptor] = [
+        EarlyRefusal(admission, metrics, pool, short, [f"/{name}/{method}" for method in short_calls]),
+        AccessInterceptor(authenticator, metrics),
+        MalformedRequestInterceptor(),
+    ]
+    server = grpc.server(pool, interceptors=interceptors, options=options)
     register(server)
     health_service = health.HealthServicer()
     health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -66,7 +74,5 @@ def build_grpc_server(
 
 def abort_call(context: grpc.ServicerContext, error: SuffolkError) -> NoReturn:
     """End a call with the status code and the message of ``error``. A refusal says when to try again."""
-    if isinstance(error, ResourceExhausted):
-        seconds = error.retry_seconds if isinstance(error, QuotaExceeded) else RETRY_SECONDS
-        context.set_trailing_metadata(((RETRY_KEY, str(round(1000 * seconds))),))
+    context.set_trailing_metadata(retry_trailer(retry_seconds(error)))
     context.abort(grpc_code(error), error_text(error))

@@ -9,7 +9,8 @@ Health needs no identity. Metrics need the role read in every tenant.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -18,6 +19,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.transport.authenticator import Authenticator
@@ -26,11 +28,12 @@ from suffolk.serving.transport.http_errors import ErrorBody, error_response
 from suffolk.serving.transport.http_request_id import RequestIds
 from suffolk.serving.transport.identity import EVERY_TENANT, Role, caller
 from suffolk.serving.transport.readiness import Readiness
+from suffolk.serving.transport.request_metrics import RequestMetrics
 
 
 def build_app(
     routes: Sequence[Route],
-    exposition: Callable[[], bytes],
+    metrics: RequestMetrics,
     ready: Readiness,
     error_body: ErrorBody,
     authenticator: Authenticator,
@@ -40,7 +43,7 @@ def build_app(
     """An application with ``routes`` and the pages of all servers.
 
     Args:
-        exposition: returns the metrics in Prometheus' text format.
+        metrics: counts requests that are refused before they reach a route; names of routes are methods in it.
         ready: set while calls are accepted.
         error_body: converts errors of routes to JSON.
         authenticator: finds the caller of a request.
@@ -51,23 +54,28 @@ def build_app(
     def answer(request: Request, error: Exception) -> Response:
         return error_response(error, error_body)
 
+    routes = [*routes, *_pages(metrics, ready)]
+    access = partial(
+        AccessMiddleware,
+        authenticator=authenticator,
+        error_body=error_body,
+        metrics=metrics,
+        method_of=partial(_method_of, routes),
+        open_paths=[route.path for route in open_routes],
+    )
     return Starlette(
-        routes=[*routes, *open_routes, *_pages(exposition, ready)],
-        middleware=[
-            Middleware(RequestIds),
-            *middleware,
-            Middleware(
-                AccessMiddleware,
-                authenticator=authenticator,
-                error_body=error_body,
-                open_paths=[route.path for route in open_routes],
-            ),
-        ],
+        routes=[*routes, *open_routes],
+        middleware=[Middleware(RequestIds), *middleware, Middleware(access)],
         exception_handlers={SuffolkError: answer, HTTPException: answer, ClientDisconnect: _nothing},
     )
 
 
-def _pages(exposition: Callable[[], bytes], ready: Readiness) -> list[Route]:
+def _method_of(routes: Sequence[Route], scope: Scope) -> str:
+    """The name of the route that answers a path; "other" if there is none."""
+    return next((route.name for route in routes if route.path_regex.match(scope["path"])), "other")
+
+
+def _pages(request_metrics: RequestMetrics, ready: Readiness) -> list[Route]:
     async def livez(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
@@ -75,8 +83,9 @@ def _pages(exposition: Callable[[], bytes], ready: Readiness) -> list[Route]:
         return PlainTextResponse("ok\n") if ready.is_set() else PlainTextResponse(f"{ready.reason}\n", 503)
 
     async def metrics(request: Request) -> Response:
-        caller().require(EVERY_TENANT, Role.READ)  # they count the calls of all tenants
-        text = await asyncio.to_thread(exposition)
+        with request_metrics.count_refusals("http", "metrics"):
+            caller().require(EVERY_TENANT, Role.READ)  # they count the calls of all tenants
+        text = await asyncio.to_thread(request_metrics.exposition)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     pages = {"/livez": livez, "/readyz": readyz, "/healthz": readyz, "/metrics": metrics}

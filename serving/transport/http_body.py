@@ -47,14 +47,18 @@ async def read_body(request: Request, limit: int) -> bytes:
                 break
         else:
             return bytes(body)
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(_discard(request), _DISCARD_SECONDS)
+    await discard_rest(request)
     text = f"the body has more than {limit} bytes, the limit; split it into several calls"
     raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
 
+async def discard_rest(request: Request) -> None:
+    """Read the rest of the body, for up to a second. A client that is still sending could otherwise miss the answer."""
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(_discard(request), _DISCARD_SECONDS)
+
+
 async def _discard(request: Request) -> None:
-    """Read the rest of the body. A client that is still sending could otherwise miss the answer."""
     while (await request.receive()).get("more_body"):
         pass
 

@@ -11,12 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.transport.retry_times import retry_seconds
 from suffolk.serving.transport.status import error_text, grpc_code, http_status
-from suffolk.serving.transport.usage import QuotaExceeded
 
 ErrorBody = Callable[[HTTPStatus, Exception], Mapping[str, Any]]
 """(status, SuffolkError or HTTPException) -> the JSON of the answer."""
-_BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def error_response(error: Exception, error_body: ErrorBody) -> Response:
@@ -29,8 +28,7 @@ def error_response(error: Exception, error_body: ErrorBody) -> Response:
     else:
         assert isinstance(error, HTTPException)
         status, headers = HTTPStatus(error.status_code), {**(error.headers or {}), "Connection": "close"}
-    if status in _BUSY:
-        seconds = error.retry_seconds if isinstance(error, QuotaExceeded) else 1
+    if (seconds := retry_seconds(error)) is not None:
         headers["Retry-After"] = str(max(1, math.ceil(seconds)))
     return JSONResponse(error_body(status, error), status, headers)
 

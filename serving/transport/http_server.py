@@ -133,7 +133,13 @@ class LimitedProtocol(H11Protocol):
         """Wait for the rest of a request, if there is one."""
         _cancel(self._reading)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-            self._reading = self.loop.call_later(self._limits.read_seconds, self.transport.abort)
+            self._reading = self.loop.call_later(self._limits.read_seconds, self._end_read)
+
+    def _end_read(self) -> None:
+        if self.flow.read_paused:  # the server has not yet used what came before
+            self._watch_read()
+        else:
+            self.transport.abort()
 
 
 async def _with_subjects(app: ASGIApp, subjects: Sequence[str], scope: Scope, receive: Receive, send: Send) -> None:

@@ -46,9 +46,13 @@ class Identity:
         first = next(iter(self.roles), "")
         return "" if EVERY_TENANT in self.roles else first
 
+    def role_in(self, tenant: str) -> Role | None:
+        """The caller's role in ``tenant``, which may be EVERY_TENANT; None if it has none."""
+        return max((self.roles[each] for each in (tenant, EVERY_TENANT) if each in self.roles), default=None)
+
     def has(self, tenant: str, role: Role) -> bool:
         """Whether the caller has ``role`` or a higher one. ``tenant`` may be EVERY_TENANT."""
-        return max(self.roles.get(tenant, 0), self.roles.get(EVERY_TENANT, 0)) >= role
+        return (self.role_in(tenant) or 0) >= role
 
     def require(self, tenant: str, role: Role) -> None:
         """Raise PermissionDenied unless the caller has ``role`` or a higher one in ``tenant``.

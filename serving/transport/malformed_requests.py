@@ -16,19 +16,11 @@ class MalformedRequestInterceptor(grpc.ServerInterceptor):
     """Answers malformed requests with INVALID_ARGUMENT. A method that takes a stream gets
     the DecodeError in place of the message."""
 
-    def __init__(self) -> None:
-        self._handlers: dict[str, Handler] = {}  # by method
-
     def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Handler | None], details: grpc.HandlerCallDetails
     ) -> Handler | None:
-        method = details.method
-        if method not in self._handlers:
-            handler = continuation(details)
-            if handler is None:
-                return None
-            self._handlers[method] = _checked(method, handler)
-        return self._handlers[method]
+        handler = continuation(details)
+        return None if handler is None else _checked(details.method, handler)
 
 
 def _checked(method: str, handler: Handler) -> Handler:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 
@@ -20,6 +21,8 @@ from suffolk.serving.transport.logs import log_call
 from suffolk.serving.transport.status import grpc_code
 
 LOG = logging.getLogger("suffolk.server")
+_REMEMBERED = 4096
+"""Combinations of labels whose counter is remembered."""
 
 
 @dataclass(slots=True)
@@ -40,11 +43,9 @@ class RequestMetrics:
         """``buckets``: bounds of the duration histogram, in seconds."""
         labels = ("tenant", "transport", "method")
         self.registry = registry = CollectorRegistry()
-        self._requests = Counter("suffolk_requests", "Calls answered", (*labels, "code"), registry=registry)
-        self._rejected = Counter(
-            "suffolk_requests_rejected", "Calls answered RESOURCE_EXHAUSTED", labels, registry=registry
-        )
-        self._seconds = Histogram(
+        requests = Counter("suffolk_requests", "Calls answered", (*labels, "code"), registry=registry)
+        rejected = Counter("suffolk_requests_rejected", "Calls answered RESOURCE_EXHAUSTED", labels, registry=registry)
+        seconds = Histogram(
             "suffolk_request_duration_seconds", "Duration of a call", labels, buckets=buckets, registry=registry
         )
         Gauge("suffolk_requests_in_flight", "Calls running", registry=registry).set_function(admission.in_flight)
@@ -52,15 +53,34 @@ class RequestMetrics:
         limit.set_function(lambda: admission.max_in_flight)
         build = Info("suffolk_build", "Version of the server", registry=registry)
         build.info({"version": __version__, "python": platform.python_version()})
+        remember = lru_cache(_REMEMBERED)  # finding a child by its labels takes microseconds, and a call needs several
+        self._requests, self._rejected = remember(requests.labels), remember(rejected.labels)
+        self._seconds = remember(seconds.labels)
         ProcessCollector(registry=registry)
 
     def count_call(self, transport: str, method: str, code: str, seconds: float) -> None:
         """Count and log a finished call of ``caller()``. ``code``: name of its gRPC status code."""
+        self._seconds(caller().tenant, transport, method).observe(seconds)
+        self._count(transport, method, code, seconds)
+
+    def count_refusal(self, transport: str, method: str, code: str) -> None:
+        """Count and log a call that was refused before it began. It has no duration."""
+        self._count(transport, method, code, 0.0)
+
+    @contextmanager
+    def count_refusals(self, transport: str, method: str) -> Iterator[None]:
+        """Count errors of the ``with`` block, which decides whether a call may begin, as ``count_refusal`` does."""
+        try:
+            yield
+        except SuffolkError as error:
+            self.count_refusal(transport, method, grpc_code(error).name)
+            raise
+
+    def _count(self, transport: str, method: str, code: str, seconds: float) -> None:
         tenant = caller().tenant
-        self._requests.labels(tenant, transport, method, code).inc()
-        self._seconds.labels(tenant, transport, method).observe(seconds)
+        self._requests(tenant, transport, method, code).inc()
         if code == "RESOURCE_EXHAUSTED":
-            self._rejected.labels(tenant, transport, method).inc()
+            self._rejected(tenant, transport, method).inc()
         log_call(transport, method, code, seconds)
 
     @contextmanager
@@ -80,7 +100,10 @@ class RequestMetrics:
         except Exception as error:
             LOG.exception("%s over %s failed", method, transport)
             outcome.code = "INTERNAL"
-            raise Internal(f"{method}: fault in the server: {type(error).__name__}: {error}; see its log") from error
+            text = (
+                f"{method}: fault in the server ({type(error).__name__}); its log says more"  # its text may hold paths
+            )
+            raise Internal(text) from error
         finally:
             self.count_call(transport, method, outcome.code, time.perf_counter() - started)
 

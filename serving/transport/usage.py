@@ -15,15 +15,11 @@ from suffolk.serving.transport.identity import caller
 from suffolk.serving.transport.quota import UNLIMITED, Quota
 
 LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.001, 60.0
-"""Shortest and longest time after which a refused caller is asked to try again."""
+"""Shortest and longest time after which a caller without quota is asked to try again."""
 
 
 class QuotaExceeded(ResourceExhausted):
-    """A quota is used up. ``retry_seconds``: when to try again."""
-
-    def __init__(self, text: str, retry_seconds: float = 1.0) -> None:
-        super().__init__(text)
-        self.retry_seconds = min(max(retry_seconds, LEAST_RETRY_SECONDS), MAX_RETRY_SECONDS)
+    """A quota is used up."""
 
 
 class Usage:
@@ -111,11 +107,9 @@ class Usage:
 
     def _refuse(self, name: str, limit: float, state: str, retry_seconds: float) -> None:
         self.refused[name] += 1
-        error = QuotaExceeded("", retry_seconds)
-        error.args = (
-            f"tenant {self.tenant}: its quota {name} is {limit:g}, and {state}; try again in {error.retry_seconds:.3g} s",
-        )
-        raise error
+        seconds = min(max(retry_seconds, LEAST_RETRY_SECONDS), MAX_RETRY_SECONDS)
+        text = f"tenant {self.tenant}: its quota {name} is {limit:g}, and {state}; try again in {seconds:.3g} s"
+        raise QuotaExceeded(text, retry_seconds=seconds)
 
 
 class Usages:

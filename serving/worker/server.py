@@ -50,14 +50,15 @@ class WorkerServer(Server):
         return build_grpc_server(
             "suffolk.v1.DecodeService",
             partial(decode_pb2_grpc.add_DecodeServiceServicer_to_server, DecodeServicer(self.service)),
-            self.service.admission.max_in_flight,
+            self.service.admission,
+            self.service.metrics,
+            self.authenticator,
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
-            self.authenticator,
         )
 
     def build_app(self) -> ASGIApp:
-        return build_app([], self.service.metrics.exposition, self.ready, plain_error, self.authenticator)
+        return build_app([], self.service.metrics, self.ready, plain_error, self.authenticator)
 
     def http_limits(self) -> HttpLimits:
         connections = self.service.admission.max_in_flight + SPARE_CONNECTIONS

@@ -95,3 +95,11 @@ def test_a_forked_child_gets_answers_and_ends(path: Path, used_before: bool) -> 
 def test_bad_numbers_of_threads_are_refused(path: Path, threads: int) -> None:
     with pytest.raises(InvalidArgument, match=rf"threads is {threads}; it must be 0 \(every core\) to 1024"):
         open_datastore(path, threads=threads)
+
+
+def test_contexts_may_be_rows_of_an_array(path: Path) -> None:
+    """Regression: a row lived only while the next one was made, so that freed memory was read."""
+    rows = np.array(CONTEXTS)
+    with open_datastore(path) as store:
+        for _ in range(20):
+            assert store.lookup_batch(rows) == [store.lookup(context) for context in CONTEXTS]  # type: ignore[arg-type]

@@ -56,13 +56,15 @@ def drafted(drafter: DatastoreDrafter, ids: list[int]) -> int:
     return len(found)
 
 
-def ask(server: DraftServer, method: str, path: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
+def ask(
+    server: DraftServer, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, str], Any]:
     """Status, headers and body (parsed if it is JSON) of one request on a connection of its own."""
     assert server.http is not None
     connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    connection.request(method, path, data)
+    connection.request(method, path, data, dict(headers or {}))
     reply = connection.getresponse()
-    content, headers = reply.read(), dict(reply.getheaders())
+    content, found = reply.read(), dict(reply.getheaders())
     connection.close()
-    return reply.status, headers, json.loads(content) if headers.get("content-type") == "application/json" else content
+    return reply.status, found, json.loads(content) if found.get("content-type") == "application/json" else content

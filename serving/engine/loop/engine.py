@@ -146,9 +146,8 @@ class Engine:
         with self._changed:
             self._require_alive()
             if (present := self._present()) >= self.slots + self.queue:
-                raise ResourceExhausted(
-                    f"{present} requests run or wait; the slots hold {self.slots} and the queue holds {self.queue}; try again later"
-                )
+                limits = f"the slots hold {self.slots} and the queue holds {self.queue}"
+                raise ResourceExhausted(f"{present} requests run or wait; {limits}; try again later", retry_seconds=1.0)
             self._waiting.append(generation)
             self._changed.notify_all()
         return generation

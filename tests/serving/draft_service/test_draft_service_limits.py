@@ -20,8 +20,8 @@ from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.transport.grpc_access import RETRY_KEY
 from suffolk.serving.transport.grpc_server import SPARE_THREADS
+from suffolk.serving.transport.retry_times import sent_retry_seconds
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
 from tests.support.waiting import HANG, until
@@ -121,6 +121,13 @@ def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> Non
         stub.Lookup(LOOKUP(contexts=bytes(4096 * 1025)), timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max (4198" in caught.value.details()
+    assert sent_retry_seconds(caught.value.trailing_metadata()) is None
+
+
+def test_the_client_says_that_a_message_is_too_large(remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_CONTEXT", 1 << 21)
+    with pytest.raises(InvalidArgument, match="a message of this call is larger than .*; split the call into several"):
+        remote.lookup([1] * (1 << 21), 1 << 21)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +178,7 @@ def test_calls_beyond_max_concurrent_are_rejected(brute: BruteForceRetriever) ->
         held = [pool.submit(remote.draft, DOCUMENTS[0][:5]) for _ in range(2)]
         until(lambda: server.service.admission.in_flight() == 2)
         with pytest.raises(
-            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise max_concurrent"
+            ResourceExhausted, match="already has 2 calls, its limit; try again later or raise max_concurrent"
         ):
             remote.draft([1])
         assert (
@@ -182,29 +189,3 @@ def test_calls_beyond_max_concurrent_are_rejected(brute: BruteForceRetriever) ->
         brute.gate.set()
         assert [len(future.result()) for future in held] == [len(brute.draft(DOCUMENTS[0][:5]))] * 2
         assert len(remote.draft(DOCUMENTS[0][:5])) > 0
-
-
-@pytest.mark.parametrize(
-    ("waiting", "text"), [(16, "the server already runs 1 calls"), (0, "has too many calls waiting")]
-)
-def test_a_refusal_comes_at_once_and_says_when_to_try_again(
-    waiting: int, text: str, brute: BruteForceRetriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "MAX_WAITING", waiting)
-    with (
-        serving({"wiki": brute}, max_concurrent=1) as server,
-        connected(server) as remote,
-        grpc.insecure_channel(str(server.listening[0])) as channel,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        brute.gate.clear()
-        held = pool.submit(remote.draft, [1])
-        assert brute.entered.wait(HANG)
-        with pytest.raises(ResourceExhausted, match=text):
-            remote.draft([1])
-        if waiting:
-            with pytest.raises(grpc.RpcError) as caught:
-                draft_pb2_grpc.DraftServiceStub(channel).Draft(DRAFT(), timeout=HANG)
-            assert dict(caught.value.trailing_metadata())[RETRY_KEY] == "100"
-        brute.gate.set()
-        assert held.result().match_length == 1

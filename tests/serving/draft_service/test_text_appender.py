@@ -9,13 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.datastore.errors import NotFound, ResourceExhausted, Unsupported
+from suffolk.datastore.errors import NotFound, PermissionDenied, ResourceExhausted, Unsupported
 from suffolk.serving.draft_service import text_appender
 from suffolk.serving.draft_service.text_appender import TextAppender, open_appendable
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store
+from suffolk.serving.transport.access_file import add_token
+from suffolk.serving.transport.identity import Role
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import VOCABULARY, serving
+from tests.support.processes import suffolk
+from tests.support.tiny_models import save_tiny
 from tests.support.waiting import HANG, until
 
 
@@ -117,3 +121,22 @@ def test_opening(tmp_path: Path, store: LiveStore) -> None:
         assert store.lookup([1, 2]).count == 1
         with pytest.raises(Unsupported, match="datastore ids takes no documents"):
             open_appendable(f"{url}/ids")
+
+
+def test_a_caller_that_may_only_read_is_refused_at_once(tmp_path: Path, store: LiveStore) -> None:
+    """Regression: it was refused at the first finished text, which was lost."""
+    access = tmp_path / "access.toml"
+    for name, role in (("reader", Role.READ), ("writer", Role.APPEND)):
+        (tmp_path / name).write_text(add_token(access, name, {"default": role}))
+    with serving({"chat": store}, access=access) as server:
+        url = f"grpc://{server.listening[0]}/chat?token_file={tmp_path}"
+        with pytest.raises(
+            PermissionDenied, match=r"remember grpc://.*: the caller has the role read there, and appends"
+        ):
+            open_appendable(f"{url}/reader")
+        open_appendable(f"{url}/writer").close()
+        words = ("--model", str(save_tiny(tmp_path / "tiny")), "--remember", f"{url}/reader", "--listen", "127.0.0.1:0")
+        ended = suffolk("worker", *words)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "the caller has the role read there" in ended.stderr

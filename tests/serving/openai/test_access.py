@@ -47,6 +47,10 @@ def test_a_token_is_needed_where_an_access_file_is_set(target: Target, tmp_path:
                 assert (status, reply["error"]["code"]) == (401, "invalid_api_key")
                 assert (reply["error"]["type"], found["www-authenticate"]) == ("authentication_error", "Bearer")
         assert server.service.engine.stats()["requests"] == 0
+        counted = (
+            'suffolk_requests_total{code="UNAUTHENTICATED",method="ChatCompletions",tenant="",transport="http"} 7.0'
+        )
+        assert counted in server.service.metrics.exposition().decode()
 
 
 def test_origins_have_the_form_that_browsers_send() -> None:

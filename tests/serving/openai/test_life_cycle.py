@@ -112,7 +112,7 @@ def test_a_full_queue_rejects_at_once(target: Target) -> None:
         with calling(server) as other:  # gRPC takes the second place: there is one queue
             held = other.generate("abc", SamplingSettings(3900, ignore_eos=True))
             until(lambda: server.in_flight() == 2)
-            with pytest.raises(openai.RateLimitError, match="already runs 2 calls, its limit") as caught:
+            with pytest.raises(openai.RateLimitError, match="already has 2 calls, its limit") as caught:
                 client.chat.completions.create(**SHORT)
             assert caught.value.response.headers["retry-after"] == "1"
             held.cancel()

@@ -16,7 +16,7 @@ def test_admission_controller_rejects_calls_beyond_its_limit() -> None:
     with admission.admit_call(), admission.admit_call():
         assert admission.in_flight() == 2
         with pytest.raises(
-            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise --max-concurrent"
+            ResourceExhausted, match="already has 2 calls, its limit; try again later or raise --max-concurrent"
         ):
             admission.admit_call().__enter__()
     assert admission.in_flight() == 0
@@ -27,7 +27,7 @@ def test_a_call_may_take_several_places() -> None:
     with admission.admit_call(2):
         with pytest.raises(
             ResourceExhausted,
-            match="already runs 2 calls, and its limit of 3 leaves no room for 2 more; try again later",
+            match="already has 2 calls, and its limit of 3 leaves no room for 2 more; try again later",
         ):
             admission.admit_call(2).__enter__()
         with admission.admit_call():

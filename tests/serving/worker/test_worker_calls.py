@@ -164,9 +164,7 @@ def test_a_full_queue_rejects_at_once(target: Target) -> None:
     with working(target, slots=1, queue=1) as server, calling(server) as client:
         held = [client.generate(PROMPT, LONG) for _ in range(2)]
         until(lambda: client.info()["running"] == client.info()["waiting"] == 1)  # the first waits too, for a moment
-        with pytest.raises(
-            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise --slots"
-        ):
+        with pytest.raises(ResourceExhausted, match="already has 2 calls, its limit; try again later or raise --slots"):
             next(client.generate(PROMPT, LONG))
         for generation in held:
             generation.cancel()

@@ -27,7 +27,7 @@ def test_cancelling_takes_effect_at_the_next_pass_and_a_full_queue_rejects_durin
             assert len(next(first).tokens) == 1
             gate.wait()  # in its second pass
             until(lambda: engine.stats()["waiting"] == 1)
-            with pytest.raises(ResourceExhausted, match="already runs 2 calls, its limit"):
+            with pytest.raises(ResourceExhausted, match="already has 2 calls, its limit"):
                 next(client.generate(PROMPT, LONG))
             first.cancel()
             until(lambda: len(engine._cancelled) == 1)  # the worker knows of the cancellation

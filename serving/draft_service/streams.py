@@ -1,0 +1,52 @@
+"""Places for streams of appends."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from suffolk.datastore.errors import ResourceExhausted
+from suffolk.serving.draft_service import limits
+from suffolk.serving.transport.identity import Role, caller
+from suffolk.serving.transport.request_metrics import RequestMetrics
+from suffolk.serving.transport.retry_times import MAX_RETRY_SECONDS
+
+
+class StreamPlaces:
+    """Bounds the streams that a server reads at a time, over gRPC and HTTP together. Thread-safe."""
+
+    def __init__(self, metrics: RequestMetrics) -> None:
+        """``metrics``: counts refused streams."""
+        self._metrics = metrics
+        self._open: Counter[str] = Counter()  # by tenant
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def take(self, transport: str) -> Iterator[None]:
+        """Occupy a place for ``caller()`` during the block.
+
+        Raises:
+            PermissionDenied: the caller may append in no tenant.
+            ResourceExhausted: all places, or those of the caller's tenant, are taken.
+        """
+        tenant = caller().tenant
+        with self._metrics.count_refusals(transport, "AppendStream"), self._lock:
+            caller().require_anywhere(Role.APPEND)
+            self._require_room(tenant)
+            self._open[tenant] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open[tenant] -= 1
+
+    def _require_room(self, tenant: str) -> None:
+        for whose, count, limit in (
+            ("", self._open.total(), limits.MAX_STREAMS),
+            (f" of tenant {tenant}", self._open[tenant] if tenant else 0, limits.MAX_TENANT_STREAMS),
+        ):
+            if count >= limit:
+                text = f"the server already reads {count} streams{whose}, its limit; try again later or use Append"
+                raise ResourceExhausted(text, retry_seconds=MAX_RETRY_SECONDS)
