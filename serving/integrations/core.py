@@ -11,9 +11,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.context_query import DEFAULT_MAX_NODES
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError, Unsupported
-from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Retriever
+from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.breaker import CircuitBreaker

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Tokens
 from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.engine.loop.prediction_counter import PredictionCounter
 from suffolk.serving.engine.loop.prompt import Prompt, encode, encode_continuation
