@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.open_store import open_store
@@ -108,9 +107,6 @@ def _own_attention(model: Any) -> Iterator[None]:
 
 
 def _require_fit(store: Retriever, name: str, model: Any) -> None:
-    known, built_for = model.get_input_embeddings().num_embeddings, store.vocab_size
-    if built_for > known:
-        raise Unsupported(f"datastore {name} was built for {built_for} token ids, but the model has {known}")
     folder = Path(getattr(model, "name_or_path", "") or "")
-    if (folder / "tokenizer.json").is_file():
-        require_match(store, name, Limits(), str(folder), fingerprint(load_tokenizer(folder)))
+    mark = fingerprint(load_tokenizer(folder)) if (folder / "tokenizer.json").is_file() else None
+    require_match(store, name, Limits(), str(folder), mark, model.get_input_embeddings().num_embeddings)
