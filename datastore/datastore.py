@@ -15,13 +15,13 @@ from suffolk.datastore import _native
 from suffolk.datastore.context_query import OccurrenceQuery, Tokens
 from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
 from suffolk.datastore.documents import Document, Origin
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable, damaged
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.open_segment import OpenSegment, open_segment
 from suffolk.datastore.retriever import Retriever
-from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore.tokenizer import read_stored_tokenizer
 
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
@@ -274,7 +274,7 @@ class Datastore(Retriever):
             Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
         """
         if self._tokenizer is None:
-            self._tokenizer = self._read_tokenizer()
+            self._tokenizer = read_stored_tokenizer(self.path, self.manifest.tokenizer)
         return self._tokenizer
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
@@ -292,7 +292,7 @@ class Datastore(Retriever):
         for segment in (*self._segments, *self._deletions):
             report = None if progress is None else lambda share, name=segment.entry.name: progress(name, share)
             segment.native.verify(depth, report)
-        self._read_tokenizer()
+        read_stored_tokenizer(self.path, self.manifest.tokenizer)
         if depth == "full":
             self._verify_deletions()
             for _ in self.origins():
@@ -303,21 +303,6 @@ class Datastore(Retriever):
         self._native = self._locator = None
         self._segments = []
         self._deletions = []
-
-    def _read_tokenizer(self) -> Tokenizer | None:
-        if self.manifest.tokenizer is None:
-            return None
-        path = self.path / tokenizer_name(self.manifest.tokenizer)
-        problem = "is missing"
-        if path.is_file():
-            try:
-                tokenizer = load_tokenizer(path)
-                if fingerprint(tokenizer) == self.manifest.tokenizer:
-                    return tokenizer
-                problem = "is not the one that the datastore was built with"
-            except SuffolkError:
-                problem = "is damaged"
-        raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
 
     def _live_locator(self) -> _native.Searcher:
         """A searcher with the indices of deleted documents. It is made on first use, because making it reads the list

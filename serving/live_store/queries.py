@@ -10,11 +10,10 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
 from suffolk.datastore.context_query import SCOPES, ContextQuery, OccurrenceQuery
-from suffolk.datastore.errors import Corruption, InvalidArgument
-from suffolk.datastore.manifest import tokenizer_name
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
-from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore.tokenizer import read_stored_tokenizer
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import check_group, unpack_origin
@@ -95,11 +94,8 @@ class LiveQueries(Retriever):
         Raises:
             Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
         """
-        if self._tokenizer is None and self.identity.tokenizer is not None:
-            path = self.path / tokenizer_name(self.identity.tokenizer)
-            if not path.is_file() or fingerprint(tokenizer := load_tokenizer(path)) != self.identity.tokenizer:
-                raise Corruption(f"{path} is missing or another tokenizer; copy the store's tokenizer.json there")
-            self._tokenizer = tokenizer
+        if self._tokenizer is None:
+            self._tokenizer = read_stored_tokenizer(self.path, self.identity.tokenizer)
         return self._tokenizer
 
     def _key(self, group: str) -> int:
