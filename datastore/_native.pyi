@@ -33,7 +33,29 @@ class Segment:
     def verify(self, depth: str, progress: _Progress = ...) -> None: ...
 
 class Searched:
-    """A Searcher or a LiveIndex."""
+    """The base of the indexes, which all answer the same queries. Only documents in memory have groups."""
+
+    def lookup(
+        self, contexts: Sequence[Any], max_match: int, min_match: int, groups: _Counts | None = ..., scope: str = ...
+    ) -> list[tuple[int, int]]: ...
+    def draft(
+        self,
+        contexts: Sequence[Any],
+        max_match: int,
+        min_match: int,
+        max_depth: int,
+        max_nodes: Sequence[int],
+        source: int,
+        groups: _Counts | None = ...,
+        scope: str = ...,
+    ) -> list[_Tree]:
+        """``scope``: store, group or group_first; the latter two need ``groups``, a key for each context."""
+
+    def clock(
+        self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
+    ) -> tuple[_Doubles, _Doubles]: ...
+    @property
+    def order_depth(self) -> int: ...
 
 class Searcher(Searched):
     def __init__(
@@ -43,22 +65,7 @@ class Searcher(Searched):
         deleted_documents: Sequence[_Unsigned] = ...,
         threads: int = ...,
     ) -> None: ...
-    def lookup(self, contexts: Sequence[Any], max_match: int, min_match: int) -> list[tuple[int, int]]: ...
-    def draft(
-        self,
-        contexts: Sequence[Any],
-        max_match: int,
-        min_match: int,
-        max_depth: int,
-        max_nodes: Sequence[int],
-        source: int,
-    ) -> list[_Tree]: ...
-    def clock(
-        self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
-    ) -> tuple[_Doubles, _Doubles]: ...
     def occurrences(self, pattern: Any, limit: int) -> list[tuple[int, int]]: ...
-    @property
-    def order_depth(self) -> int: ...
 
 class LiveIndex(Searched):
     """Segments in memory over published files (csrc/core/live_index.h). Thread-safe; calls release the GIL."""
@@ -94,25 +101,6 @@ class LiveIndex(Searched):
     def drop_before(self, sequence: int) -> int:
         """Drop the oldest whole segments of which all numbers are below ``sequence``; return the number of documents."""
 
-    def lookup(
-        self, contexts: Sequence[Any], max_match: int, min_match: int, groups: _Counts | None = ..., scope: str = ...
-    ) -> list[tuple[int, int]]: ...
-    def draft(
-        self,
-        contexts: Sequence[Any],
-        max_match: int,
-        min_match: int,
-        max_depth: int,
-        max_nodes: Sequence[int],
-        source: int,
-        groups: _Counts | None = ...,
-        scope: str = ...,
-    ) -> list[_Tree]:
-        """``scope``: store, group or group_first; the latter two need ``groups``, a key for each context."""
-
-    def clock(
-        self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
-    ) -> tuple[_Doubles, _Doubles]: ...
     def occurrences(
         self, pattern: Any, limit: int, length: int, before: int = ..., group: int = ..., scope: str = ...
     ) -> list[tuple[Segment | None, int, int, bytes, _Unsigned, _Unsigned]]:
@@ -140,29 +128,12 @@ class LiveIndex(Searched):
     def close(self) -> None:
         """Free everything. Later calls raise Unavailable."""
 
-    @property
-    def order_depth(self) -> int: ...
-
-class MergedSearcher:
+class MergedSearcher(Searched):
     """Several indexes of one vocabulary, searched as one that holds each document as often as the weight of its part.
 
     Each call takes the parts' snapshots."""
 
     def __init__(self, parts: Sequence[Searched], weights: Sequence[int], threads: int = ...) -> None: ...
-    def lookup(
-        self, contexts: Sequence[Any], max_match: int, min_match: int, groups: _Counts | None = ..., scope: str = ...
-    ) -> list[tuple[int, int]]: ...
-    def draft(
-        self,
-        contexts: Sequence[Any],
-        max_match: int,
-        min_match: int,
-        max_depth: int,
-        max_nodes: Sequence[int],
-        source: int,
-        groups: _Counts | None = ...,
-        scope: str = ...,
-    ) -> list[_Tree]: ...
 
 class ContextIndex:
     def __init__(self, vocab_size: int) -> None: ...

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from suffolk.datastore import _native
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.datastore.retriever import Tokens
 
 
 class ContextIndex:

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
+from suffolk.datastore.context_query import OccurrenceQuery, Tokens
 from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
 from suffolk.datastore.documents import Document, Origin
-from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable, damaged
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
-from suffolk.datastore.occurrence import Occurrence, check_occurrences
+from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.open_segment import OpenSegment, open_segment
-from suffolk.datastore.retriever import DEFAULT_OCCURRENCES, DEFAULT_WINDOW, Match, Retriever, Tokens
-from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.tokenizer import read_stored_tokenizer
 
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
@@ -114,53 +114,37 @@ class Datastore(Retriever):
         """See ``Retriever.vocab_size``."""
         return self.manifest.vocab_size
 
-    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
-        """See ``Retriever.lookup_batch``."""
-        return [Match(*answer) for answer in self._searcher().lookup(contexts, max_match, min_match)]
-
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-    ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``."""
-        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED)
-        return [DraftTree(*tree) for tree in trees]
-
     def warm_up(self, contexts: Sequence[Tokens]) -> None:
         """Draft after ``contexts``, so that the pages which such drafts touch are mapped. Contexts that are refused are
         ignored."""
         with contextlib.suppress(InvalidArgument):
             self.draft_batch(contexts)
 
-    def native(self) -> _native.Searched:
+    def native(self) -> _native.Searcher:
         """See ``Retriever.native``."""
-        return self._searcher()
+        if self._native is None:
+            raise Unavailable(f"the datastore {self.path} is closed; open it again")
+        return self._native
 
     def clock(
         self, contexts: Sequence[Tokens], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """For each context, the seconds of its lookup and the seconds of its draft: two float64[contexts]. Only time in
         C++ counts."""
-        return self._searcher().clock(contexts, max_match, min_match, max_depth, max_nodes)
+        return self.native().clock(contexts, max_match, min_match, max_depth, max_nodes)
 
-    def occurrences(
-        self, pattern: str | Tokens, limit: int = DEFAULT_OCCURRENCES, context: int = DEFAULT_WINDOW, before: int = 0
-    ) -> list[Occurrence]:
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """See ``Retriever.occurrences``.
 
         Raises:
             Corruption: a document table is damaged.
         """
-        ids = self._ids(pattern)
-        check_occurrences(ids, self._searcher().order_depth, limit, context, before)
-        found = self._live_locator().occurrences(ids, limit)
-        length = len(ids) + context
-        return [self._segments[number].occurrence(place, before, length, self.name) for number, place in found]
+        query.check(self.native().order_depth)
+        if query.group is not None or query.scope is not None:
+            self.group_keys(query.whole)
+        found = self._live_locator().occurrences(query.pattern, query.limit)
+        length = len(query.pattern) + query.context
+        return [self._segments[number].occurrence(place, query.before, length, self.name) for number, place in found]
 
     def documents(self) -> Iterator[Document]:
         """Yield every document, in order.
@@ -192,7 +176,7 @@ class Datastore(Retriever):
             NotFound: no live segment has the name ``segment``.
             InvalidArgument: the segment has no document ``index``.
         """
-        self._searcher()
+        self.native()
         for each in self._segments:
             if each.entry.name == segment:
                 return each.read_document(index)
@@ -208,12 +192,12 @@ class Datastore(Retriever):
 
     def open_segments(self) -> Sequence[OpenSegment]:
         """The mapped live segments."""
-        self._searcher()
+        self.native()
         return self._segments
 
     def native_files(self) -> tuple[list[_native.Segment], list[_native.Segment]]:
         """The mapped live segments and deletion segments. They stay mapped while they are used."""
-        self._searcher()
+        self.native()
         live, deletions = ([each.native for each in files] for files in (self._segments, self._deletions))
         return live, deletions
 
@@ -223,7 +207,7 @@ class Datastore(Retriever):
         Raises:
             Corruption: a document table is damaged.
         """
-        self._searcher()
+        self.native()
         for segment in self._deletions:
             yield from segment.origins()
 
@@ -232,7 +216,7 @@ class Datastore(Retriever):
 
         ``tokens`` and ``documents`` exclude ``deleted_tokens`` and ``deleted_documents``.
         """
-        self._searcher()
+        self.native()
         manifest = self.manifest
         deleted_tokens = sum(entry.tokens for entry in manifest.deletions)
         deleted_documents = sum(entry.documents for entry in manifest.deletions)
@@ -271,7 +255,7 @@ class Datastore(Retriever):
 
         None if the system refuses to answer. It answers only to the files' owner and to users with write permission.
         """
-        self._searcher()
+        self.native()
         sizes = [segment.native.resident_bytes() for segment in (*self._segments, *self._deletions)]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
@@ -290,7 +274,7 @@ class Datastore(Retriever):
             Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
         """
         if self._tokenizer is None:
-            self._tokenizer = self._read_tokenizer()
+            self._tokenizer = read_stored_tokenizer(self.path, self.manifest.tokenizer)
         return self._tokenizer
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
@@ -304,11 +288,11 @@ class Datastore(Retriever):
         Raises:
             Corruption: names the file and the place.
         """
-        self._searcher()
+        self.native()
         for segment in (*self._segments, *self._deletions):
             report = None if progress is None else lambda share, name=segment.entry.name: progress(name, share)
             segment.native.verify(depth, report)
-        self._read_tokenizer()
+        read_stored_tokenizer(self.path, self.manifest.tokenizer)
         if depth == "full":
             self._verify_deletions()
             for _ in self.origins():
@@ -320,30 +304,10 @@ class Datastore(Retriever):
         self._segments = []
         self._deletions = []
 
-    def _read_tokenizer(self) -> Tokenizer | None:
-        if self.manifest.tokenizer is None:
-            return None
-        path = self.path / tokenizer_name(self.manifest.tokenizer)
-        problem = "is missing"
-        if path.is_file():
-            try:
-                tokenizer = load_tokenizer(path)
-                if fingerprint(tokenizer) == self.manifest.tokenizer:
-                    return tokenizer
-                problem = "is not the one that the datastore was built with"
-            except SuffolkError:
-                problem = "is damaged"
-        raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
-
-    def _searcher(self) -> _native.Searcher:
-        if self._native is None:
-            raise Unavailable(f"the datastore {self.path} is closed; open it again")
-        return self._native
-
     def _live_locator(self) -> _native.Searcher:
         """A searcher with the indices of deleted documents. It is made on first use, because making it reads the list
         of deleted documents."""
-        self._searcher()
+        self.native()
         if self._locator is None:
             self._locator = self._make_searcher(list(self.deleted().values()))
         return self._locator

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.datastore.occurrence import Occurrence, check_occurrences
-from suffolk.datastore.retriever import DEFAULT_OCCURRENCES, DEFAULT_WINDOW, Groups, Match, Retriever, Tokens
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Retriever
 
 MAX_DATASTORES = 16
 """Datastores that are searched as one."""
@@ -50,7 +50,7 @@ class MergedDatastore(Retriever):
         self._searcher: tuple[list[weakref.ref[_native.Searched]], _native.MergedSearcher] | None = None
         self._grouped = [store for store in stores.values() if store.has_groups]
         self._order_depth = merged_info({name: store.info() for name, store in stores.items()})["order_depth"]
-        self._current()
+        self.native()
 
     @property
     def name(self) -> str:
@@ -72,69 +72,27 @@ class MergedDatastore(Retriever):
         """See ``Retriever.has_groups``. A group is one of the only store that has groups."""
         return len(self._grouped) == 1
 
-    def group_keys(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64] | None, str]:
+    def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
         """See ``Retriever.group_keys``."""
-        if self.has_groups:
-            return self._grouped[0].group_keys(count, group, scope)
-        return super().group_keys(count, group, scope)
+        return self._grouped[0].group_keys(query) if self.has_groups else super().group_keys(query)
 
-    def lookup_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[Match]:
-        """See ``Retriever.lookup_batch``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``."""
-        found = self._current().lookup(contexts, max_match, min_match, *self.group_keys(len(contexts), group, scope))
-        return [Match(*answer) for answer in found]
-
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``; ``group`` and ``scope``: see ``LiveStore.draft_batch``."""
-        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        keys = self.group_keys(len(contexts), group, scope)
-        trees = self._current().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, *keys)
-        return [DraftTree(*tree) for tree in trees]
-
-    def occurrences(
-        self,
-        pattern: str | Tokens,
-        limit: int = DEFAULT_OCCURRENCES,
-        context: int = DEFAULT_WINDOW,
-        before: int = 0,
-        group: str | None = None,
-        scope: str | None = None,
-    ) -> list[Occurrence]:
-        """See ``Retriever.occurrences``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``.
-
-        Every store that has the pattern gives occurrences, each once, whatever its weight.
-        """
-        ids = self._ids(pattern)
-        check_occurrences(ids, self._order_depth, limit, context, before)
-        _, scope = self.group_keys(1, group, scope)
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """See ``Retriever.occurrences``. Every store that has the pattern gives occurrences, each once, whatever its weight."""
+        query.check(self._order_depth)
+        scope = "store" if query.group is None and query.scope is None else self.group_keys(query.whole)[1]
         if scope != "store":
             name, store = next((name, store) for name, store in self._stores.items() if store.has_groups)
-            asked: dict[str, Any] = {"group": group, "scope": "group"}
-            found = store.occurrences(ids, limit, context, before, **asked)
+            found = store.find_occurrences(query._replace(scope="group"))
             if found or scope == "group":
                 return _named(found, name)
-        counts = {name: store.lookup_batch([ids], len(ids), len(ids))[0].count for name, store in self._stores.items()}
-        shares = _shares(counts, limit)
+        query = query._replace(group=None, scope=None)
+        counts = {name: store.find_matches(query.whole)[0].count for name, store in self._stores.items()}
+        shares = _shares(counts, query.limit)
         return [
             place
             for name, store in self._stores.items()
             if shares[name]
-            for place in _named(store.occurrences(ids, shares[name], context, before), name)
+            for place in _named(store.find_occurrences(query._replace(limit=shares[name])), name)
         ]
 
     def select(self, names: Collection[str]) -> MergedDatastore:
@@ -157,8 +115,8 @@ class MergedDatastore(Retriever):
     def close(self) -> None:
         """Do nothing: the stores belong to the caller."""
 
-    def _current(self) -> _native.MergedSearcher:
-        """The searcher of the indexes that the stores search now."""
+    def native(self) -> _native.MergedSearcher:
+        """See ``Retriever.native``: a searcher of the indexes that the stores search now."""
         parts: list[_native.Searched] = []
         for name, store in self._stores.items():
             part = store.native()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.documents import Metadata
-from suffolk.datastore.errors import InvalidArgument
-
-MAX_OCCURRENCES = (1 << 32) - 2
-"""The largest number of tokens in a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +32,3 @@ class Occurrence:
     tokens: npt.NDArray[np.uint32]
     before: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     datastore: str = ""
-
-
-def check_occurrences(ids: Sized, order_depth: int, limit: int, context: int, before: int) -> None:
-    """Refuse arguments of ``Retriever.occurrences`` that are out of bounds.
-
-    Raises:
-        InvalidArgument: the pattern has no tokens or more than the order depth, or a number is out of range.
-    """
-    if not 1 <= len(ids) <= order_depth:
-        raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {order_depth}")
-    for name, value in (("limit", limit), ("context", context), ("before", before)):
-        if not 0 <= value <= MAX_OCCURRENCES:
-            raise InvalidArgument(f"{name} is {value}; it must be 0 to {MAX_OCCURRENCES}")

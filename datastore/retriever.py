@@ -9,7 +9,19 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.context_query import (
+    DEFAULT_MAX_DEPTH,
+    DEFAULT_MAX_MATCH,
+    DEFAULT_MAX_NODES,
+    DEFAULT_MIN_MATCH,
+    DEFAULT_OCCURRENCES,
+    DEFAULT_WINDOW,
+    ContextQuery,
+    Groups,
+    OccurrenceQuery,
+    Tokens,
+)
+from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.occurrence import Occurrence
 
@@ -18,23 +30,11 @@ if TYPE_CHECKING:
 
     from suffolk.datastore import _native
 
-Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
-"""Token ids, oldest first: a list of ints or a one-dimensional integer array."""
-
-Groups = str | Sequence[str | None] | None
-"""The group of all contexts or documents, or that of each; None: no group."""
-
-SCOPES = ("store", "group", "group_first")
-"""What a query with a group searches."""
-DEFAULT_MAX_MATCH = 16
-DEFAULT_MIN_MATCH = 1
-DEFAULT_MAX_DEPTH = 10
-DEFAULT_MAX_NODES = 64
-DEFAULT_OCCURRENCES = 10
-DEFAULT_WINDOW = 16
-"""Tokens after an occurrence."""
 MAX_NODES = 1024
 """The largest number of nodes of a draft tree that a service sends or a target verifies."""
+
+
+_NO_INDEX = "a retriever without an index answers find_matches and find_drafts itself"
 
 
 class Match(NamedTuple):
@@ -48,10 +48,17 @@ class Retriever(Protocol):
     """Longest-suffix lookups and draft trees (REST, He et al. 2023, section 3). Implementations are thread-safe.
 
     A context has any length; only its last ``max_match`` tokens are used. ``lookup`` and ``draft`` also take a text.
+    What is searched, implementations say with ``native``, or they answer ``find_matches`` and ``find_drafts`` themselves.
 
-    Raises, in all methods:
+    Args, in all queries:
+        group: the group of all contexts, or a sequence with the group, or None, of each. An unknown group is empty.
+        scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
+            group, and everything if nothing is found there; a draft fills up what is left of ``max_nodes`` from everything.
+
+    Raises, in all queries:
         InvalidArgument: an id is outside the vocabulary, ``min_match`` is above ``max_match``, or ``max_match + max_depth`` is
             above the order depth.
+        Unsupported: a group or a scope is given, and the datastore has no groups.
         NotFound: a text is given, and the datastore has no tokenizer.
     """
 
@@ -72,21 +79,32 @@ class Retriever(Protocol):
 
     @property
     def has_groups(self) -> bool:
-        """Whether ``draft_batch`` takes ``group``: one name for all contexts, or a name or None for each."""
+        """Whether queries may name a group."""
         return False
 
     def lookup(
-        self, context: str | Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+        self,
+        context: str | Tokens,
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        group: str | None = None,
+        scope: str | None = None,
     ) -> Match:
         """The longest suffix of ``context`` (of min_match..max_match tokens) that occurs, with its exact count."""
         _require_integers(max_match=max_match, min_match=min_match)
-        return self.lookup_batch([self._ids(context)], max_match, min_match)[0]
+        query = ContextQuery([self._ids(context)], max_match, min_match, group=group, scope=scope)
+        return self.find_matches(query)[0]
 
     def lookup_batch(
-        self, contexts: Sequence[Tokens], max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        group: Groups = None,
+        scope: str | None = None,
     ) -> list[Match]:
         """One ``lookup`` per context, in order."""
-        ...
+        return self.find_matches(ContextQuery(contexts, max_match, min_match, group=group, scope=scope))
 
     def draft(
         self,
@@ -95,10 +113,13 @@ class Retriever(Protocol):
         min_match: int = DEFAULT_MIN_MATCH,
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int = DEFAULT_MAX_NODES,
+        group: str | None = None,
+        scope: str | None = None,
     ) -> DraftTree:
         """The ``max_nodes`` most frequent paths that follow the longest match, as a tree sorted by falling count."""
         _require_integers(max_match=max_match, min_match=min_match, max_depth=max_depth, max_nodes=max_nodes)
-        return self.draft_batch([self._ids(context)], max_match, min_match, max_depth, max_nodes)[0]
+        query = ContextQuery([self._ids(context)], max_match, min_match, max_depth, max_nodes, group, scope)
+        return self.find_drafts(query)[0]
 
     def draft_batch(
         self,
@@ -107,12 +128,37 @@ class Retriever(Protocol):
         min_match: int = DEFAULT_MIN_MATCH,
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+        group: Groups = None,
+        scope: str | None = None,
     ) -> list[DraftTree]:
         """One ``draft`` per context, in order; ``max_nodes`` may differ per context."""
-        ...
+        return self.find_drafts(ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, group, scope))
+
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        """``lookup_batch`` for a query as a value."""
+        keys = () if query.group is None and query.scope is None else self.group_keys(query)
+        index = self.native()
+        assert index is not None, _NO_INDEX
+        found = index.lookup(query.contexts, query.max_match, query.min_match, *keys)
+        return [Match(*answer) for answer in found]
+
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """``draft_batch`` for a query as a value."""
+        contexts, max_match, min_match, max_depth, _, group, scope = query
+        keys = () if group is None and scope is None else self.group_keys(query)
+        index = self.native()
+        assert index is not None, _NO_INDEX
+        trees = index.draft(contexts, max_match, min_match, max_depth, query.budgets, RETRIEVED, *keys)
+        return [DraftTree(*tree) for tree in trees]
 
     def occurrences(
-        self, pattern: str | Tokens, limit: int = DEFAULT_OCCURRENCES, context: int = DEFAULT_WINDOW, before: int = 0
+        self,
+        pattern: str | Tokens,
+        limit: int = DEFAULT_OCCURRENCES,
+        context: int = DEFAULT_WINDOW,
+        before: int = 0,
+        group: str | None = None,
+        scope: str | None = None,
     ) -> list[Occurrence]:
         """Up to ``limit`` occurrences of the whole ``pattern``, spread evenly over those of a segment.
 
@@ -125,6 +171,10 @@ class Retriever(Protocol):
             Unsupported: the datastore cannot show occurrences.
             PermissionDenied: a server does not show them.
         """
+        return self.find_occurrences(OccurrenceQuery(self._ids(pattern), limit, context, before, group, scope))
+
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """``occurrences`` for a query as a value."""
         raise Unsupported(f"datastore {self.name} cannot show occurrences; open its folder, or a draft service of it")
 
     def tokenizer(self) -> Tokenizer | None:
@@ -174,15 +224,13 @@ class Retriever(Protocol):
         """The index that it searches now, for ``MergedDatastore``; None if it can only be searched alone."""
         return None
 
-    def group_keys(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64] | None, str]:
-        """The key of the group of each of ``count`` contexts, and the scope, as ``native`` takes them.
+    def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
+        """The key of the group of each context, and the scope, as ``native`` takes them.
 
         Raises:
             InvalidArgument: a group or the scope is not allowed.
             Unsupported: the datastore has no groups.
         """
-        if group is None and scope is None:
-            return None, "store"
         raise Unsupported(f"datastore {self.name} has no groups, only live ones have; leave groups out")
 
     def info(self) -> dict[str, Any]:
@@ -220,7 +268,10 @@ class Retriever(Protocol):
         return tokenizer
 
 
+_INTEGERS = (int, np.integer)
+
+
 def _require_integers(**arguments: int) -> None:
     for name, value in arguments.items():
-        if not isinstance(value, int | np.integer):
+        if not isinstance(value, _INTEGERS):
             raise InvalidArgument(f"{name} is {value!r}, of type {type(value).__name__}; it must be a whole number")

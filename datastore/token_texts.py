@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import Retriever, Tokens
+from suffolk.datastore.retriever import Retriever
 
 
 def token_texts(store: Retriever, ids: Tokens) -> list[str]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from suffolk.datastore.errors import Corruption, NotFound, Unsupported
+from suffolk.datastore.errors import Corruption, NotFound, SuffolkError, Unsupported
 from suffolk.datastore.hub import adapter_base, cached_file, download, is_path, list_files, short_reason
+from suffolk.datastore.manifest import tokenizer_name
 from suffolk.datastore.paths import expand
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -32,6 +33,27 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
     else:
         tokenizer = _load_hub(str(name_or_path))
     return _deterministic(tokenizer)
+
+
+def read_stored_tokenizer(store: Path, mark: str | None) -> Tokenizer | None:
+    """The tokenizer with the fingerprint ``mark`` in the folder of a datastore; None for no fingerprint.
+
+    Raises:
+        Corruption: its file is missing or damaged, or holds another tokenizer.
+    """
+    if mark is None:
+        return None
+    path = store / tokenizer_name(mark)
+    problem = "is missing"
+    if path.is_file():
+        try:
+            tokenizer = load_tokenizer(path)
+            if fingerprint(tokenizer) == mark:
+                return tokenizer
+            problem = "is not the one that the datastore was built with"
+        except SuffolkError:
+            problem = "is damaged"
+    raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
 
 
 def parse_tokenizer(content: bytes) -> Tokenizer:

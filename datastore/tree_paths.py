@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.retriever import Retriever, Tokens
+from suffolk.datastore.retriever import Retriever
 
 _BATCH = 256
 """Paths that are looked up in one call."""

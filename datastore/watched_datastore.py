@@ -9,13 +9,14 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable, Unsupported
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import DEFAULT_OCCURRENCES, DEFAULT_WINDOW, Match, Retriever, Tokens
+from suffolk.datastore.retriever import Match, Retriever
 
 
 class WatchedDatastore(Retriever):
@@ -62,25 +63,19 @@ class WatchedDatastore(Retriever):
     def vocab_size(self) -> int:
         return self.current.vocab_size
 
-    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
-        self._last_contexts = contexts
-        return self.current.lookup_batch(contexts, max_match, min_match)
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        """See ``Retriever.find_matches``."""
+        self._last_contexts = query.contexts
+        return super().find_matches(query)
 
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-    ) -> list[DraftTree]:
-        self._last_contexts = contexts
-        return self.current.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """See ``Retriever.find_drafts``."""
+        self._last_contexts = query.contexts
+        return super().find_drafts(query)
 
-    def occurrences(
-        self, pattern: str | Tokens, limit: int = DEFAULT_OCCURRENCES, context: int = DEFAULT_WINDOW, before: int = 0
-    ) -> list[Occurrence]:
-        return self.current.occurrences(pattern, limit, context, before)
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """See ``Retriever.occurrences``."""
+        return self.current.find_occurrences(query)
 
     def native(self) -> _native.Searched:
         """See ``Retriever.native``."""

@@ -12,10 +12,11 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from research.command import command_parser, run_command
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
 from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.server import run_until_signal
@@ -36,19 +37,12 @@ class DelayedRetriever(Retriever):
     def vocab_size(self) -> int:
         return self._inner.vocab_size
 
-    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
-        return self._inner.lookup_batch(contexts, max_match, min_match)
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        return self._inner.find_matches(query)
 
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-    ) -> list[DraftTree]:
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         time.sleep(self._seconds)
-        return self._inner.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+        return self._inner.find_drafts(query)
 
     def tokenizer(self) -> Tokenizer | None:
         return self._inner.tokenizer()

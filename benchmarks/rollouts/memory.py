@@ -11,9 +11,10 @@ import numpy as np
 
 from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.rollouts.arctic_tree import ArcticDrafter
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.retriever import Groups, Match, Retriever, Tokens
+from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.live_store.settings import LiveSettings
@@ -128,22 +129,11 @@ class GroupAlone(Retriever):
     def vocab_size(self) -> int:
         return self._store.vocab_size
 
-    def lookup_batch(
-        self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1, group: Groups = None
-    ) -> list[Match]:
-        return self._store.lookup_batch(contexts, max_match, min_match, group=group, scope="group")
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        return self._store.find_matches(query._replace(scope="group"))
 
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-        group: Groups = None,
-    ) -> list[DraftTree]:
-        bounds = (max_match, min_match, max_depth, max_nodes)
-        return self._store.draft_batch(contexts, *bounds, group=group, scope="group")
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        return self._store.find_drafts(query._replace(scope="group"))
 
     def tokenizer(self) -> None:
         return None

@@ -8,13 +8,10 @@ namespace suffolk::bindings {
 // Columns are checked before they are read; a wrong column raises InvalidArgument. These calls take microseconds and keep the GIL.
 void bind_drafting(pybind11::module_& module);
 
-// Searched, and Searcher, over the segment files of one generation.
+// Searched, then its subclasses: Searcher, over the segment files of one generation, LiveIndex, and MergedSearcher.
+void bind_searched(pybind11::module_& module);
 void bind_searcher(pybind11::module_& module);
-
-// LiveIndex. After bind_searcher.
 void bind_live(pybind11::module_& module);
-
-// MergedSearcher. After bind_searcher.
 void bind_merged(pybind11::module_& module);
 
 // Operands are addresses, so that the extension is built without torch. serving/engine/model/skinny_gemm.py checks them.

@@ -1,6 +1,5 @@
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,7 +7,6 @@
 
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
-#include "bindings/queries.h"
 #include "bindings/searched.h"
 #include "core/live_index.h"
 
@@ -34,7 +32,7 @@ std::span<const T> view(const Column<T>& column) {
 class Live : public Searched {
  public:
   Live(std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads)
-      : queries_(vocab_size, order_depth, threads), index_({vocab_size, order_depth}, threads) {}
+      : Searched(vocab_size, order_depth, threads), index_({vocab_size, order_depth}, threads) {}
 
   std::uint64_t append(const Column<std::uint32_t>& tokens, const Column<std::uint64_t>& lengths, const Column<std::uint64_t>& groups,
                        const std::vector<py::bytes>& origins, const Column<std::int64_t>& times, const std::optional<Column<std::uint64_t>>& removed,
@@ -83,25 +81,13 @@ class Live : public Searched {
     return index_.drop_before(sequence);
   }
 
-  auto lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, const py::object& groups, const std::string& scope) const {
-    return queries_.lookup(*index_.snapshot(), scoped_contexts(contexts, groups, scope), max_match, min_match);
-  }
-  py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                 const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope) const {
-    return queries_.draft(*index_.snapshot(), scoped_contexts(contexts, groups, scope), max_match, min_match, max_depth, max_nodes, source);
-  }
-  py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const {
-    return queries_.clock([this] { return index_.snapshot(); }, contexts, max_match, min_match, max_depth, max_nodes);
-  }
-
   // For a place in a file: the Segment, 0, the position, no origin and no tokens. For a place in memory: None, the document's number,
   // the offset in the document, its origin, up to `length` tokens from the place on, and up to `before` tokens before it.
   py::list occurrences(const py::handle& pattern, std::uint64_t limit, std::uint64_t length, std::uint64_t before, std::uint64_t group,
                        const std::string& scope) const {
     const auto snapshot = index_.snapshot();
-    const Contexts contexts = scoped_contexts(py::make_tuple(pattern), py::make_tuple(group), scope);
     py::list found;
-    for (const auto& [segment, position] : queries_.occurrences(*snapshot, contexts, limit)) {
+    for (const auto& [segment, position] : places(*snapshot, pattern, limit, group, scope)) {
       const auto& files = snapshot->files().segments;
       if (segment < files.size()) {
         const Column<std::uint32_t> none(0);
@@ -192,11 +178,8 @@ class Live : public Searched {
     index_.close();
   }
   std::shared_ptr<const Snapshot> snapshot() const override { return index_.snapshot(); }
-  std::uint32_t vocab_size() const override { return queries_.vocab_size(); }
-  std::uint32_t order_depth() const override { return queries_.order_depth(); }
 
  private:
-  Queries queries_;
   LiveIndex index_;
 };
 
@@ -209,18 +192,13 @@ void bind_live(py::module_& module) {
       .def("remove", &Live::remove, "sequences"_a)
       .def("rebase", &Live::rebase, "segments"_a, "deletions"_a, "deleted_documents"_a, "flushed_through"_a, "grouped_stay"_a = false)
       .def("drop_before", &Live::drop_before, "sequence"_a)
-      .def("lookup", &Live::lookup, "contexts"_a, "max_match"_a, "min_match"_a, "groups"_a = py::none(), "scope"_a = "store")
-      .def("draft", &Live::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a,
-           "groups"_a = py::none(), "scope"_a = "store")
-      .def("clock", &Live::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
       .def("occurrences", &Live::occurrences, "pattern"_a, "limit"_a, "length"_a, "before"_a = 0, "group"_a = kNoGroup, "scope"_a = "store")
       .def("documents", &Live::documents, "begin"_a, "limit"_a, "tokens"_a = true)
       .def("group_documents", &Live::group_documents, "key"_a)
       .def("group_stats", &Live::group_stats, "key"_a)
       .def("stats", &Live::stats)
       .def("settle", &Live::settle)
-      .def("close", &Live::close)
-      .def_property_readonly("order_depth", &Live::order_depth);
+      .def("close", &Live::close);
 }
 
 }  // namespace suffolk::bindings

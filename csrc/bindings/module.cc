@@ -147,6 +147,7 @@ PYBIND11_MODULE(_native, module) {
         segment.verify(depth == "headers" ? Depth::kHeaders : depth == "checksums" ? Depth::kChecksums : Depth::kFull, report);
       }, "depth"_a, "progress"_a = py::none());
 
+  bind_searched(module);
   bind_searcher(module);
   bind_live(module);
   bind_merged(module);

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
-from suffolk.datastore.retriever import Groups, Retriever, Tokens
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
 

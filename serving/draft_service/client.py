@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from copy import copy
 from typing import Any, TypeVar
@@ -10,21 +10,12 @@ from typing import Any, TypeVar
 import grpc
 from tokenizers import Tokenizer
 
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
 from suffolk.datastore.merged import merged_info
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import (
-    DEFAULT_MAX_DEPTH,
-    DEFAULT_MAX_MATCH,
-    DEFAULT_MAX_NODES,
-    DEFAULT_MIN_MATCH,
-    DEFAULT_OCCURRENCES,
-    DEFAULT_WINDOW,
-    Groups,
-    Match,
-    Tokens,
-)
+from suffolk.datastore.retriever import Match
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import DatastoreChoice, pack_choices, parse_choices
@@ -129,69 +120,39 @@ class RemoteDatastore(RemoteWriter):
         """See ``Retriever.has_groups``. Updated by ``info``."""
         return self._has_groups
 
-    def lookup_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[Match]:
-        """See ``Retriever.lookup_batch``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``."""
-        limits.check_match(max_match, min_match)
-        request = draft_pb2.LookupRequest(
-            datastores=pack_choices(self._choices),
-            max_match=max_match,
-            min_match=min_match,
-            **wire.pack_contexts(contexts, max_match),
-            **_group_fields(group, scope),
-        )
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        """See ``Retriever.find_matches``."""
+        limits.check_match(query.max_match, query.min_match)
+        request = draft_pb2.LookupRequest(**self._fields(query))
+        size, max_match = len(query.contexts), query.max_match
         self._check_breaker()
-        with tracing.client_span("Lookup", len(contexts)) as metadata:
+        with tracing.client_span("Lookup", size) as metadata:
             return self._finish(
                 lambda: self._stub.Lookup(request, timeout=self.deadline, metadata=metadata),
-                lambda reply: wire.unpack_matches(reply, len(contexts), max_match),
+                lambda reply: wire.unpack_matches(reply, size, max_match),
                 self.deadline,
             )
 
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``; ``group`` and ``scope``: see ``LiveStore.draft_batch``."""
-        request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes, group, scope)
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """See ``Retriever.find_drafts``."""
+        request, parse = self._draft_request(query)
         self._check_breaker()
-        with tracing.client_span("Draft", len(contexts)) as metadata:
+        with tracing.client_span("Draft", len(query.contexts)) as metadata:
             return self._finish(
                 lambda: self._stub.Draft(request, timeout=self.deadline, metadata=metadata), parse, self.deadline
             )
 
-    def draft_batch_future(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> Future[list[DraftTree]]:
-        """Same as ``draft_batch``, but returns a future at once. The deadline is at least PREFETCH_DEADLINE.
+    def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
+        """Same as ``find_drafts``, but returns a future at once. The deadline is at least PREFETCH_DEADLINE.
 
         InvalidArgument, and Unavailable while the breaker is open, are raised at once. The future raises all other
         errors.
         """
-        request, parse = self._draft_request(contexts, max_match, min_match, max_depth, max_nodes, group, scope)
+        request, parse = self._draft_request(query)
         self._check_breaker()
         deadline = max(self.deadline, PREFETCH_DEADLINE)
         future: Future[list[DraftTree]] = Future()
-        span = tracing.start_client_span("Draft", len(contexts))
+        span = tracing.start_client_span("Draft", len(query.contexts))
         call = self._invoke(
             lambda: self._stub.Draft.future(request, timeout=deadline, metadata=span.metadata), deadline
         )
@@ -208,34 +169,24 @@ class RemoteDatastore(RemoteWriter):
         call.add_done_callback(finish)
         return future
 
-    def occurrences(
-        self,
-        pattern: str | Tokens,
-        limit: int = DEFAULT_OCCURRENCES,
-        context: int = DEFAULT_WINDOW,
-        before: int = 0,
-        group: str | None = None,
-        scope: str | None = None,
-    ) -> list[Occurrence]:
-        """See ``Retriever.occurrences``; ``group`` and ``scope``: see ``LiveStore.lookup_batch``. Ignores the breaker.
-
-        The service limits ``limit``, ``context`` and ``before`` (limits.py).
-        """
-        limits.check_occurrences(limit, context, before)
-        ids = to_tokens(self._ids(pattern), "pattern")
-        asked = _group_fields(group, scope)
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """See ``Retriever.occurrences``. Ignores the breaker. The service limits the numbers (limits.py)."""
+        limits.check_occurrences(query.limit, query.context, query.before)
+        ids = to_tokens(query.pattern, "pattern")
+        limits.check_scope(query.scope or "")
+        limits.check_grouped(query.scope or "", [query.group])
         request = draft_pb2.OccurrencesRequest(
             datastores=pack_choices(self._choices),
             pattern=pack_tokens(ids),
-            limit=limit,
-            context=context,
-            before=before,
-            group=asked["groups"][0] if asked else "",
-            scope=asked.get("scope", ""),
+            limit=query.limit,
+            context=query.context,
+            before=query.before,
+            group=query.group or "",
+            scope=query.scope or "" if query.group else "",
         )
         reply = self._invoke(lambda: self._stub.Occurrences(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
         return self._parse(
-            lambda sent: unpack_occurrences(sent, ids.tolist(), limit, self.names, self._vocab_size), reply
+            lambda sent: unpack_occurrences(sent, ids.tolist(), query.limit, self.names, self._vocab_size), reply
         )
 
     def info(self) -> dict[str, Any]:
@@ -294,34 +245,36 @@ class RemoteDatastore(RemoteWriter):
         self._channel.close()
 
     def _draft_request(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int,
-        min_match: int,
-        max_depth: int,
-        max_nodes: int | Sequence[int],
-        group: Groups,
-        scope: str | None,
+        self, query: ContextQuery
     ) -> tuple[draft_pb2.DraftRequest, Callable[[draft_pb2.DraftReply], list[DraftTree]]]:
         """The request, and the function that parses the reply."""
-        sizes = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else [int(size) for size in max_nodes]
-        if len(sizes) != len(contexts):
+        sizes = list(map(int, query.budgets))
+        if len(sizes) != len(query.contexts):
             raise InvalidArgument(
-                f"max_nodes has {len(sizes)} entries for {len(contexts)} contexts; give one per context"
+                f"max_nodes has {len(sizes)} entries for {len(query.contexts)} contexts; give one per context"
             )
-        limits.check_match(max_match, min_match)
-        limits.check_depth(max_depth)
+        limits.check_match(query.max_match, query.min_match)
+        limits.check_depth(query.max_depth)
         limits.check_nodes(sizes)
         request = draft_pb2.DraftRequest(
-            datastores=pack_choices(self._choices),
-            max_match=max_match,
-            min_match=min_match,
-            max_depth=max_depth,
-            max_nodes=wire.pack_sizes(sizes),
-            **wire.pack_contexts(contexts, max_match),
-            **_group_fields(group, scope),
+            **self._fields(query), max_depth=query.max_depth, max_nodes=wire.pack_sizes(sizes)
         )
-        return request, lambda reply: wire.unpack_trees(reply, sizes, max_match, self._vocab_size)
+        return request, lambda reply: wire.unpack_trees(reply, sizes, query.max_match, self._vocab_size)
+
+    def _fields(self, query: ContextQuery) -> dict[str, Any]:
+        """The fields of a lookup. ``groups`` and ``scope`` are unset without a group.
+
+        Raises InvalidArgument: the scope is unknown, or it is the group alone, and a context has none."""
+        scope, groups = query.scope or "", pack_groups(query.group)
+        limits.check_scope(scope)
+        limits.check_grouped(scope, groups)
+        return {
+            "datastores": pack_choices(self._choices),
+            "max_match": query.max_match,
+            "min_match": query.min_match,
+            **wire.pack_contexts(query.contexts, query.max_match),
+            **({"groups": groups, "scope": scope} if any(groups) else {}),
+        }
 
     def _check_breaker(self) -> None:
         if not self.breaker.allows_call():
@@ -365,13 +318,3 @@ class RemoteDatastore(RemoteWriter):
             raise call_error(error, describe_url(self.url), "draft service", late) from None
         except (grpc.FutureCancelledError, ValueError) as error:  # another thread closes the channel
             raise Unavailable(f"{self.url}: {error}; open it again") from None
-
-
-def _group_fields(group: Groups, scope: str | None) -> dict[str, Any]:
-    """The fields ``groups`` and ``scope`` of a request; none without a group.
-
-    Raises InvalidArgument: the scope is unknown, or it is the group alone, and a context has none."""
-    limits.check_scope(scope or "")
-    groups = pack_groups(group)
-    limits.check_grouped(scope or "", groups)
-    return {"groups": groups, "scope": scope or ""} if any(groups) else {}

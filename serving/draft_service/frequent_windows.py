@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import Tokens
 
 Frequent = Callable[[Sequence[Tokens]], Sequence[bool]]
 """Whether each text occurs often enough. A longer text never does if a part of it does not."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from suffolk.datastore import retriever
+from suffolk.datastore import context_query
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.merged import MAX_WEIGHT
 from suffolk.datastore.occurrence import Occurrence
@@ -58,8 +58,8 @@ class LookupBody(StoresBody):
     text: str | None = None
     group: str | list[str | None] | None = None
     scope: str = ""
-    max_match: MatchLength = retriever.DEFAULT_MAX_MATCH
-    min_match: MatchLength = retriever.DEFAULT_MIN_MATCH
+    max_match: MatchLength = context_query.DEFAULT_MAX_MATCH
+    min_match: MatchLength = context_query.DEFAULT_MIN_MATCH
 
     def request(self) -> draft_pb2.LookupRequest:
         return draft_pb2.LookupRequest(**self._fields("max_match", "min_match"))
@@ -82,8 +82,8 @@ class DraftBody(LookupBody):
     datastore.
     """
 
-    max_depth: Annotated[int, Field(ge=1, le=limits.MAX_DEPTH)] = retriever.DEFAULT_MAX_DEPTH
-    max_nodes: Nodes | list[Nodes] = retriever.DEFAULT_MAX_NODES
+    max_depth: Annotated[int, Field(ge=1, le=limits.MAX_DEPTH)] = context_query.DEFAULT_MAX_DEPTH
+    max_nodes: Nodes | list[Nodes] = context_query.DEFAULT_MAX_NODES
     texts: bool = False
     by_datastore: bool = False
 
@@ -105,8 +105,8 @@ class OccurrencesBody(StoresBody):
 
     tokens: Annotated[list[Token], FailFast()] = []
     text: str | None = None
-    limit: int = retriever.DEFAULT_OCCURRENCES
-    context: int = retriever.DEFAULT_WINDOW
+    limit: int = context_query.DEFAULT_OCCURRENCES
+    context: int = context_query.DEFAULT_WINDOW
     before: int = 0
     group: str = ""
     scope: str = ""

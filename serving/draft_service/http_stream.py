@@ -25,7 +25,7 @@ from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.http_live import AppendBody, DocumentBody, append, token_array
 from suffolk.serving.draft_service.live_calls import LiveCalls, add_appended
 from suffolk.serving.draft_service.service import DraftService
-from suffolk.serving.live_store.writer import Appended
+from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.transport.http_body import discard_rest, parse_body
 from suffolk.serving.transport.http_errors import error_response, plain_error
 from suffolk.serving.transport.large_bodies import LargeBodies

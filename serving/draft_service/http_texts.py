@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import Tokens
 from suffolk.datastore.token_texts import node_texts, window_texts
 from suffolk.datastore.tree_paths import path_counts, tree_paths
 from suffolk.serving.draft_service import limits

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from suffolk.datastore.context_query import SCOPES
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import SCOPES
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
 
 MAX_CONTEXT = 4096

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tokenizers import Tokenizer
 
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.occurrence import Occurrence, check_occurrences
-from suffolk.datastore.retriever import (
-    DEFAULT_MAX_DEPTH,
-    DEFAULT_MAX_MATCH,
-    DEFAULT_MAX_NODES,
-    DEFAULT_MIN_MATCH,
-    DEFAULT_OCCURRENCES,
-    DEFAULT_WINDOW,
-    Match,
-    Retriever,
-    Tokens,
-)
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service.frequent_windows import cut_windows
 
 T = TypeVar("T")
@@ -48,90 +39,61 @@ class MinCount(Retriever):
     def has_groups(self) -> bool:
         return self._store.has_groups
 
-    def lookup_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        **groups: Any,
-    ) -> list[Match]:
-        """See ``Retriever.lookup_batch``. ``groups``: group and scope, if ``store`` has groups."""
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        """See ``Retriever.find_matches``."""
+        return _group_first(query, self._frequent, lambda match: match.count > 0)
 
-        def look_up(places: Sequence[int], part: Mapping[str, Any]) -> list[Match]:
-            return self._frequent([contexts[at] for at in places], max_match, min_match, part)
-
-        return _group_first(len(contexts), groups, look_up, lambda match: match.count > 0)
-
-    def _frequent(
-        self, contexts: Sequence[Tokens], max_match: int, min_match: int, groups: Mapping[str, Any]
-    ) -> list[Match]:
+    def _frequent(self, query: ContextQuery) -> list[Match]:
         """The longest match of each context that is frequent enough, in one scope."""
-        found = self._store.lookup_batch(contexts, max_match, min_match, **groups)
+        contexts, shortest = query.contexts, query.min_match - 1
+        found = self._store.find_matches(query)
         low = [match if match.count >= self._least else Match(0, 0) for match in found]
         high = [match.length for match in found]  # this length or more occurs too rarely, unless ``low`` has it
         while True:
-            open_ = [at for at, match in enumerate(low) if max(match.length, min_match - 1) + 1 < high[at]]
+            open_ = [at for at, match in enumerate(low) if max(match.length, shortest) + 1 < high[at]]
             if not open_:
                 return low
-            sizes = [(max(low[at].length, min_match - 1) + high[at]) // 2 for at in open_]
+            sizes = [(max(low[at].length, shortest) + high[at]) // 2 for at in open_]
             tails = [_tail(contexts[at], size) for at, size in zip(open_, sizes, strict=True)]
-            matches = self._store.lookup_batch(tails, max(sizes), min_match, **_part(groups, open_))
+            matches = self._store.find_matches(query.at(open_)._replace(contexts=tails, max_match=max(sizes)))
             for at, size, match in zip(open_, sizes, matches, strict=True):
                 if match.length == size and match.count >= self._least:
                     low[at] = match
                 else:
                     high[at] = size
 
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
-        **groups: Any,
-    ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``. ``groups``: as for ``lookup_batch``. A tree is of one scope: that of a group is not
-        filled up with nodes of the store."""
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """See ``Retriever.find_drafts``. A tree is of one scope: that of a group is not filled up with nodes of the store."""
 
-        def draft(places: Sequence[int], part: Mapping[str, Any]) -> list[DraftTree]:
-            chosen = [contexts[at] for at in places]
-            budgets = max_nodes if isinstance(max_nodes, int) else [max_nodes[at] for at in places]
-            lengths = [match.length for match in self._frequent(chosen, max_match, min_match, part)]
-            tails = [_tail(context, length) for context, length in zip(chosen, lengths, strict=True)]
-            trees = self._store.draft_batch(tails, max_match, min_match, max_depth, budgets, **part)
-            return [self._kept(tree) for tree in trees]
+        def draft(query: ContextQuery) -> list[DraftTree]:
+            matches = self._frequent(query)
+            tails = [_tail(context, match.length) for context, match in zip(query.contexts, matches, strict=True)]
+            return [self._kept(tree) for tree in self._store.find_drafts(query._replace(contexts=tails))]
 
-        return _group_first(len(contexts), groups, draft, lambda tree: tree.match_length > 0)
+        return _group_first(query, draft, lambda tree: tree.match_length > 0)
 
-    def occurrences(
-        self,
-        pattern: str | Tokens,
-        limit: int = DEFAULT_OCCURRENCES,
-        context: int = DEFAULT_WINDOW,
-        before: int = 0,
-        **groups: Any,
-    ) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. ``groups``: as for ``lookup_batch``, for the pattern. The text around an occurrence is cut
-        to what occurs ``least`` times together with the pattern."""
-        ids = self._ids(pattern)
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """See ``Retriever.occurrences``. The text around an occurrence is cut to what occurs ``least`` times together with the
+        pattern."""
         longest = int(self._store.info()["order_depth"])
-        check_occurrences(ids, longest, limit, context, before)
+        query.check(longest)
 
-        def find(places: Sequence[int], part: Mapping[str, Any]) -> list[list[Occurrence]]:
-            asked = {**part, "group": groups["group"]} if part else {}  # one name in place of a list
+        def find(part: ContextQuery) -> list[list[Occurrence]]:
+            if not part.contexts:
+                return []
+            asked = query._replace(group=part.groups[0], scope=part.scope)
 
             def are_frequent(texts: Sequence[Tokens]) -> list[bool]:
-                matches = self._store.lookup_batch(texts, max(map(len, texts)), 1, **asked)
-                pairs = zip(texts, matches, strict=True)
-                return [match.length == len(text) and match.count >= self._least for text, match in pairs]
+                sizes = list(map(len, texts))
+                matches = self._store.lookup_batch(texts, max(sizes), 1, asked.group, asked.scope)
+                pairs = zip(sizes, matches, strict=True)
+                return [match.length == size and match.count >= self._least for size, match in pairs]
 
-            if not places or not all(are_frequent([ids])):
-                return [[] for _ in places]
-            found = self._store.occurrences(ids, limit, context, before, **asked)
-            return [cut_windows(found, len(ids), are_frequent, longest)]
+            if not all(are_frequent([query.pattern])):
+                return [[]]
+            return [cut_windows(self._store.find_occurrences(asked), len(query.pattern), are_frequent, longest)]
 
-        return _group_first(1, groups, find, bool)[0]
+        return _group_first(query.whole, find, bool)[0]
 
     def tokenizer(self) -> Tokenizer | None:
         """See ``Retriever.tokenizer``."""
@@ -151,24 +113,17 @@ class MinCount(Retriever):
 
 
 def _group_first(
-    contexts: int,
-    groups: Mapping[str, Any],
-    answer: Callable[[Sequence[int], Mapping[str, Any]], list[T]],
-    is_found: Callable[[T], bool],
+    query: ContextQuery, answer: Callable[[ContextQuery], list[T]], is_found: Callable[[T], bool]
 ) -> list[T]:
     """The answer of each context: of its group if that has one, else of the store.
 
     Both are asked, because a rare match in the group would hide a frequent one in the store, and so show that it is there.
     """
-    every, named = list(range(contexts)), groups.get("group")
-    if named is None or groups.get("scope") not in (None, "group_first"):
-        return answer(every, groups)
-    names = [named] * contexts if isinstance(named, str) else list(named)
-    found = answer(every, {})
-    grouped = [at for at in every if names[at]]
-    for at, own in zip(
-        grouped, answer(grouped, {"group": [names[at] for at in grouped], "scope": "group"}), strict=True
-    ):
+    if query.group is None or query.scope not in (None, "group_first"):
+        return answer(query)
+    found = answer(query._replace(group=None, scope=None))
+    grouped = [at for at, name in enumerate(query.groups) if name]
+    for at, own in zip(grouped, answer(query.at(grouped)._replace(scope="group")), strict=True):
         if is_found(own):
             found[at] = own
     return found
@@ -176,11 +131,3 @@ def _group_first(
 
 def _tail(context: Tokens, length: int) -> Tokens:
     return context[max(0, len(context) - length) :]
-
-
-def _part(groups: Mapping[str, Any], places: Sequence[int]) -> dict[str, Any]:
-    """The group arguments of the contexts at ``places``."""
-    group = groups.get("group")
-    if group is None or isinstance(group, str):
-        return dict(groups)
-    return {**groups, "group": [group[at] for at in places]}

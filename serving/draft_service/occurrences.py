@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import Tokens
 from suffolk.serving.draft_service.documents import dump_metadata, load_metadata
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.tokens import TOKEN, unpack_tokens

@@ -9,10 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.datastore.query import parse_query
-from suffolk.datastore.retriever import Groups, Retriever, Tokens
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.documents import pack_documents, pack_groups
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats

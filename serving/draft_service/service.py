@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from suffolk.datastore import retriever
+from suffolk.datastore import context_query
+from suffolk.datastore.context_query import ContextQuery, Groups, OccurrenceQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import (
     DeadlineExceeded,
@@ -20,7 +21,7 @@ from suffolk.datastore.errors import (
 )
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.documents import unpack_groups
@@ -94,18 +95,17 @@ class DraftService:
             ResourceExhausted: the caller's tenant has no queries left.
         """
         max_match, min_match = _match_lengths(request)
-        max_depth = _value_or(request, "max_depth", retriever.DEFAULT_MAX_DEPTH)
+        max_depth = _value_or(request, "max_depth", context_query.DEFAULT_MAX_DEPTH)
         limits.check_depth(max_depth)
         contexts = wire.unpack_contexts(request)
         max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts))
         take_queries(len(contexts))
         datastore = self.chosen(request.datastores)
         groups = self._groups(datastore, request, len(contexts))
+        query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, *groups)
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired, bool(request.groups)):
-            trees += datastore.draft_batch(
-                contexts[part], max_match, min_match, max_depth, max_nodes[part], **groups(part)
-            )
+            trees += datastore.find_drafts(query.at(part))
         self.metrics.count_batch("Draft", [tree.match_length for tree in trees], [len(tree) for tree in trees])
         return trees
 
@@ -116,9 +116,10 @@ class DraftService:
         take_queries(len(contexts))
         datastore = self.chosen(request.datastores)
         groups = self._groups(datastore, request, len(contexts))
+        query = ContextQuery(contexts, max_match, min_match, group=groups[0], scope=groups[1])
         matches: list[Match] = []
         for part in _chunks(len(contexts), expired, bool(request.groups)):
-            matches += datastore.lookup_batch(contexts[part], max_match, min_match, **groups(part))
+            matches += datastore.find_matches(query.at(part))
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
 
@@ -129,8 +130,8 @@ class DraftService:
             InvalidArgument, NotFound, DeadlineExceeded, ResourceExhausted: as ``draft``.
             PermissionDenied: the server does not show occurrences.
         """
-        limit = _value_or(request, "limit", retriever.DEFAULT_OCCURRENCES)
-        context = _value_or(request, "context", retriever.DEFAULT_WINDOW)
+        limit = _value_or(request, "limit", context_query.DEFAULT_OCCURRENCES)
+        context = _value_or(request, "context", context_query.DEFAULT_WINDOW)
         limits.check_occurrences(limit, context, request.before)
         limits.check_scope(request.scope)
         limits.check_grouped(request.scope, [request.group])
@@ -147,8 +148,10 @@ class DraftService:
             pattern = datastore.encode(request.text)
         if expired():
             raise DeadlineExceeded("the deadline passed before the search; allow more time")
-        asked: dict[str, Any] = {"group": request.group, "scope": request.scope or None} if request.group else {}
-        found = datastore.occurrences(pattern, limit, context, request.before, **asked)
+        query = OccurrenceQuery(pattern, limit, context, request.before)
+        if request.group:
+            query = query._replace(group=request.group, scope=request.scope or None)
+        found = datastore.find_occurrences(query)
         if len(choices) > 1:
             return found
         [name] = choices  # it may differ from the name of the folder
@@ -238,16 +241,16 @@ class DraftService:
     @staticmethod
     def _groups(
         datastore: Retriever, request: draft_pb2.DraftRequest | draft_pb2.LookupRequest, queries: int
-    ) -> Callable[[slice], dict[str, Any]]:
-        """The group arguments for a part of the queries; none if no query has a group."""
+    ) -> tuple[Groups, str | None]:
+        """The group and scope arguments of a query; None if no context has a group."""
         limits.check_scope(request.scope)
         groups = unpack_groups(request.groups, queries, "contexts")
         limits.check_grouped(request.scope, groups or [])
         if groups is None:
-            return lambda part: {}
+            return None, None
         if not datastore.has_groups:
             raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave groups out")
-        return lambda part: {"group": groups[part], "scope": request.scope or None}
+        return groups, request.scope or None
 
     def _resolve(self, name: str) -> str:
         limits.check_name(name)
@@ -270,8 +273,8 @@ class DraftService:
 
 
 def _match_lengths(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> tuple[int, int]:
-    max_match = _value_or(request, "max_match", retriever.DEFAULT_MAX_MATCH)
-    min_match = _value_or(request, "min_match", retriever.DEFAULT_MIN_MATCH)
+    max_match = _value_or(request, "max_match", context_query.DEFAULT_MAX_MATCH)
+    min_match = _value_or(request, "min_match", context_query.DEFAULT_MIN_MATCH)
     limits.check_match(max_match, min_match)
     return max_match, min_match
 
@@ -281,10 +284,10 @@ def _value_or(message: Any, field: str, default: int) -> int:
     return getattr(message, field) if message.HasField(field) else default
 
 
-def _chunks(total: int, expired: Expired, grouped: bool) -> Iterator[slice]:
-    """Slices of CHUNK queries, at least one. Raises DeadlineExceeded between two of them.
+def _chunks(total: int, expired: Expired, grouped: bool) -> Iterator[range]:
+    """Ranges of CHUNK queries, at least one. Raises DeadlineExceeded between two of them.
 
-    ``grouped``: slices have one query, because the texts of a group are scanned, which may take 0.1 s.
+    ``grouped``: ranges have one query, because the texts of a group are scanned, which may take 0.1 s.
     """
     size = 1 if grouped else CHUNK
     for start in range(0, max(1, total), size):
@@ -292,4 +295,4 @@ def _chunks(total: int, expired: Expired, grouped: bool) -> Iterator[slice]:
             raise DeadlineExceeded(
                 f"the deadline passed with {start} of {total} queries answered; allow more time or send fewer"
             )
-        yield slice(start, start + size)
+        yield range(start, min(start + size, total))

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.context_query import DEFAULT_MAX_NODES, Tokens
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Match, Tokens
+from suffolk.datastore.retriever import Match
 from suffolk.serving.draft_service import limits
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.tokens import TOKEN, to_tokens

@@ -11,9 +11,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.context_query import DEFAULT_MAX_NODES
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import SuffolkError, Unsupported
-from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Retriever
+from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.breaker import CircuitBreaker
@@ -282,13 +283,7 @@ def _open(
             else:
                 store = connect(name, deadline) if is_url(name) else WatchedDatastore(name)
             stores.append(store)
-            if mark is not None:
-                require_match(store, name, options.limits, model, mark)
-            if store.vocab_size > vocab_size:
-                raise Unsupported(
-                    f"datastore {name} has token ids up to {store.vocab_size - 1}, model {model} up to {vocab_size - 1}; "
-                    f"build one for this model: suffolk build --tokenizer {model} --output STORE corpus..."
-                )
+            require_match(store, name, options.limits, model, mark, vocab_size)
     except SuffolkError:
         for store in stores:
             store.close()  # twice for ``memory``, which may be closed again

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH
 from suffolk.serving.draft_service.client import MAX_DEADLINE
 from suffolk.serving.drafters.retrieval.limits import MAX_TOKENS, Limits
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json

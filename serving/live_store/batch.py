@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.context_query import Groups
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Groups
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import LiveOrigin, pack_origin

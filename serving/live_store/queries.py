@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,24 +9,11 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.datastore.errors import Corruption, InvalidArgument
-from suffolk.datastore.manifest import tokenizer_name
-from suffolk.datastore.occurrence import Occurrence, check_occurrences
-from suffolk.datastore.retriever import (
-    DEFAULT_MAX_DEPTH,
-    DEFAULT_MAX_MATCH,
-    DEFAULT_MAX_NODES,
-    DEFAULT_MIN_MATCH,
-    DEFAULT_OCCURRENCES,
-    DEFAULT_WINDOW,
-    SCOPES,
-    Groups,
-    Match,
-    Retriever,
-    Tokens,
-)
-from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore.context_query import SCOPES, ContextQuery, OccurrenceQuery
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.tokenizer import read_stored_tokenizer
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.origin import check_group, unpack_origin
@@ -64,88 +50,16 @@ class LiveQueries(Retriever):
         """Whether queries may name a group."""
         return True
 
-    def lookup(
-        self,
-        context: str | Tokens,
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        group: str | None = None,
-        scope: str | None = None,
-    ) -> Match:
-        """See ``Retriever.lookup`` and ``lookup_batch``."""
-        return self.lookup_batch([self._ids(context)], max_match, min_match, group, scope)[0]
-
-    def lookup_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[Match]:
-        """See ``Retriever.lookup_batch``.
-
-        Args:
-            group: the group of all contexts, or a sequence with the group, or None, of each. An unknown group is empty.
-            scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
-                group, and everything if nothing is found there.
-        """
-        answers = self._live.lookup(contexts, max_match, min_match, *self.group_keys(len(contexts), group, scope))
-        return [Match(*answer) for answer in answers]
-
-    def draft(
-        self,
-        context: str | Tokens,
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int = DEFAULT_MAX_NODES,
-        group: str | None = None,
-        scope: str | None = None,
-    ) -> DraftTree:
-        """See ``Retriever.draft`` and ``draft_batch``."""
-        return self.draft_batch([self._ids(context)], max_match, min_match, max_depth, max_nodes, group, scope)[0]
-
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
-        group: Groups = None,
-        scope: str | None = None,
-    ) -> list[DraftTree]:
-        """See ``Retriever.draft_batch``.
-
-        Args:
-            group, scope: as for ``lookup_batch``. With ``group_first``, everything is drafted from for what is left of
-                ``max_nodes``.
-        """
-        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        keys, scope = self.group_keys(len(contexts), group, scope)
-        trees = self._live.draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED, keys, scope)
-        return [DraftTree(*tree) for tree in trees]
-
-    def occurrences(
-        self,
-        pattern: str | Tokens,
-        limit: int = DEFAULT_OCCURRENCES,
-        context: int = DEFAULT_WINDOW,
-        before: int = 0,
-        group: str | None = None,
-        scope: str | None = None,
-    ) -> list[Occurrence]:
-        """See ``Retriever.occurrences``; ``group`` and ``scope``: see ``lookup_batch``."""
-        ids = self._ids(pattern)
-        check_occurrences(ids, self.identity.order_depth, limit, context, before)
-        keys, scope = self.group_keys(1, group, scope)
-        length = len(ids) + context
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """See ``Retriever.occurrences``."""
+        query.check(self.identity.order_depth)
+        keys, scope = self.group_keys(query.whole)
+        length = len(query.pattern) + query.context
         while True:
             datastore = self._files.datastore
             files = datastore.open_segments() if datastore is not None else ()
             by_native = {segment.native: segment for segment in files}
-            found = self._live.occurrences(ids, limit, length, before, int(keys[0]), scope)
+            found = self._live.occurrences(query.pattern, query.limit, length, query.before, int(keys[0]), scope)
             if all(native is None or native in by_native for native, *_ in found):
                 break  # otherwise another generation was taken up in the meantime
         places = []
@@ -154,14 +68,14 @@ class LiveQueries(Retriever):
                 source, metadata, _ = unpack_origin(packed)
                 places.append(Occurrence("", number, place, source, metadata, tokens, earlier, self.name))
             else:
-                places.append(by_native[native].occurrence(place, before, length, self.name))
+                places.append(by_native[native].occurrence(place, query.before, length, self.name))
         return places
 
-    def group_keys(self, count: int, group: Groups, scope: str | None) -> tuple[npt.NDArray[np.uint64], str]:
+    def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
         """See ``Retriever.group_keys``."""
+        scope, count, names = query.scope, len(query.contexts), query.groups
         if scope is not None and scope not in SCOPES:
             raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
-        names = [group] * count if group is None or isinstance(group, str) else list(group)
         if len(names) != count:
             raise InvalidArgument(f"{len(names)} groups for {count} contexts; give one for each, or one for all")
         keys = [0 if name is None else self._key(name) for name in names]
@@ -180,11 +94,8 @@ class LiveQueries(Retriever):
         Raises:
             Corruption: the tokenizer's file is missing or damaged, or holds another tokenizer.
         """
-        if self._tokenizer is None and self.identity.tokenizer is not None:
-            path = self.path / tokenizer_name(self.identity.tokenizer)
-            if not path.is_file() or fingerprint(tokenizer := load_tokenizer(path)) != self.identity.tokenizer:
-                raise Corruption(f"{path} is missing or another tokenizer; copy the store's tokenizer.json there")
-            self._tokenizer = tokenizer
+        if self._tokenizer is None:
+            self._tokenizer = read_stored_tokenizer(self.path, self.identity.tokenizer)
         return self._tokenizer
 
     def _key(self, group: str) -> int:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from suffolk.build_index.delete import delete as delete_published
+from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.query import parse_query
-from suffolk.datastore.retriever import Groups, Tokens
 from suffolk.serving.live_store.batch import Appended, make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Tokens
 
 TOKEN = np.dtype("<i4")
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar
 
 from suffolk.cli.options.config_file import read_toml
 from suffolk.cli.options.setting import Configurable, Options, Setting, rare
+from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH, MAX_NODES
+from suffolk.datastore.retriever import MAX_NODES
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption
 from suffolk.serving.drafters.registry import BUILT_IN, NONE, find, known, names

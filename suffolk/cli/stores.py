@@ -6,7 +6,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.choices import merge_urls
@@ -35,8 +34,18 @@ def opened_stores(
     """
 
     def require_fit(store: Retriever, name: str) -> None:
-        require_match(store, name, limits, model, fingerprint(load_tokenizer(model)))
-        _require_vocabulary(store, name, model)
+        if store.info().get("tokenizer") is not None:
+            require_match(store, name, limits, model, fingerprint(load_tokenizer(model)))
+            return
+        from suffolk.serving.engine.model.target_loader import read_vocab_size
+
+        require_match(store, name, limits, model, None, read_vocab_size(model))
+        log.warning(
+            "datastore %s has no tokenizer, so whether it fits model %s cannot be checked; with another tokenizer's ids its "
+            "drafts are rejected, and the text stays the same",
+            name,
+            model,
+        )
 
     return checked_stores(names, deadline_ms, require_fit, watch, live)
 
@@ -69,30 +78,3 @@ def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Ret
     """The datastore in that folder or behind that URL. Raises as ``open_datastore`` and ``connect``."""
     seconds = None if deadline_ms is None else deadline_ms / 1000
     return open_store(name, None, seconds) if is_url(name) else open_store(name, "auto", watch=watch)
-
-
-def _require_vocabulary(store: Retriever, name: str, model: str) -> None:
-    """Compare the ids of a datastore without a tokenizer with the model's.
-
-    A smaller vocabulary may be right: models have room for more ids than their tokenizers use.
-
-    Raises:
-        Unsupported: it has ids that the model does not know.
-    """
-    facts = store.info()
-    if facts.get("tokenizer") is not None:
-        return
-    from suffolk.serving.engine.model.target_loader import read_vocab_size
-
-    built_for, known = int(facts["vocab_size"]), read_vocab_size(model)
-    if built_for > known:
-        raise Unsupported(
-            f"datastore {name} was built for {built_for} token ids, model {model} has {known}; build one from this model's "
-            "token ids, with its --vocab-size"
-        )
-    log.warning(
-        "datastore %s has no tokenizer, so whether it fits model %s cannot be checked; with another tokenizer's ids its drafts "
-        "are rejected, and the text stays the same",
-        name,
-        model,
-    )

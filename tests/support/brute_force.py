@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from suffolk.datastore.context_query import ContextQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unavailable
-from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.drafters.registry import source_bits
 from tests.support import oracle
 
@@ -36,23 +37,17 @@ class BruteForceRetriever(Retriever):
         self.calls: list[int] = []
         self.closed = False
 
-    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
-        self._enter(contexts, max_match, 0)
-        return [Match(*oracle.lookup(self.documents, list(ids), max_match, min_match)) for ids in contexts]
-
-    def draft_batch(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-    ) -> list[DraftTree]:
-        self._enter(contexts, max_match, max_depth)
-        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else max_nodes
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        self._enter(query.contexts, query.max_match, 0)
         return [
-            self._tree(list(ids), max_match, min_match, max_depth, budget)
-            for ids, budget in zip(contexts, budgets, strict=True)
+            Match(*oracle.lookup(self.documents, list(ids), query.max_match, query.min_match)) for ids in query.contexts
+        ]
+
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        self._enter(query.contexts, query.max_match, query.max_depth)
+        bounds = (query.max_match, query.min_match, query.max_depth)
+        return [
+            self._tree(list(ids), *bounds, budget) for ids, budget in zip(query.contexts, query.budgets, strict=True)
         ]
 
     def tokenizer(self) -> None:

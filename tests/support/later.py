@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.datastore.retriever import Tokens
 from tests.support.brute_force import BruteForceRetriever
 
 
@@ -29,20 +28,12 @@ class LaterBruteForce(BruteForceRetriever):
         self.prompt = prompt
         self.healthy = True
         self.later: list[list[list[int]]] = []
-        self.open: list[tuple[Future[list[DraftTree]], tuple[object, ...], dict[str, Any]]] = []
+        self.open: list[tuple[Future[list[DraftTree]], ContextQuery]] = []
 
-    def draft_batch_future(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-        **group: Any,
-    ) -> Future[list[DraftTree]]:
-        self.later.append([list(map(int, context)) for context in contexts])
+    def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
+        self.later.append([list(map(int, context)) for context in query.contexts])
         future: Future[list[DraftTree]] = Future()
-        self.open.append((future, (contexts, max_match, min_match, max_depth, max_nodes), group))
+        self.open.append((future, query))
         if self.prompt:
             self.answer()
         return future
@@ -50,9 +41,9 @@ class LaterBruteForce(BruteForceRetriever):
     def answer(self) -> None:
         """Finish all open calls, with their answers or with ``fault``."""
         while self.open:
-            future, asked, group = self.open.pop(0)
+            future, query = self.open.pop(0)
             try:
-                future.set_result(self.draft_batch(*asked, **group))  # type: ignore[arg-type]
+                future.set_result(self.find_drafts(query))
                 self.healthy = True
             except SuffolkError as error:
                 self.healthy = False
@@ -68,11 +59,11 @@ class UnreliableLater(LaterBruteForce):
         super().__init__(documents, vocab_size)
         self._rng = rng
 
-    def draft_batch_future(self, contexts: Sequence[Tokens], *bounds: Any) -> Future[list[DraftTree]]:
+    def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
         chance = self._rng.random()
         self.prompt = chance > 0.2
         self.fault = Unavailable("the service is gone") if chance > 0.9 else None
-        future = super().draft_batch_future(contexts, *bounds)
+        future = super().draft_batch_future(query)
         if not self.prompt:
             threading.Timer(2 * self.deadline, self.answer).start()
         return future

@@ -9,6 +9,7 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal, SuffolkError
 from suffolk.datastore.retriever import Retriever
@@ -46,7 +47,7 @@ Calibration compares their drafts.
 
 
 class DatastoreDrafter:
-    """Makes one ``draft_batch`` call for all requests of a step, or several if a draft service's limits require it.
+    """Makes one ``find_drafts`` call for all requests of a step, or several if a draft service's limits require it.
 
     A failed call costs the drafts of the step. Failures are counted by reason, and the first of each reason is logged. Not
     thread-safe.
@@ -225,14 +226,11 @@ class DatastoreDrafter:
         try:
             for start in range(0, len(flat), MAX_BATCH):
                 part = slice(start, start + MAX_BATCH)
-                trees += retriever.draft_batch(
-                    flat[part],
-                    limits.max_match,
-                    limits.min_match,
-                    limits.max_depth,
-                    budgets[part],
-                    **group_argument(retriever, groups[part]),
+                group = group_argument(retriever, groups[part])
+                query = ContextQuery(
+                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group
                 )
+                trees += retriever.find_drafts(query)
         except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer
             self._wait_policy.learn_timeout(time.perf_counter() - begin)
             raise

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from types import NoneType
 from typing import Protocol, runtime_checkable
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal
 from suffolk.datastore.retriever import Retriever
@@ -34,15 +35,8 @@ class LaterRetriever(Retriever, Protocol):
     @property
     def healthy(self) -> bool: ...
 
-    def draft_batch_future(
-        self,
-        contexts: Sequence[Ids],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
-    ) -> Future[list[DraftTree]]:
-        """As ``draft_batch``, but without waiting. The future ends in bounded time, with the answer or an error."""
+    def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
+        """As ``find_drafts``, but without waiting. The future ends in bounded time, with the answer or an error."""
         ...
 
 
@@ -74,14 +68,15 @@ class InflightCall:
         be sent.
         """
         limits, begin = self._limits, time.perf_counter()
-        self._call = self._retriever.draft_batch_future(
+        query = ContextQuery(
             [context for context, _ in queries],
             limits.max_match - 1,
             max(1, limits.min_match - 1),
             min(limits.max_depth + 1, MAX_DEPTH),
             max_nodes,
-            **group_argument(self._retriever, [group for _, group in queries]),
+            group_argument(self._retriever, [group for _, group in queries]),
         )
+        self._call = self._retriever.draft_batch_future(query)
         self._call.add_done_callback(lambda call: self._time(call, time.perf_counter() - begin))
         self._queries = [(context.tobytes(), group) for context, group in queries]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.serving.draft_service.limits import MAX_DEPTH
 from suffolk.serving.engine.checked_fields import Within, check_fields
 

@@ -76,16 +76,14 @@ class CostKey:
 
 
 class CostStore:
-    """A folder of cost files. Safe for any number of threads and processes.
+    """The cost files in $XDG_CACHE_HOME/suffolk/costs, or in ~/.cache/suffolk/costs. Safe for any number of threads and processes.
 
     Attributes:
         ignored: number of unusable files; the first is logged.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """``folder``: by default $XDG_CACHE_HOME/suffolk/costs, or ~/.cache/suffolk/costs if this variable is not set."""
-        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        self.folder = expand(home) / "suffolk" / "costs" if folder is None else folder
+    def __init__(self) -> None:
+        self.folder = expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "costs"
         self.ignored = 0
 
     def path(self, key: CostKey) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Tokens
 from suffolk.serving.engine.checks import listed, text
 from suffolk.serving.engine.loop.prompt import token_ids, whole_text
 

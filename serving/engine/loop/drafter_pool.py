@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -115,11 +116,9 @@ class DrafterPool:
 
     def permitted(self, request: Request, proposal: Proposal) -> Proposal:
         """``proposal`` without nodes that the request's grammar forbids; empty if the grammar fails on it."""
-        try:
+        with self._guard(request.drafter, [request]):
             return permitted_draft(request, proposal)
-        except USER_CODE_ERRORS as error:
-            self._fail(request.drafter, [request], error)
-            return DraftTree.empty()
+        return DraftTree.empty()
 
     def prefetch(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Let the drafters that prefetch prepare the next drafts while the target verifies ``trees``."""
@@ -127,12 +126,10 @@ class DrafterPool:
             drafter = self._drafters[name]
             if not isinstance(drafter, PrefetchingDrafter):
                 continue
-            try:
+            with self._guard(name, [requests[at] for at in members]):
                 queries = [_draft_request(requests[at], UNLIMITED) for at in members]
                 context = requests[members[0]].context  # a call for several requests belongs to the trace of the first
                 context.run(drafter.prefetch, queries, [_read_only_tree(trees[at]) for at in members])
-            except USER_CODE_ERRORS as error:
-                self._fail(name, [requests[at] for at in members], error)
 
     def follow(self, request: Request, features: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
         """Pass the hidden states of the request's next tokens to its drafter: ``rows`` of ``features``, float[n, layers, width].
@@ -142,13 +139,11 @@ class DrafterPool:
         columns = self._columns.get(request.drafter)
         if columns is None:
             return
-        try:
+        with self._guard(request.drafter, [request]):
             drafter = self._drafters[request.drafter]
             assert isinstance(drafter, FeatureDrafter)
             found = features[torch.from_numpy(rows).to(features.device)]
             drafter.follow(request.number, found if len(columns) == len(self.layers) else found[:, columns])
-        except USER_CODE_ERRORS as error:
-            self._fail(request.drafter, [request], error)
 
     def learns(self, request: Request) -> bool:
         """Whether the request's drafter learns from the logits of generated tokens, and may keep them."""
@@ -158,43 +153,35 @@ class DrafterPool:
     def learn_logits(self, requests: Sequence[Request], logits: Sequence[torch.Tensor]) -> None:
         """Pass to the drafters of ``requests`` the ``logits``, float[k, vocab] each, of the last tokens."""
         for name, members in _by_drafter(requests).items():
-            try:
+            with self._guard(name, [requests[at] for at in members]):
                 self._learners[name].learn_logits(
                     [GeneratedLogits(requests[at].number, _text(requests[at]), logits[at]) for at in members]
                 )
-            except USER_CODE_ERRORS as error:
-                self._fail(name, [requests[at] for at in members], error)
 
     def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
         """Pass to the request's drafter the ``tokens`` that were generated after its last draft."""
-        try:
+        with self._guard(request.drafter, [request]):
             self._drafters[request.drafter].observe(request.number, _read_only(tokens))
-        except USER_CODE_ERRORS as error:
-            self._fail(request.drafter, [request], error)
 
     def release(self, request: Request) -> None:
         """Let the request's drafter forget it."""
-        try:
+        with self._guard(request.drafter, [request]):
             self._drafters[request.drafter].release(request.number)
-        except USER_CODE_ERRORS as error:
-            self._fail(request.drafter, [request], error)
 
     def _propose(self, name: str, requests: Sequence[Request], queries: Sequence[DraftRequest]) -> list[Proposal]:
         drafter = self._drafters[name]
-        try:
+        with self._guard(name, requests):
             before = failures_by_reason(drafter.stats())
             proposals = list(requests[0].context.run(drafter.propose, queries))
             failures = failures_by_reason(drafter.stats()) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
-        except USER_CODE_ERRORS as error:
-            self._fail(name, requests, error)
-            return [DraftTree.empty()] * len(requests)
-        checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
-        for request, each in zip(requests, checked, strict=True):
-            if not len(tree_of(each)):  # stats do not name requests, so any empty draft may be the failed one
-                request.stats.draft_failures.update(failures.keys())
-        return checked
+            checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
+            for request, each in zip(requests, checked, strict=True):
+                if not len(tree_of(each)):  # stats do not name requests, so any empty draft may be the failed one
+                    request.stats.draft_failures.update(failures.keys())
+            return checked
+        return [DraftTree.empty()] * len(requests)
 
     def _seconds(self, name: str) -> DraftSeconds:
         try:
@@ -203,20 +190,23 @@ class DrafterPool:
             return DraftSeconds()  # ``_propose`` reads stats too, and counts the error
 
     def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
-        try:
+        with self._guard(name, [request]):
             tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
             if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
                 return SampledChain(tree, proposal.distributions[: len(tree)].clone())
             return tree
-        except USER_CODE_ERRORS as error:
-            self._fail(name, [request], error)
-            return DraftTree.empty()
+        return DraftTree.empty()
 
-    def _fail(self, name: str, requests: Sequence[Request], error: BaseException) -> None:
-        reason = type(error).__name__
-        self._failures[name].add(reason, first_line(error), len(requests))
-        for request in requests:
-            request.stats.draft_failures[reason] += 1
+    @contextmanager
+    def _guard(self, name: str, requests: Sequence[Request]) -> Iterator[None]:
+        """Count an error of the ``with`` block as a failure of the drafter for each of ``requests``, and go on behind it."""
+        try:
+            yield
+        except USER_CODE_ERRORS as error:
+            reason = type(error).__name__
+            self._failures[name].add(reason, first_line(error), len(requests))
+            for request in requests:
+                request.stats.draft_failures[reason] += 1
 
 
 def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from jinja2 import TemplateError
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Tokens
 from suffolk.serving.engine.turns import Turns
 
 if TYPE_CHECKING:

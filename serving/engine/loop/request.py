@@ -7,11 +7,10 @@ from contextvars import copy_context
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Tokens
 from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.engine.loop.prediction_counter import PredictionCounter
 from suffolk.serving.engine.loop.prompt import Prompt, encode, encode_continuation
@@ -46,7 +45,7 @@ class Request:
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
         context: context variables of the thread that made the request. Drafters run in it, so that logs and traces of
             their calls name the request.
-        keep_logits: whether ``take_logits`` returns the logits of each step's tokens.
+        keep_logits: whether its steps have ``logits``.
     """
 
     def __init__(
@@ -58,6 +57,7 @@ class Request:
         drafter: str = "",
         max_nodes: int = 64,
         options: DraftOptions = DEFAULT_OPTIONS,
+        keep_logits: bool = False,
     ) -> None:
         """Encodes the prompt and the prediction, and allocates the tokens.
 
@@ -93,8 +93,7 @@ class Request:
         self.stats = GenerationStats(prompt_tokens=len(ids), rejected_prediction_tokens=missing)
         self.log_probabilities: list[LogProbability] = []
         self._predicted = None if self.prediction is None else PredictionCounter(self.prediction)
-        self.keep_logits = False
-        self._logits: torch.Tensor | None = None
+        self.keep_logits = keep_logits
         self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids
         self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
 
@@ -140,15 +139,6 @@ class Request:
         kept = tuple(log_probabilities[: len(tokens)])
         self.log_probabilities += kept
         return Step(tuple(tokens), sources, tuple(pieces), self.stats.finish, kept)
-
-    def put_logits(self, logits: torch.Tensor) -> None:
-        """Keep the unprocessed ``logits`` float[k, vocab] of the last step's tokens."""
-        self._logits = logits
-
-    def take_logits(self) -> torch.Tensor | None:
-        """The logits of the last step's tokens, float[k, vocab], once; None unless ``keep_logits`` is set."""
-        logits, self._logits = self._logits, None
-        return logits
 
     def _finish(self, token: int) -> str:
         if token in self._eos_ids:

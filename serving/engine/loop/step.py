@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from suffolk.serving.engine.loop.step_trace import StepTrace
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,8 @@ class Step:
         finish: finish reason (eos, stop, length, context) of the last step, else empty.
         log_probabilities: per token, if the request asks for them, else empty.
         traces: the step's trace, if the request asks for it; several if a worker joined steps; else empty.
+        logits: float[tokens, vocab], the target's unprocessed logits of the tokens, in fp32 at least; None unless the request
+            keeps them.
     """
 
     tokens: tuple[int, ...]
@@ -27,6 +33,7 @@ class Step:
     finish: str
     log_probabilities: tuple[LogProbability, ...] = ()
     traces: tuple[StepTrace, ...] = ()
+    logits: torch.Tensor | None = field(default=None, compare=False, repr=False)
 
     @property
     def text(self) -> str:

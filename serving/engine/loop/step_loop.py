@@ -169,9 +169,7 @@ class StepLoop:
         for entry in entries:
             outcome = outcomes.get(entry.request.number)
             if outcome is not None:
-                results.append((entry, self._result(entry, outcome)))
-                if entry.request.keep_logits and isinstance(outcome, Outcome):
-                    entry.request.put_logits(_logits_of(rows[entry.request.number], outcome, results[-1][1]))
+                results.append((entry, self._result(entry, outcome, rows[entry.request.number])))
         self._learn_logits(entries, outcomes, rows)
         self._record(entries, clock)
         clock.lap("other")
@@ -228,16 +226,20 @@ class StepLoop:
         requests, proposals = [entry.request for entry in sampling], [entry.proposal for entry in sampling]
         return dict(zip(rows, verify(requests, proposals, list(rows.values())), strict=True))
 
-    def _result(self, entry: BatchEntry, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
+    def _result(self, entry: BatchEntry, outcome: Outcome | SuffolkError, rows: torch.Tensor) -> Step | SuffolkError:
         """The request's new tokens, or its error. A tokenizer that cannot decode them fails this request only."""
         if isinstance(outcome, SuffolkError):
             return outcome
         try:
-            return self._commit(entry, outcome)
+            step = self._commit(entry, outcome)
         except USER_CODE_ERRORS as error:
             log.exception("request %d: the sampled tokens cannot be decoded", entry.request.number)
             entry.request.stats.finish = ""
             return Internal(f"the sampled tokens cannot be decoded: {first_line(error)}")
+        if not entry.request.keep_logits:
+            return step
+        logits = _accepted_rows(rows, outcome, len(step.tokens))
+        return replace(step, logits=logits.to(torch.promote_types(logits.dtype, torch.float32)))
 
     def _commit(self, entry: BatchEntry, outcome: Outcome) -> Step:
         request, tree = entry.request, tree_of(entry.proposal)
@@ -271,9 +273,8 @@ class StepLoop:
             outcome = outcomes.get(entry.request.number)
             if isinstance(outcome, Outcome) and self._learns(entry.request):
                 new = entry.candidate.accepted + 1 if entry.candidate is not None else 1
-                kept = torch.from_numpy(np.append(0, outcome.path + 1)[:new])
                 requests.append(entry.request)
-                logits.append(rows[entry.request.number][kept.to(rows[entry.request.number].device)])
+                logits.append(_accepted_rows(rows[entry.request.number], outcome, new))
         if not requests:
             return
         self._pool.learn_logits(requests, logits)
@@ -335,8 +336,6 @@ def _traced(
     return replace(result, traces=(entry.trace(outcome, result, clock.seconds),))
 
 
-def _logits_of(rows: torch.Tensor, outcome: Outcome, step: Step | SuffolkError) -> torch.Tensor:
-    """The logits of the tokens of ``step``: a copy of some of ``rows`` float[n + 1, vocab], in fp32 at least."""
-    count = len(step.tokens) if isinstance(step, Step) else 0
-    kept = torch.from_numpy(np.append(0, outcome.path + 1)[:count]).to(rows.device)
-    return rows[kept].to(torch.promote_types(rows.dtype, torch.float32))
+def _accepted_rows(rows: torch.Tensor, outcome: Outcome, count: int) -> torch.Tensor:
+    """A copy of those of ``rows`` float[n + 1, vocab] from which the first ``count`` new tokens were sampled."""
+    return rows[torch.from_numpy(np.append(0, outcome.path + 1)[:count]).to(rows.device)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import torch
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-from suffolk.datastore.errors import Unsupported
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
-from suffolk.serving.integrations.transformers.columns import Columns
-from suffolk.serving.integrations.transformers.prompts import read_prompts
-from suffolk.serving.integrations.transformers.row_processors import Processor, row_processors
+from suffolk.serving.integrations.transformers.row_processors import row_processors
 from suffolk.serving.integrations.transformers.session import find_session
 
+MOST_ROWS = 1024
+"""Most rows of a batch: the slots of a step loop."""
 _UNSUPPORTED_SETTINGS = {
     "num_beams": (1, None),
     "output_attentions": (False, None),
@@ -29,6 +32,8 @@ _UNSUPPORTED_SETTINGS = {
 }
 """Setting -> the values that disable it."""
 _UNSUPPORTED_INPUTS = ("inputs_embeds", "encoder_outputs", "negative_prompt_ids", "pixel_values", "input_features")
+_Row = tuple[list[int], list[torch.Tensor]]
+"""The tokens of a row, and their logits if they are kept."""
 
 
 def generate(
@@ -70,26 +75,126 @@ def generate(
     """
     _require_supported(model, generation_config, model_kwargs)
     streamer = _callers_streamer() if streamer is None else streamer
-    prompts = read_prompts(input_ids, model_kwargs.get("attention_mask"))
+    paddings = _paddings(input_ids, model_kwargs.get("attention_mask"))
     session = find_session(model, datastore, drafter or ("prompt-lookup" if datastore is None else "hybrid"))
-    columns = Columns(input_ids, logits_processor, stopping_criteria, generation_config, streamer)
-    room = generation_config.max_length - input_ids.shape[1]
     capacity = generation_config.max_length + max_nodes
-    with session.decoding(len(prompts), capacity, columns.eos_ids) as loop:
-        for row, prompt in enumerate(prompts):
-            processors = row_processors(logits_processor, row, len(prompts), prompt.padding)
-            loop.add(row, prompt, _settings(generation_config, room, processors), max_nodes, columns.keeps_logits)
-        while not columns.ended:
-            for row in columns.extend(loop.step()):
-                loop.leave(row)
-    return columns.result()
+    with session.decoding(len(input_ids), capacity, _eos_ids(stopping_criteria)) as loop:
+        requests = []
+        for row, padding in enumerate(paddings):
+            processors = row_processors(logits_processor, row, len(input_ids), input_ids[row, :padding])
+            settings = _settings(generation_config, input_ids.shape[1], processors)
+            keeps = _keeps_scores(generation_config)
+            prompt, number = input_ids[row, padding:].cpu().numpy(), next(session.numbers)
+            request = Request(number, loop.target, prompt, settings, session.drafter, max_nodes, keep_logits=keeps)
+            loop.join(request)
+            requests.append(request)
+        return _decode(loop, requests, input_ids, logits_processor, stopping_criteria, generation_config, streamer)
 
 
-def _settings(config: GenerationConfig, room: int, processors: tuple[Processor, ...]) -> SamplingSettings:
+def _decode(
+    loop: StepLoop,
+    requests: list[Request],
+    ids: torch.Tensor,
+    processor: Any,
+    criteria: StoppingCriteriaList,
+    config: Any,
+    streamer: Any,
+) -> GenerateDecoderOnlyOutput | torch.Tensor:
+    """Decode ``requests``, the rows of ``ids``. Returns the result of ``generate``.
+
+    Rows advance at different speeds. A column is added once all running rows have its token. So scores, stopping criteria and
+    streamer get the same columns as in ``generate``.
+    """
+    pads = bool(_eos_criteria(criteria))  # otherwise rows that have finished go on until all have, as in ``generate``
+    rows: dict[int, _Row] = {request.number: ([], []) for request in requests}
+    finished = [False] * len(requests)
+    scores: tuple[torch.Tensor, ...] = ()
+    raw: tuple[torch.Tensor, ...] = ()
+    for column in count():
+        _fill(loop, rows, column)
+        running = [len(tokens) > column for tokens, _ in rows.values()]
+        if not any(running):  # the model's context is full
+            break
+        if _keeps_scores(config):
+            each = [logits[column] if runs else None for runs, (_, logits) in zip(running, rows.values(), strict=True)]
+            raw += (_stack(each).to(ids.device),)
+            scores += (processor(ids, raw[-1].clone()),)
+        padding = 0 if all(running) else int(config._pad_token_tensor)
+        new = [tokens[column] if runs else padding for runs, (tokens, _) in zip(running, rows.values(), strict=True)]
+        ids = torch.cat([ids, torch.tensor(new, dtype=ids.dtype, device=ids.device)[:, None]], 1)
+        for row, ends in enumerate(criteria(ids, scores if config.output_scores else None).tolist()):
+            finished[row] |= ends
+            if pads and ends:
+                loop.leave(requests[row])
+                del rows[requests[row].number][0][column + 1 :]
+        if streamer is not None:
+            streamer.put(ids[:, -1].cpu())
+        if all(done or not runs for done, runs in zip(finished, running, strict=True)):
+            break
+    if streamer is not None:
+        streamer.end()
+    if not config.return_dict_in_generate:
+        return ids
+    found: dict[str, Any] = {"sequences": ids}
+    found |= {"scores": scores} if config.output_scores else {}
+    found |= {"logits": raw} if config.output_logits else {}
+    return GenerateDecoderOnlyOutput(**found)
+
+
+def _fill(loop: StepLoop, rows: dict[int, _Row], column: int) -> None:
+    """Decode until each running row has its token of ``column``. Raises the error of a failed row."""
+    while any(len(rows[request.number][0]) <= column for request in loop.running):
+        for request, step in loop.step():
+            if isinstance(step, SuffolkError):
+                raise step
+            tokens, logits = rows[request.number]
+            tokens += step.tokens
+            logits += [] if step.logits is None else list(step.logits)
+
+
+def _stack(logits: list[torch.Tensor | None]) -> torch.Tensor:
+    """float32[batch, vocab]; 0 for rows without logits."""
+    empty = torch.zeros_like(next(each for each in logits if each is not None))
+    return torch.stack([empty if each is None else each for each in logits]).float()
+
+
+def _paddings(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> list[int]:
+    """The padding ids before each row. ``attention_mask`` [batch, n]: 0 for padding; None if nothing is padded.
+
+    Raises:
+        InvalidArgument: there are more than ``MOST_ROWS`` rows, or a row is all padding or has padding not on the left.
+    """
+    if len(input_ids) > MOST_ROWS:
+        raise InvalidArgument(f"the batch has {len(input_ids)} rows; at most {MOST_ROWS} are decoded at once, split it")
+    mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask).bool()
+    for row, each in enumerate(mask.tolist()):
+        if each != sorted(each) or not any(each):
+            raise InvalidArgument(
+                f"attention_mask of row {row} hides tokens that are not on the left; pad with padding_side='left'"
+            )
+    return [int(size) for size in (~mask).sum(1)]
+
+
+def _settings(config: GenerationConfig, width: int, processors: Any) -> SamplingSettings:
+    """Warpers are among the processors."""
+    room = config.max_length - width
     if not config.do_sample:
         return SamplingSettings(room, processors=processors)
-    seed = int(torch.randint(MAX_SEED, ()))
-    return SamplingSettings(room, temperature=1.0, seed=seed, processors=processors)  # warpers are among the processors
+    return SamplingSettings(room, temperature=1.0, seed=int(torch.randint(MAX_SEED, ())), processors=processors)
+
+
+def _keeps_scores(config: Any) -> bool:
+    return bool(config.return_dict_in_generate and (config.output_scores or config.output_logits))
+
+
+def _eos_criteria(criteria: StoppingCriteriaList) -> list[Any]:
+    return [each for each in criteria if hasattr(each, "eos_token_id")]
+
+
+def _eos_ids(criteria: StoppingCriteriaList) -> frozenset[int]:
+    """The ids that end a row."""
+    ids = [each.eos_token_id for each in _eos_criteria(criteria) if each.eos_token_id is not None]
+    return frozenset(token for each in ids for token in torch.as_tensor(each).flatten().tolist())
 
 
 def _require_supported(model: Any, config: GenerationConfig, inputs: dict[str, Any]) -> None:

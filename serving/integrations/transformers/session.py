@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.open_store import open_store
@@ -24,7 +23,6 @@ from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model import tree_attention
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.planner import Planner
-from suffolk.serving.integrations.transformers.row_loop import RowLoop
 
 _ATTRIBUTE = "_suffolk_sessions"
 _LOCK = threading.Lock()
@@ -61,18 +59,21 @@ class Session:
 
     Attributes:
         drafter: name of the drafter; empty for none.
+        numbers: unused request numbers.
     """
 
     def __init__(self, model: Any, datastore: str | Path | None, drafter: str) -> None:
         """Check the model, open the datastore and measure the model's passes. Raises as ``generate``."""
         self.drafter = "" if drafter == NONE else drafter
+        self.numbers = itertools.count(1)
         self._model = model
         self._lock = threading.RLock()
-        self._numbers = itertools.count(1)
         with ExitStack() as stack:
-            stores = [] if datastore is None else [_open(str(datastore), model)]
-            for store in stores:
-                stack.callback(store.close)
+            stores: list[Retriever] = []
+            if datastore is not None:
+                stores.append(open_store(str(datastore)))
+                stack.callback(stores[0].close)
+                _require_fit(stores[0], str(datastore), model)
             made = make_drafter(drafter, model.get_input_embeddings().num_embeddings, stores)
             self._drafters: dict[str, Drafter] = {} if made is None else {drafter: made}
             with _own_attention(model):
@@ -81,17 +82,17 @@ class Session:
             stack.pop_all()
 
     @contextmanager
-    def decoding(self, rows: int, capacity: int, eos_ids: frozenset[int]) -> Iterator[RowLoop]:
-        """Create the loop of one call, with ``rows`` slots of ``capacity`` tokens. ``eos_ids`` end a row."""
+    def decoding(self, rows: int, capacity: int, eos_ids: frozenset[int]) -> Iterator[StepLoop]:
+        """The loop of one call, with ``rows`` slots of ``capacity`` tokens. ``eos_ids`` end a row."""
         with self._lock, _own_attention(self._model):
             self._model.eval()
             self._model.set_attn_implementation(tree_attention.NAME)
-            target = replace(self._target, eos_ids=eos_ids)
-            loop = RowLoop(StepLoop(target, self._drafters, self._planner, rows, capacity), self.drafter, self._numbers)
+            loop = StepLoop(replace(self._target, eos_ids=eos_ids), self._drafters, self._planner, rows, capacity)
             try:
                 yield loop
             finally:
-                loop.close()
+                for request in [*loop.running]:
+                    loop.leave(request)
 
 
 @contextmanager
@@ -105,17 +106,7 @@ def _own_attention(model: Any) -> Iterator[None]:
         model.train(training)
 
 
-def _open(name: str, model: Any) -> Retriever:
-    """Open the datastore at a folder or URL, and check it against the model."""
-    store = open_store(name)
-    try:
-        known, built_for = model.get_input_embeddings().num_embeddings, int(store.info()["vocab_size"])
-        if built_for > known:
-            raise Unsupported(f"datastore {name} was built for {built_for} token ids, but the model has {known}")
-        folder = Path(getattr(model, "name_or_path", "") or "")
-        if (folder / "tokenizer.json").is_file():
-            require_match(store, name, Limits(), str(folder), fingerprint(load_tokenizer(folder)))
-    except SuffolkError:
-        store.close()
-        raise
-    return store
+def _require_fit(store: Retriever, name: str, model: Any) -> None:
+    folder = Path(getattr(model, "name_or_path", "") or "")
+    mark = fingerprint(load_tokenizer(folder)) if (folder / "tokenizer.json").is_file() else None
+    require_match(store, name, Limits(), str(folder), mark, model.get_input_embeddings().num_embeddings)

@@ -40,13 +40,13 @@ def test_all_datastores_are_asked(
 ) -> None:
     other = store_of(tmp_path / "other", fingerprint(load_tokenizer(model)))
     asked: set[Path] = set()
-    draft_batch = Datastore.draft_batch
+    find_drafts = Datastore.find_drafts
 
     def watched(self: Datastore, *args: Any, **kwargs: Any) -> list[DraftTree]:
         asked.add(self.path)
-        return draft_batch(self, *args, **kwargs)
+        return find_drafts(self, *args, **kwargs)
 
-    monkeypatch.setattr(Datastore, "draft_batch", watched)
+    monkeypatch.setattr(Datastore, "find_drafts", watched)
     words = ["--model", model, "--datastore", store, "--datastore", other, "--drafter", "datastore", PROMPT]
     assert generate(*words) == 0
     assert "tokens    24 (length)" in capsys.readouterr().err

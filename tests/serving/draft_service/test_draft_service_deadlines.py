@@ -14,6 +14,7 @@ import pytest
 
 from suffolk.cli import lookup
 from suffolk.cli.main import main
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import (
@@ -158,25 +159,25 @@ def _user_timeout(number: str) -> int | None:
 
 def test_asynchronous_calls_report_to_the_breaker(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
-        (tree,) = remote.draft_batch_future([[1, 2]]).result(HANG)
+        (tree,) = remote.draft_batch_future(ContextQuery([[1, 2]])).result(HANG)
         assert_same_tree(tree, brute.draft([1, 2]))
         assert remote.healthy
         remote.deadline = 0.05
         brute.gate.clear()
         while not remote.breaker.is_open():
-            call = remote.draft_batch_future([[1, 2]])
+            call = remote.draft_batch_future(ContextQuery([[1, 2]]))
             with pytest.raises(DeadlineExceeded, match="no answer within 250 ms, the deadline"):
                 call.result(HANG)
             assert not remote.healthy
         with pytest.raises(Unavailable, match="circuit breaker open: the last calls failed"):
-            remote.draft_batch_future([[1, 2]])
+            remote.draft_batch_future(ContextQuery([[1, 2]]))
         brute.gate.set()
         remote.deadline = HANG
         calls = []
 
         def probed() -> bool:
             with suppress(Unavailable):
-                calls.append(remote.draft_batch_future([[1, 2]]))
+                calls.append(remote.draft_batch_future(ContextQuery([[1, 2]])))
             return remote.healthy
 
         until(probed)
@@ -186,12 +187,12 @@ def test_asynchronous_calls_report_to_the_breaker(brute: BruteForceRetriever) ->
 def test_closing_ends_calls_in_flight(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
         brute.gate.clear()
-        call = remote.draft_batch_future([[1]])
+        call = remote.draft_batch_future(ContextQuery([[1]]))
         remote.close()
         with pytest.raises(Unavailable, match="open it again"):
             call.result(HANG)
         with pytest.raises(Unavailable, match="was closed; open it again"):
-            remote.draft_batch_future([[1]])
+            remote.draft_batch_future(ContextQuery([[1]]))
         brute.gate.set()
 
 

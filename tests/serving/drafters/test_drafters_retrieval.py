@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unsupported
 from suffolk.serving.drafters.load import make_drafter
@@ -116,16 +117,16 @@ def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_oth
 
 
 class BadStore(BruteForceRetriever):
-    """Raises or returns invalid trees in ``draft_batch``."""
+    """Raises or returns invalid trees in ``find_drafts``."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__([[1, 2, 3]], VOCAB)
         self.answer = answer
 
-    def draft_batch(self, *args: Any, **options: Any) -> list[DraftTree]:
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         if isinstance(self.answer, Exception):
             raise self.answer
-        return [self.answer] * len(args[0]) if isinstance(self.answer, DraftTree) else list(self.answer)
+        return [self.answer] * len(query.contexts) if isinstance(self.answer, DraftTree) else list(self.answer)
 
 
 @pytest.mark.parametrize(

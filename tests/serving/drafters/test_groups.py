@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.retriever import Tokens
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.loop.draft_options import DraftOptions
@@ -32,15 +31,12 @@ class Grouped(LaterBruteForce):
         super().__init__([[1, 2, 9]], VOCAB)
         self.groups = {name: BruteForceRetriever(documents, VOCAB) for name, documents in GROUPS.items()}
 
-    def draft_batch(self, contexts: Sequence[Tokens], *bounds: Any, **options: Any) -> list[DraftTree]:
-        names = options.pop("group", [None] * len(contexts))
-        budgets = bounds[3] if isinstance(bounds[3], list) else [bounds[3]] * len(contexts)
-        assert len(names) == len(budgets) == len(contexts)
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        assert len(query.groups) == len(query.budgets) == len(query.contexts)
         trees = []
-        for context, name, budget in zip(contexts, names, budgets, strict=True):
-            owner = self.groups.get(name)
-            asked = ([context], *bounds[:3], budget)
-            trees += owner.draft_batch(*asked) if owner else super().draft_batch(*asked)
+        for place, name in enumerate(query.groups):
+            asked, owner = query.at([place]), self.groups.get(name)
+            trees += owner.find_drafts(asked) if owner else super().find_drafts(asked)
         return trees
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer, measure_agreement
 from suffolk.benchmarks.hierarchy.run_distribution import fit_run_distribution, model_starts
+from suffolk.datastore.context_query import ContextQuery
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment
@@ -108,7 +110,7 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
 
 def test_a_source_that_is_gone_costs_its_drafts_alone() -> None:
     class Gone(BruteForceRetriever):
-        def draft_batch(self, *words: object, **options: object) -> list[object]:  # type: ignore[override]
+        def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
             raise InvalidArgument("gone")
 
     source = DatastoreDrafter(Gone([PROMPT], VOCAB), VOCAB)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
@@ -144,9 +144,9 @@ def test_sources_look_up_more_than_they_propose_where_noise_counts() -> None:
 class Asked(BruteForceRetriever):
     """Records the requested ``budgets`` since the last reset."""
 
-    def draft_batch(self, contexts: Any, *limits: Any) -> list[DraftTree]:
-        self.budgets = list(limits[-1])
-        return super().draft_batch(contexts, *limits)
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        self.budgets = query.budgets
+        return super().find_drafts(query)
 
 
 def test_what_is_no_tree_is_refused_and_what_is_empty_stays_so() -> None:

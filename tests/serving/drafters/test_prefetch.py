@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
 from suffolk.serving.drafters.hierarchy.load import StackLoader
@@ -174,7 +175,7 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
     """
     store = LaterBruteForce([DOCUMENT], VOCAB)
     drafter = DatastoreDrafter(store, VOCAB, LIMITS)
-    answered, waits = store.draft_batch, 0
+    answered, waits = store.find_drafts, 0
 
     def misses(*asked: object) -> list[DraftTree]:
         nonlocal waits
@@ -183,13 +184,13 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
         raise DeadlineExceeded("no answer within 4 ms")
 
     step = request([0, 1, 2], budget=DraftBudget(token_seconds=0.01))
-    store.draft_batch = misses  # type: ignore[method-assign, assignment]
+    store.find_drafts = misses  # type: ignore[method-assign, assignment]
     store.prompt = False
     for _ in range(10):
         assert not len(drafter.propose([step])[0])
         drafter.prefetch([step], [DraftTree.empty()])
     assert 1 <= waits <= 3
-    store.draft_batch = answered  # type: ignore[method-assign]
+    store.find_drafts = answered  # type: ignore[method-assign]
     store.answer()
     drafter.prefetch([step], [DraftTree.empty()])
     store.answer()
@@ -223,8 +224,8 @@ def test_a_call_holds_as_many_contexts_as_the_service_takes() -> None:
 class Fewer(LaterBruteForce):
     """Returns one tree too few."""
 
-    def draft_batch(self, *asked: Any, **options: Any) -> list[DraftTree]:
-        return super().draft_batch(*asked, **options)[1:]
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        return super().find_drafts(query)[1:]
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -249,13 +250,13 @@ def test_a_drafter_without_prefetching_waits_for_every_answer() -> None:
     """Regression: in a hierarchy and in a replay, a slow service used to count as remote, and drafting stopped."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
     [level] = StackLoader(Target.wrap(tiny_model()), retrievers=[store]).sources("datastore")
-    answered = store.draft_batch
+    answered = store.find_drafts
 
     def slow(*asked: Any, **options: Any) -> list[DraftTree]:
         time.sleep(0.004)
         return answered(*asked, **options)
 
-    store.draft_batch = slow  # type: ignore[method-assign]
+    store.find_drafts = slow  # type: ignore[method-assign]
     step = request([0, 1, 2], budget=DraftBudget(token_seconds=0.001))
     assert all(map(len, [level.propose([step])[0] for _ in range(20)]))
     assert store.later == []

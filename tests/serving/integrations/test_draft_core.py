@@ -252,7 +252,7 @@ def test_a_datastore_of_another_model_is_refused(tmp_path: Path) -> None:
     make_store(tmp_path / "larger", [[[1, 2]]], vocab_size=VOCAB + 1)
     with pytest.raises(Unsupported, match="was built with tokenizer ffffffffffff, model the model has"):
         core_of(tmp_path / "other", tokenizer=tmp_path / "tokenizer.json")
-    with pytest.raises(Unsupported, match="has token ids up to 500, model the model up to 499"):
+    with pytest.raises(Unsupported, match="was built for 501 token ids, model the model has 500"):
         core_of(tmp_path / "larger")
     with pytest.raises(NotFound):
         core_of(tmp_path / "missing")

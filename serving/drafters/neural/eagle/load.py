@@ -10,13 +10,12 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.paths import expand
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.eagle.checkpoint import read_checkpoint
-from suffolk.serving.drafters.neural.eagle.drafter import BOUNDS, EagleDrafter
+from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.neural.head_check import check_fit
 from suffolk.serving.drafters.neural.head_folder import naming
 from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
-from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.weights import fit
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.model.skinny_gemm import accelerate
@@ -36,7 +35,6 @@ def load_eagle(
     target: Target,
     slots: int = 8,
     capacity: int = 4096,
-    bounds: TreeBounds = BOUNDS,
     costs: CostModel | None = None,
     check: bool = True,
 ) -> EagleDrafter:
@@ -44,7 +42,7 @@ def load_eagle(
 
     Args:
         folder: a head of Suffolk (``EagleHead.save``), of original EAGLE (1, 2, 3), or of speculators.
-        slots, capacity, bounds, costs: as in ``EagleDrafter``.
+        slots, capacity, costs: as in ``EagleDrafter``.
         check: whether to run ``check_head``, which takes the time of about a hundred tokens.
 
     Raises:
@@ -57,7 +55,7 @@ def load_eagle(
         check_head(head, target, str(folder))
     accelerate(head)
     head.compress()
-    return EagleDrafter(head, slots, capacity, bounds, costs)
+    return EagleDrafter(head, slots, capacity, costs=costs)
 
 
 def load_head(folder: str | Path, target: Target) -> EagleHead:

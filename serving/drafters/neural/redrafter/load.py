@@ -11,7 +11,7 @@ from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.head_check import check_fit
 from suffolk.serving.drafters.neural.head_folder import CONFIG, naming, own_config, read_config
 from suffolk.serving.drafters.neural.redrafter.apple import APPLE_TYPE, apple_config, apple_name
-from suffolk.serving.drafters.neural.redrafter.config import KIND, BeamConfig, RedrafterConfig
+from suffolk.serving.drafters.neural.redrafter.config import KIND, RedrafterConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.neural.weights import FILE, fit, read_tensors
@@ -33,7 +33,6 @@ def load_redrafter(
     folder: str | Path,
     target: Target,
     slots: int = 8,
-    config: BeamConfig | None = None,
     costs: CostModel | None = None,
     check: bool = True,
 ) -> RedrafterDrafter:
@@ -47,7 +46,7 @@ def load_redrafter(
         check_head(head, target, str(folder))
     accelerate(head)
     head.compress()
-    return RedrafterDrafter(head, target, slots, config, costs)
+    return RedrafterDrafter(head, target, slots, costs=costs)
 
 
 def load_head(folder: str | Path, target: Target) -> RedrafterHead:

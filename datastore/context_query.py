@@ -1,0 +1,86 @@
+"""The arguments of lookups, drafts and occurrences, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.errors import InvalidArgument
+
+Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
+"""Token ids, oldest first: a list of ints or a one-dimensional integer array."""
+Groups = str | Sequence[str | None] | None
+"""The group of all contexts or documents, or that of each; None: no group."""
+
+SCOPES = ("store", "group", "group_first")
+"""What a query with a group searches."""
+DEFAULT_MAX_MATCH = 16
+DEFAULT_MIN_MATCH = 1
+DEFAULT_MAX_DEPTH = 10
+DEFAULT_MAX_NODES = 64
+DEFAULT_OCCURRENCES = 10
+DEFAULT_WINDOW = 16
+"""Tokens after an occurrence."""
+MAX_OCCURRENCES = (1 << 32) - 2
+"""The largest number of tokens in a segment."""
+
+
+class ContextQuery(NamedTuple):
+    """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``."""
+
+    contexts: Sequence[Tokens]
+    max_match: int = DEFAULT_MAX_MATCH
+    min_match: int = DEFAULT_MIN_MATCH
+    max_depth: int = DEFAULT_MAX_DEPTH
+    max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES
+    group: Groups = None
+    scope: str | None = None
+
+    @property
+    def budgets(self) -> list[int]:
+        """``max_nodes`` of each context."""
+        return [self.max_nodes] * len(self.contexts) if isinstance(self.max_nodes, int) else list(self.max_nodes)
+
+    @property
+    def groups(self) -> list[str | None]:
+        """The group of each context."""
+        if self.group is None or isinstance(self.group, str):
+            return [self.group] * len(self.contexts)
+        return list(self.group)
+
+    def at(self, places: Sequence[int]) -> ContextQuery:
+        """The query for the contexts at ``places`` alone."""
+        budgets, groups = self.budgets, self.groups
+        return self._replace(
+            contexts=[self.contexts[place] for place in places],
+            max_nodes=[budgets[place] for place in places],
+            group=[groups[place] for place in places] if any(groups) else None,
+        )
+
+
+class OccurrenceQuery(NamedTuple):
+    """The arguments of ``Retriever.occurrences``, in its order."""
+
+    pattern: Tokens
+    limit: int = DEFAULT_OCCURRENCES
+    context: int = DEFAULT_WINDOW
+    before: int = 0
+    group: str | None = None
+    scope: str | None = None
+
+    @property
+    def whole(self) -> ContextQuery:
+        """The lookup of the whole pattern."""
+        size = len(self.pattern)
+        return ContextQuery([self.pattern], size, size, group=self.group, scope=self.scope)
+
+    def check(self, order_depth: int) -> None:
+        """Raise InvalidArgument: the pattern has no tokens or more than the order depth, or a number is out of range."""
+        if not 1 <= len(self.pattern) <= order_depth:
+            raise InvalidArgument(f"a pattern of {len(self.pattern)} tokens; it must have 1 to {order_depth}")
+        for name in ("limit", "context", "before"):
+            if not 0 <= getattr(self, name) <= MAX_OCCURRENCES:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 0 to {MAX_OCCURRENCES}")
