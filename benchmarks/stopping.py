@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypedDict, TypeVar
 
+from suffolk.benchmarks.progress import tracked
+
 T = TypeVar("T")
 
 
@@ -16,12 +18,13 @@ class Stop(TypedDict):
     unit: str
 
 
-def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
-    """Collect the items of ``parts`` up to Ctrl-C. An unfinished item is left out.
+def keep(parts: Iterable[T], of: int, unit: str, shown: bool = True) -> tuple[list[T], Stop | None]:
+    """Collect the items of ``parts`` up to Ctrl-C, and show the progress. An unfinished item is left out.
 
     Args:
         of: total number of parts.
         unit: name of the parts, in the plural.
+        shown: whether to show the progress; one of two nested calls does.
 
     Returns:
         The parts, and the point where they stopped; None if all are done.
@@ -31,7 +34,7 @@ def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
     """
     done: list[T] = []
     try:
-        for part in parts:
+        for part in tracked(parts, of, unit) if shown else parts:
             done.append(part)
     except KeyboardInterrupt:
         if not done:

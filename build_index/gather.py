@@ -12,7 +12,7 @@ from suffolk.build_index.encode_block import EncodedBlock
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.journal import FinishedSegment, reached, record_segment
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.progress import WorkProgress
+from suffolk.build_index.progress import WorkProgress, rate
 from suffolk.build_index.report import megabytes
 from suffolk.build_index.target import Target
 from suffolk.build_index.token_file import TokenFile
@@ -89,7 +89,9 @@ class Gatherer:
             fingerprint=self.target.fingerprint,
             documents=table,
             threads=self.options.workers(),
-            progress=lambda share: self.progress.advance(work, share, facts),
+            progress=lambda share: self.progress.advance(
+                work, share, f"{facts}, {rate(share * file.tokens, time.monotonic() - begin, 'tokens')}"
+            ),
         )
         failpoint("segment.written")
         self.sort_seconds += time.monotonic() - begin

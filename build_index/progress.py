@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -13,6 +14,10 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 PLAIN_SECONDS = 30.0
 """Seconds between two lines of progress without a terminal."""
+DRAW_SECONDS = 0.1
+"""Least seconds between two drawings of a bar."""
+SPEED_SECONDS = 600.0
+"""The time left is extrapolated from so many last seconds."""
 
 
 class WorkProgress(Protocol):
@@ -33,6 +38,14 @@ class SilentProgress:
     def note(self, text: str) -> None: ...
 
     def advance(self, work: str, share: float, facts: str) -> None: ...
+
+
+def rate(done: float, seconds: float, unit: str = "") -> str:
+    """``done`` of a unit in ``seconds``, as "3.1 passes/s"; below one a second per minute, and below one a minute per hour."""
+    each_second = done / max(seconds, 1e-9)
+    factor, time_unit = (1, "s") if each_second >= 1 else (60, "min") if each_second >= 1 / 60 else (3600, "h")
+    number = each_second * factor
+    return f"{number:,.0f}" * (number >= 100) + f"{number:.3g}" * (number < 100) + f" {unit}".rstrip() + f"/{time_unit}"
 
 
 class PlainProgress:
@@ -57,10 +70,10 @@ class PlainProgress:
 
 
 class TerminalProgress:
-    """A bar for each task, with its facts and the time left."""
+    """A bar for each task, with its facts and the time left. ``redraw``: whether only ``advance`` draws."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress, redraw: bool) -> None:
+        self._progress, self._redraw, self._drawn = progress, redraw, 0.0
         self._tasks: dict[str, TaskID] = {}
 
     def note(self, text: str) -> None:
@@ -72,16 +85,44 @@ class TerminalProgress:
         for name, task in self._tasks.items():
             self._progress.update(task, visible=name == work)
         self._progress.update(self._tasks[work], completed=share, facts=facts)
+        if self._redraw and time.monotonic() - self._drawn >= DRAW_SECONDS:
+            self._progress.refresh()
+            self._drawn = time.monotonic()
+
+
+def segment_progress(show: WorkProgress, work: str, tokens: Mapping[str, int]) -> Callable[[str, float], None]:
+    """A function that is called with a segment's name and the share of it that is done, segment after segment.
+
+    ``tokens``: the size of each segment, by name.
+    """
+    total, begin = sum(tokens.values()), time.monotonic()
+    before = dict(zip(tokens, accumulate(tokens.values(), initial=0), strict=False))
+
+    def report(name: str, share: float) -> None:
+        done = before[name] + share * tokens[name]
+        speed = rate(done, time.monotonic() - begin, "tokens")
+        show.advance(work, done / max(1, total), f"{total:,} tokens, {speed}")
+
+    return report
 
 
 @contextmanager
-def show_progress(stream: TextIO | None = None) -> Iterator[WorkProgress]:
-    """The progress that fits ``stream``; None: standard error."""
+def show_progress(stream: TextIO | None = None, timed: bool = False) -> Iterator[WorkProgress]:
+    """The progress that fits ``stream``; None: standard error.
+
+    ``timed``: whether the work is being timed. Then the bar is drawn only where the work advances, and not by a thread.
+    """
     stream = stream or sys.stderr
     if not stream.isatty():
         yield PlainProgress(stream)
         return
     facts = TextColumn("{task.fields[facts]}")
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), facts, TimeRemainingColumn()
-    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
-        yield TerminalProgress(progress)
+    with Progress(
+        *columns,
+        console=Console(file=stream),
+        transient=True,
+        auto_refresh=not timed,
+        speed_estimate_period=SPEED_SECONDS,
+    ) as progress:
+        yield TerminalProgress(progress, timed)

@@ -21,7 +21,7 @@ from research.fit_priors import halves_of
 from research.merge_evidence import TokenEvidence, WatchedHybrid, some_sources
 from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
-from suffolk.benchmarks.hybrid.time_left import TimeLeft, print_progress
+from suffolk.benchmarks.progress import part_progress
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.load import load_drafters
@@ -169,11 +169,12 @@ def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[l
         ]
         hybrid = WatchedHybrid(texts, networks)
         along = AlongRecordings(target, {hybrid.name: hybrid}, args.nodes, capacity)
-        left, found = TimeLeft("answers", len(recordings)), []
-        for recording in recordings:
-            along.replay(recording)
-            found.append(hybrid.take())
-            print_progress(left.done(recording.group))
+        found = []
+        with part_progress(len(recordings), "answers") as done:
+            for number, recording in enumerate(recordings, 1):
+                along.replay(recording)
+                found.append(hybrid.take())
+                done(number)
         hybrid.close()
     return found
 

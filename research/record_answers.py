@@ -11,7 +11,6 @@ from research.command import add_seed, command_parser, run_command
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
 from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
-from suffolk.benchmarks.hybrid.time_left import print_progress
 from suffolk.benchmarks.prompts import STYLES, load_prompts
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recorder import require_recordable
@@ -33,7 +32,7 @@ def _run(args: argparse.Namespace) -> int:
     prompts, _ = encode_prompts(target, found, options)
     for temperature in args.temperature:
         settings = SamplingSettings(args.max_new_tokens, temperature, seed=args.seed)
-        answers = recorded_answers(args.output, target, args.model, prompts, settings, print_progress)
+        answers = recorded_answers(args.output, target, args.model, prompts, settings)
         tokens = sum(len(answer.generated) for answer in answers)
         print(f"{args.output}: {len(answers)} answers, {tokens:,} tokens, temperature {temperature:g}")
     return 0

@@ -22,6 +22,7 @@ from suffolk.benchmarks.building.sorting import (
     require_yardstick,
 )
 from suffolk.benchmarks.folder import new_folder
+from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.retrieval.draftretriever_package import require_package
 from suffolk.benchmarks.watched_process import Watched, run_watched
 from suffolk.build_index.inputs import find_inputs
@@ -106,9 +107,9 @@ def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dic
     """Results of each builder in each round. The last index of each builder stays in ``folder``."""
     runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
     ways = {OURS: _build_ours, RIVAL: _build_rival}
-    for number in range(options.rounds):
-        for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
-            runs[name].append(ways[name](options, folder))
+    turns = [name for number in range(options.rounds) for name in (list(ways) if number % 2 == 0 else list(ways)[::-1])]
+    for name, run in tracked(((name, ways[name](options, folder)) for name in turns), len(turns), "builds"):
+        runs[name].append(run)
     return runs
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from suffolk.benchmarks.building import segment_build
 from suffolk.benchmarks.folder import writing
+from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.provenance import missing
 from suffolk.benchmarks.watched_process import run_watched
 from suffolk.build_index.plan import segment_bytes
@@ -112,14 +113,16 @@ def _measure(
         name = f"suffolk, {count} {'thread' if count == 1 else 'threads'}"
         ways[name] = partial(_native.sort_suffixes, tokens, options.vocab_size, options.order_depth, count)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(options.rounds):
-        for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
-            begin = time.perf_counter()
-            positions = ways[name]()
-            seconds[name].append(time.perf_counter() - begin)
-            if name != YARDSTICK and number == 0:
-                _check(tokens, np.asarray(positions), options)
-            del positions
+    with part_progress(options.rounds * len(ways), f"sorts of {len(tokens):,} tokens") as done:
+        for number in range(options.rounds):
+            for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
+                begin = time.perf_counter()
+                positions = ways[name]()
+                seconds[name].append(time.perf_counter() - begin)
+                if name != YARDSTICK and number == 0:
+                    _check(tokens, np.asarray(positions), options)
+                del positions
+                done(sum(map(len, seconds.values())))
     rates = {name: len(tokens) / median(each) for name, each in seconds.items()}
     times = {name: rate / rates[YARDSTICK] for name, rate in rates.items() if YARDSTICK in rates and name != YARDSTICK}
     return {"tokens": len(tokens), "seconds": seconds, "tokens_per_second": rates, "times_the_yardstick": times}

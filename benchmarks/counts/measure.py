@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.counts.infini_gram_index import cached_index, open_engine, require_package
+from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, spoil
 from suffolk.benchmarks.retrieval.latency import time_alternating, time_rounds
@@ -70,12 +71,14 @@ def measure_counting(options: CountingOptions) -> dict[str, Any]:
         engine = open_engine(folder)
         facts = store.info()
         calls = {OURS: _our_count(store), RIVAL: lambda ids: int(engine.count(input_ids=ids)["count"])}
-        lengths = {}
-        for length in options.lengths:
+
+        def measured(length: int) -> tuple[str, dict[str, Any]]:
             seen = sample_seen(tokens, starts, options.queries, max(2, length), 0, options.seed)
             spoilt = spoil(seen, store.manifest.vocab_size, options.seed + 1)
             sequences = [ids[-length:] for ids in (*seen.contexts, *spoilt.contexts)]
-            lengths[str(length)] = _measure(calls, sequences, options)
+            return str(length), _measure(calls, sequences, options)
+
+        lengths = dict(tracked(map(measured, options.lengths), len(options.lengths), "lengths"))
     return {
         "datastore": {name: facts[name] for name in ("path", "tokens", "documents", "bytes", "bytes_per_token")},
         "infini_gram_index": {**built, "bytes_per_token": built["bytes"] / facts["tokens"]},

@@ -128,7 +128,7 @@ def _plan(
 ) -> tuple[Measurements, list[Plan], Levels]:
     from suffolk.benchmarks.hierarchy.measurement import measure_levels
 
-    found = measure_levels(target, stacks, wanted, prompts, settings, options.depth, _say)
+    found = measure_levels(target, stacks, wanted, prompts, settings, options.depth)
     levels = found.levels()
     begin = time.perf_counter()
     plans = [] if is_given else plans_by_size(levels, options.depth)
@@ -159,10 +159,7 @@ def _run(
     trial = Trial(target, drafters, capacity)
     for way in (PLAIN, *names):  # a warm-up run for each method
         trial.run(way, prompts[0][:_WARM_UP], replace(settings, max_new_tokens=8))
-    _say(f"running {len(names)} stacks and plain decoding, {options.rounds} rounds")
-    runs = trial.compare(
-        (PLAIN, *names), prompts, settings, options.rounds, lambda done, total: _say(f"{done} of {total} runs")
-    )
+    runs = trial.compare((PLAIN, *names), prompts, settings, options.rounds)
     plain, before = TrialSummary.of(runs[PLAIN]), float(found.costs[-1][0])
     outcomes = []
     for name, stack in zip(names, chosen, strict=True):

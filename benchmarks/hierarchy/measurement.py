@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from suffolk.benchmarks.hierarchy.run_distribution import (
     round_weights,
 )
 from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial
+from suffolk.benchmarks.progress import tracked
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.draft_segment import Floats
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
@@ -34,7 +35,6 @@ from suffolk.serving.drafters.hierarchy.stack_spec import (
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
-Report = Callable[[str], None]
 _LONGEST = 3
 """Accepted runs are measured up to this multiple of the plans' depth, since a draft may exceed the requested length."""
 
@@ -137,7 +137,6 @@ def measure_levels(
     prompts: Sequence[Ids],
     settings: SamplingSettings,
     depth: int,
-    report: Report,
 ) -> Measurements:
     """Measure the ``wanted`` levels (name and temperature, as in ``StackLevel``) of ``target``, on its own answers.
 
@@ -145,7 +144,6 @@ def measure_levels(
         prompts: token ids of one prompt or more.
         settings: how the target samples its answers.
         depth: largest draft length of the plans that use the result.
-        report: receives progress lines.
 
     Raises:
         As ``StackLoader.drafter`` and ``Request``; InvalidArgument if no answer has two tokens, or a level cannot read a prompt
@@ -159,18 +157,14 @@ def measure_levels(
     ]
     variants.append(ModelVariant(TARGET, target))
     _require_room(variants, max(map(len, prompts)) + settings.max_new_tokens + SIZES[-1] + 1)
-    report(f"answering {len(prompts)} prompts with plain decoding")
     texts, besides = write(target, prompts, settings)
-    report(f"timing the passes of {', '.join(variant.name for variant in variants)}")
-    costs = time_passes(variants, texts, lambda done, total: report(f"{done} of {total} passes timed"))
+    costs = time_passes(variants, texts)
     costs[-1] = costs[-1] + besides
     lookups = [time_lookups(source, texts[:2], depth) for source in sources]
-    agreements = []
-    for number, text in enumerate(texts, 1):
-        report(f"reading answer {number} of {len(texts)} with each model")
-        agreements.append(measure_agreement(text, variants, sources, depth))
+    read = (measure_agreement(text, variants, sources, depth) for text in texts)
+    agreements = tuple(tracked(read, len(texts), "answers read by each model"))
     names = tuple(source.name for source in sources)
-    return Measurements(tuple(variants), names, tuple(costs), tuple(lookups), tuple(agreements), depth)
+    return Measurements(tuple(variants), names, tuple(costs), tuple(lookups), agreements, depth)
 
 
 def _require_room(variants: Sequence[ModelVariant], tokens: int) -> None:
@@ -187,7 +181,8 @@ def _require_room(variants: Sequence[ModelVariant], tokens: int) -> None:
 def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[TargetAnswer], float]:
     """The target's answers of two tokens or more, and the median seconds of a step outside its pass."""
     trial = Trial(target, {}, max(map(len, prompts)) + settings.max_new_tokens)
-    runs = [trial.run(PLAIN, prompt, settings) for prompt in prompts]
+    answers = (trial.run(PLAIN, prompt, settings) for prompt in prompts)
+    runs = list(tracked(answers, len(prompts), "prompts, plain decoding"))
     texts = [
         TargetAnswer(prompt, run.tokens, settings)
         for prompt, run in zip(prompts, runs, strict=True)

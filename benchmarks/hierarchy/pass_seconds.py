@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer
+from suffolk.benchmarks.progress import part_progress
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, Floats, LevelQuery
 from suffolk.serving.drafters.hierarchy.level_sampling import (
     FreshUniforms,
@@ -31,15 +32,10 @@ A pass reads one token more than it verifies. With tiles of 16 rows, a pass over
 _ROUNDS = 5
 
 
-def time_passes(
-    variants: Sequence[ModelVariant],
-    texts: Sequence[TargetAnswer],
-    report: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Floats]:
+def time_passes(variants: Sequence[ModelVariant], texts: Sequence[TargetAnswer]) -> list[Floats]:
     """Return float64[17] for each variant: entry d is the median seconds of a pass that verifies d drafted tokens.
 
     Rounds over all levels spread the noise of a busy machine. ``texts``: their prefixes serve as contexts, in turn.
-    ``report`` receives the number of finished passes and the total.
     """
     capacity = max(len(text.prompt) + len(text.generated) for text in texts) + SIZES[-1]
     common = min(variant.model.vocab_size for variant in variants)
@@ -48,17 +44,17 @@ def time_passes(
         for variant in variants
     ]
     times = np.zeros((len(levels), len(SIZES), _ROUNDS))
-    total = times.size
-    for turn in range(_ROUNDS):
-        text = texts[turn % len(texts)]
-        request = text.request(len(text.generated) * (turn + 1) // (_ROUNDS + 1))
-        for number, level in enumerate(levels):
-            while level.pending(0, request.tokens) > 1:
-                level.read(0, request.tokens)
-            for place, size in enumerate(SIZES):
-                is_target = number == len(levels) - 1
-                times[number, place, turn] = _time(level, request, size, common, not is_target)
-            report((turn * len(levels) + number + 1) * len(SIZES), total)
+    with part_progress(times.size, "passes of each level") as done:
+        for turn in range(_ROUNDS):
+            text = texts[turn % len(texts)]
+            request = text.request(len(text.generated) * (turn + 1) // (_ROUNDS + 1))
+            for number, level in enumerate(levels):
+                while level.pending(0, request.tokens) > 1:
+                    level.read(0, request.tokens)
+                for place, size in enumerate(SIZES):
+                    is_target = number == len(levels) - 1
+                    times[number, place, turn] = _time(level, request, size, common, not is_target)
+                done((turn * len(levels) + number + 1) * len(SIZES))
     medians = np.median(times, axis=2)
     return [np.interp(np.arange(SIZES[-1] + 1), SIZES, np.maximum.accumulate(each)) for each in medians]
 

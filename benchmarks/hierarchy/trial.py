@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from suffolk.benchmarks.hierarchy.agreement import Ids
+from suffolk.benchmarks.progress import part_progress
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
@@ -102,21 +103,19 @@ class Trial:
         prompts: Sequence[Ids],
         settings: SamplingSettings,
         rounds: int,
-        report: Callable[[int, int], None],
     ) -> dict[str, list[list[TrialRun]]]:
         """Run all prompts with each method of ``ways``; the methods alternate prompt by prompt.
 
         Returns a list of rounds for each method. A round is a list with one run for each prompt.
         """
-        found: dict[str, list[list[TrialRun]]] = {way: [] for way in ways}
-        for turn in range(rounds):
-            for way in ways:
-                found[way].append([])
-            for number, prompt in enumerate(prompts):
-                begin = (turn + number) % len(ways)
-                for way in [*ways[begin:], *ways[:begin]]:
-                    found[way][turn].append(self.run(way, prompt, settings))
-                report(turn * len(prompts) + number + 1, rounds * len(prompts))
+        found: dict[str, list[list[TrialRun]]] = {way: [[] for _ in range(rounds)] for way in ways}
+        with part_progress(rounds * len(prompts), "prompts, all stacks") as done:
+            for turn in range(rounds):
+                for number, prompt in enumerate(prompts):
+                    begin = (turn + number) % len(ways)
+                    for way in [*ways[begin:], *ways[:begin]]:
+                        found[way][turn].append(self.run(way, prompt, settings))
+                    done(turn * len(prompts) + number + 1)
         return found
 
     def _reading(self, way: str) -> float:

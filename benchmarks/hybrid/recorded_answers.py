@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.engine.loop.engine import Engine
@@ -20,11 +21,11 @@ Encoded = Sequence[tuple[Prompt, list[int]]]
 
 
 def recorded_answers(
-    path: Path, target: Target, model: str, prompts: Encoded, settings: SamplingSettings, report: Callable[[str], None]
+    path: Path, target: Target, model: str, prompts: Encoded, settings: SamplingSettings
 ) -> list[Recording]:
     """Return a recording for each of ``prompts``, in order.
 
-    Missing recordings are generated and added to ``path``. ``report`` gets a line for each prompt.
+    Missing recordings are generated and added to ``path``.
 
     Raises as ``read_recordings`` and ``Recorder``.
     """
@@ -36,13 +37,14 @@ def recorded_answers(
         with (
             Recorder(path, target.vocab_size, target.name, tokenizer) as recorder,
             Engine(target, slots=min(SLOTS, len(missing)), capacity=capacity, queue=len(missing)) as engine,
+            part_progress(len(missing), "plain answers") as done,
         ):
             running = [(prompt, engine.generate(ids, settings)) for prompt, ids in missing]
             for number, (prompt, generation) in enumerate(running, 1):
                 for _ in generation:
                     pass
                 recorder.add(generation, prompt.group)
-                report(f"recorded {number} of {len(missing)}: {prompt.group} {prompt.name}")
+                done(number)
         known = _by_prompt(path, target, settings)
     return [known[_key(prompt, ids)] for prompt, ids in prompts]
 

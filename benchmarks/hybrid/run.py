@@ -17,7 +17,7 @@ from suffolk.benchmarks.hybrid.counted_time import CountedTime
 from suffolk.benchmarks.hybrid.options import HybridOptions
 from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
 from suffolk.benchmarks.hybrid.run_log import RunLog
-from suffolk.benchmarks.hybrid.time_left import TimeLeft, print_progress
+from suffolk.benchmarks.progress import part_progress, show_part
 from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
@@ -139,18 +139,19 @@ def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> Non
         return
     path = options.output / f"answers-{temperature:g}.jsonl"
     settings = bench.settings(temperature)
-    recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings, print_progress)
+    recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings)
     costs = find_costs(bench.target, 1, options.decoding.costs).costs if part == "planned" else None
-    left = TimeLeft(f"{part}, temperature {temperature:g}, {nodes} nodes", len(missing))
     counted = options.counted and part == "planned"
-    with contextlib.closing(bench.drafters(nodes, counted)) as drafters:
+    unit = f"prompts, {part}, temperature {temperature:g}, {nodes} nodes"
+    with contextlib.closing(bench.drafters(nodes, counted)) as drafters, part_progress(len(missing), unit) as done:
         along = AlongRecordings(bench.target, drafters.by_name, nodes, bench.longest, costs, drafters.reads_cache)
-        for place in missing:
+        for number, place in enumerate(missing, 1):
             with drafters.clock():
                 found = along.replay(recordings[place])
             log.add(keys[place] | {"drafters": found})
             lengths = ", ".join(f"{name} {each['tokens'] / each['passes']:.2f}" for name, each in found.items())
-            print_progress(left.done(f"{keys[place]['group']} {keys[place]['prompt']}: {lengths or 'one token'}"))
+            show_part(f"{keys[place]['group']} {keys[place]['prompt']}: M {lengths or 'of one token'}")
+            done(number)
 
 
 def _run_service(bench: _Bench, temperature: float) -> None:
@@ -161,10 +162,12 @@ def _run_service(bench: _Bench, temperature: float) -> None:
         return
     capacity = bench.longest + max_nodes + SPARE
     costs = find_costs(bench.target, 1, options.decoding.costs).costs
-    left = TimeLeft(f"temperature {temperature:g}, tokens/s", len(missing))
     by_name = bench.drafters(max_nodes).by_name
     ways = [PLAIN, *by_name]
-    with Engine(bench.target, by_name, costs, slots=1, capacity=capacity, queue=0) as engine:  # closes the drafters
+    with (
+        Engine(bench.target, by_name, costs, slots=1, capacity=capacity, queue=0) as engine,  # closes the drafters
+        part_progress(len(missing), f"prompts in service, temperature {temperature:g}") as done,
+    ):
         run_way(engine, PLAIN, missing[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
         for number, (prompt, ids) in enumerate(missing):
             names = ways[number % len(ways) :] + ways[: number % len(ways)]
@@ -172,7 +175,8 @@ def _run_service(bench: _Bench, temperature: float) -> None:
             runs = compare(bench.target, prompt, ids, settings, outcomes)
             log.add(_key("service", temperature, prompt) | {"runs": runs})
             rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in runs)
-            print_progress(left.done(f"{prompt.group} {prompt.name}: {rates}"))
+            show_part(f"{prompt.group} {prompt.name}: tokens/s {rates}")
+            done(number + 1)
 
 
 def _key(part: str, temperature: float, prompt: Prompt) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, L
 from suffolk.benchmarks.live.options import LiveOptions
 from suffolk.benchmarks.live.pieces import Pieces, read_pieces
 from suffolk.benchmarks.process_memory import resident_memory
+from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Unsupported
@@ -70,12 +71,14 @@ def _limit(index: GrowingIndex, options: LiveOptions) -> int:
 
 def _fill(index: GrowingIndex, pieces: Pieces, options: LiveOptions) -> dict[str, int]:
     """Append all documents to an index, and measure its memory: by its own count, by the process's growth, and at the peak."""
-    before = most = resident_memory()["anonymous"]
     [part] = pieces.parts(1, _limit(index, options))
-    for number, piece in enumerate(part):
-        index.append(piece)
-        if number % 64 == 0:
-            most = max(most, resident_memory()["anonymous"])
+    with part_progress(len(part), f"documents in memory, {index.name}") as done:
+        before = most = resident_memory()["anonymous"]
+        for number, piece in enumerate(part):
+            index.append(piece)
+            if number % 64 == 0:
+                most = max(most, resident_memory()["anonymous"])
+                done(number)
     index.settle()
     now = resident_memory()["anonymous"]
     found = {
@@ -92,15 +95,17 @@ def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveOption
     """Append the documents in parts, the indexes in turn: tokens, seconds, and CPU seconds of all threads."""
     parts = [list(pieces.parts(options.turns, _limit(index, options))) for index in indexes]
     found = [{"tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0} for _ in indexes]
-    for turn in range(options.turns):
-        for index, its_parts, total in zip(indexes, parts, found, strict=True):
-            begin, cpu = time.perf_counter(), time.process_time()
-            for piece in its_parts[turn] if turn < len(its_parts) else ():
-                index.append(piece)
-                total["tokens"] += len(piece)
-            index.settle()
-            total["seconds"] += time.perf_counter() - begin
-            total["cpu_seconds"] += time.process_time() - cpu
+    with part_progress(options.turns, "turns of insertion") as done:
+        for turn in range(options.turns):
+            for index, its_parts, total in zip(indexes, parts, found, strict=True):
+                begin, cpu = time.perf_counter(), time.process_time()
+                for piece in its_parts[turn] if turn < len(its_parts) else ():
+                    index.append(piece)
+                    total["tokens"] += len(piece)
+                index.settle()
+                total["seconds"] += time.perf_counter() - begin
+                total["cpu_seconds"] += time.process_time() - cpu
+            done(turn + 1)
     return {index.name: total for index, total in zip(indexes, found, strict=True)}
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from suffolk.benchmarks.folder import make_folder, writing
 from suffolk.benchmarks.memory import limited_process
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
+from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.watched_process import run_watched
 from suffolk.datastore import _native
@@ -74,7 +75,8 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
     with writing(file):
         file.write_text(json.dumps(contexts))
     first = options.store / SEGMENTS_NAME / facts["segments"][0]["name"]
-    runs = [_run(options, file, facts["bytes"], limit, way) for limit in options.limits for way in options.residencies]
+    ways = [(limit, residency) for limit in options.limits for residency in options.residencies]
+    runs = list(tracked((_run(options, file, facts["bytes"], *way) for way in ways), len(ways), "limits and policies"))
     digests = {run[name] for run in runs for name in ("digest", "digest_again")}
     if len(digests) != 1:
         raise Internal("answers differ between memory limits; run 'suffolk verify' and report this as a bug")

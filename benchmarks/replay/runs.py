@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.replay.report import results
 from suffolk.benchmarks.stopping import Stop, keep
-from suffolk.build_index.report import count
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.load import load_drafters, make_drafter
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from suffolk.serving.replay.recorded_states import RecordedStates
     from suffolk.serving.replay.recording import Recording
 
-PROGRESS_SECONDS = 10.0
 Rows = list[dict[str, Any]]
 
 
@@ -50,22 +49,31 @@ def replay_all(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> 
     After Ctrl-C only complete replays count, because results over fewer recordings are not comparable. If the first
     replay is incomplete, its finished recordings count. Raises KeyboardInterrupt if there are none.
     """
-    replays, stop = keep(_replays(setting, sizes, names), len(sizes) * len(names), "replays")
+    with part_progress(len(sizes) * len(names) * len(setting.recordings), "texts of all replays") as done:
+        replays, stop = keep(_replays(setting, sizes, names, done), len(sizes) * len(names), "replays", shown=False)
     _, stop_in_first = replays[0]
     return [row for rows, _ in replays for row in rows], stop_in_first or stop
 
 
-def _replays(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Rows, Stop | None]]:
-    """Yield the rows of each replay, and the point where it was stopped. No replay follows a stopped one."""
+def _replays(
+    setting: Setting, sizes: Sequence[int], names: Sequence[str], done: Callable[[int], None]
+) -> Iterator[tuple[Rows, Stop | None]]:
+    """Yield the rows of each replay, and the point where it was stopped. No replay follows a stopped one.
+
+    ``done`` gets the number of texts so far.
+    """
     for place, (nodes, name) in enumerate(itertools.product(sizes, names)):
-        found, seconds, stop = _replay(setting, name, nodes)
+        before = place * len(setting.recordings)
+        found, seconds, stop = _replay(setting, name, nodes, partial(_add, done, before))
         if stop is None or place == 0:
             yield results(name, nodes, found, seconds, setting.costs is not None), stop
         if stop is not None:
             raise KeyboardInterrupt
 
 
-def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], float, Stop | None]:
+def _replay(
+    setting: Setting, name: str, nodes: int, done: Callable[[int], None]
+) -> tuple[list[Replayed], float, Stop | None]:
     """Replay the recordings, with ``setting.calibration`` or a fresh one; return results, seconds and the stop."""
     capacity = max(len(each.prompt) + len(each.generated) for each in setting.recordings) + nodes + SPARE
     calibration = setting.calibration or Calibration()
@@ -76,27 +84,27 @@ def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], fl
     try:
         states = _states(setting.target, drafter, capacity) if models and setting.target is not None else None
         replayer = Replayer(drafter, nodes, setting.costs, states, draft_seconds=setting.draft_seconds)
-        texts = _replayed(replayer, setting.recordings, f"{name}, {nodes} nodes")
-        done, stop = keep(texts, len(setting.recordings), f"texts with {name}, {nodes} nodes")
+        texts = _replayed(replayer, setting.recordings, done)
+        kept, stop = keep(texts, len(setting.recordings), f"texts with {name}, {nodes} nodes", shown=False)
     finally:
         drafter.close()
-    _, seconds = done[-1]
-    return [each for each, _ in done], seconds, stop
+    _, seconds = kept[-1]
+    return [each for each, _ in kept], seconds, stop
 
 
-def _replayed(replayer: Replayer, recordings: Sequence[Recording], what: str) -> Iterator[tuple[Replayed, float]]:
-    """Yield each recording with the seconds so far, and print progress."""
-    begin = last = time.monotonic()
-    tokens = 0
+def _replayed(
+    replayer: Replayer, recordings: Sequence[Recording], done: Callable[[int], None]
+) -> Iterator[tuple[Replayed, float]]:
+    """Yield each recording with the seconds so far."""
+    begin = time.monotonic()
     for number, recording in enumerate(recordings, 1):
         found = replayer.replay(recording)
-        now = time.monotonic()
-        yield found, now - begin
-        tokens += len(recording.generated)
-        if now - last >= PROGRESS_SECONDS:
-            last = now
-            place = f"{number} of {count(len(recordings), 'text')}, {tokens / (now - begin):,.0f} tokens/s"
-            print(f"{what}: {place}", file=sys.stderr, flush=True)
+        yield found, time.monotonic() - begin
+        done(number)
+
+
+def _add(done: Callable[[int], None], before: int, number: int) -> None:
+    done(before + number)
 
 
 def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:

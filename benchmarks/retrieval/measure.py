@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.process_memory import grown_memory, resident_memory
+from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
 from suffolk.benchmarks.retrieval.draftretriever_index import cached_index
@@ -51,7 +52,8 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
         rival = None if index is None else DraftRetriever(index)
         opened = grown_memory(before)
         results["native"] = measure_native(store, sets, options)
-        results["sets"] = {each.name: _measure_set(store, rival, scan, each, options) for each in sets}
+        measured = ((each.name, _measure_set(store, rival, scan, each, options)) for each in sets)
+        results["sets"] = dict(tracked(measured, len(sets), "kinds of contexts"))
         if rival is not None:
             memory["draftretriever"] = {"opened": opened, "asked": grown_memory(before)}
             results["draftretriever_searches"] = rival.searches
@@ -125,7 +127,8 @@ def _measure_batches(
     with served(path) as url:
         remote = connect(url, GRPC_DEADLINE_S)
         try:
-            return {each.name: _measure_ways(store, remote, each.first(options.called), options) for each in sets}
+            measured = ((each.name, _measure_ways(store, remote, each.first(options.called), options)) for each in sets)
+            return dict(tracked(measured, len(sets), "kinds of contexts, in batches"))
         finally:
             remote.close()
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.process_memory import family_memory
+from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
 from suffolk.benchmarks.service.draft_server import serving
@@ -75,17 +76,18 @@ def measure_service(options: ServiceOptions) -> dict[str, Any]:
         contexts = sample_seen(tokens, starts, 2048, options.max_match, MAX_DEPTH, options.seed).contexts
         facts = {"path": str(store.path), "tokens": store.info()["tokens"]}
     with serving(options.store) as (url, server):
-        single = {str(size): _one_by_one(url, server, contexts, size, options) for size in options.batches}
+        alone = ((str(size), _one_by_one(url, server, contexts, size, options)) for size in options.batches)
+        single = dict(tracked(alone, len(options.batches), "batch sizes"))
         size = max(options.batches)
         whole = range(0, len(contexts) - size + 1, size)
         requests = [_request(contexts[start : start + size], options) for start in whole]
         target, deadline = parse_url(url).target, options.deadline_ms / 1000
         run_closed(target, requests, 4, 1.0, deadline)  # warms up
-        closed = {}
-        for clients in options.clients:
-            closed[str(clients)] = _loaded(
-                server, partial(run_closed, target, requests, clients, options.seconds, deadline)
-            )
+        loads = (
+            (str(clients), _loaded(server, partial(run_closed, target, requests, clients, options.seconds, deadline)))
+            for clients in options.clients
+        )
+        closed = dict(tracked(loads, len(options.clients), "loads"))
         peak = max(each["goodput"] for each in closed.values())
         rate = 2 * peak
         overload = _loaded(server, lambda: run_open(target, requests, rate, options.seconds, deadline))

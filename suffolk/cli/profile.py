@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from suffolk.benchmarks.passes.progress import passes_progress
 from suffolk.benchmarks.passes.report import passes_lines, passes_result
+from suffolk.benchmarks.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, option
@@ -72,7 +72,7 @@ def run(options: Options) -> int:
     if options.contexts is None and target.context_length is not None:
         contexts = sorted({max(1, min(context, target.context_length - SIZES[-1])) for context in contexts})
     points = grid(contexts, options.slots, target.context_length)
-    with passes_progress(options.rounds * len(points)) as report:
+    with part_progress(options.rounds * len(points), "passes") as report:
         samples = time_points(target, points, options.rounds, report=report)
     costs = CostModel.fit(samples)
     path = options.output or CostStore().path(key)

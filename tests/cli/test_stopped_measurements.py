@@ -30,9 +30,9 @@ PROMPTS = ("abcabcabcabc", "def f(x):\n    return x\n" * 3, "one two one two", "
 EAGER = (
     sys.executable,
     "-c",
-    "from suffolk.benchmarks.replay import runs; runs.PROGRESS_SECONDS = 0; " + SUFFOLK[2],
+    "from suffolk.build_index import progress; progress.PLAIN_SECONDS = 0; " + SUFFOLK[2],
 )
-"""The command line of ``suffolk`` that reports progress after every recording, without a pause between two reports."""
+"""The command line of ``suffolk`` that reports progress after every part, without a pause between two reports."""
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +78,10 @@ def interrupt(patch: pytest.MonkeyPatch, owner: object, name: str, call: int) ->
     patch.setattr(owner, name, interrupted)
 
 
-def stopped_process(arguments: Sequence[object], line: str, command: Sequence[str] = SUFFOLK) -> tuple[int, str, str]:
+def stopped_process(arguments: Sequence[object], line: str) -> tuple[int, str, str]:
     """Send SIGINT to a process when ``line`` appears on its stderr; return exit code, output and remaining stderr."""
     process = subprocess.Popen(
-        [*command, *map(str, arguments)],
+        [*EAGER, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -106,7 +106,7 @@ def stopped_process(arguments: Sequence[object], line: str, command: Sequence[st
 def test_decode_reports_the_prompts_that_are_done(words: list[str], tmp_path: Path) -> None:
     path = tmp_path / "decode.json"
     command = ["bench", "decode", *words, "--rounds", 50_000, "--json", path]  # a full run would take hours
-    code, shown, errors = stopped_process(command, "7 of 200000 p p.jsonl:3")
+    code, shown, errors = stopped_process(command, "7 of 200,000, ")
     assert code == 130, errors
     assert "Traceback" not in errors
     results = json.loads(path.read_text())["results"]
@@ -124,7 +124,7 @@ def test_decode_reports_the_prompts_that_are_done(words: list[str], tmp_path: Pa
 def test_batch_reports_the_sizes_that_all_ways_have_run(words: list[str], tmp_path: Path) -> None:
     path = tmp_path / "batch.json"
     command = ["bench", "batch", *words, "--batches", 1, 2, "--rounds", 50_000, "--json", path]
-    code, shown, errors = stopped_process(command, "round 2, batch 2: prompt-lookup")
+    code, shown, errors = stopped_process(command, "3 of 100,000, ")
     assert code == 130, errors
     results = json.loads(path.read_text())["results"]
     done = results["stopped"]["done"]
@@ -144,7 +144,7 @@ def test_replay_reports_the_replays_that_are_done(recording: Path, tmp_path: Pat
     path = tmp_path / "replay.json"
     sizes = [*range(1, 1025)] * 20
     command = ["replay", recording, "--json", path, "--nodes", *sizes]
-    code, shown, errors = stopped_process(command, "prompt-lookup, 3 nodes: 1 of 4 texts", EAGER)
+    code, shown, errors = stopped_process(command, "9 of 81,920, ")
     assert code == 130, errors
     report = json.loads(path.read_text())
     done = report["stopped"]["done"]

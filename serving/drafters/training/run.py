@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -11,7 +12,8 @@ from typing import Any
 import torch
 
 from suffolk.build_index.inputs import Inputs
-from suffolk.build_index.progress import SilentProgress, WorkProgress
+from suffolk.build_index.progress import SilentProgress, WorkProgress, rate
+from suffolk.build_index.report import megabytes
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.training.card import describe, write_card
 from suffolk.serving.drafters.training.corpus import Corpus, make_corpus
@@ -97,17 +99,19 @@ def _read_corpus(
     options: TrainOptions, inputs: Inputs, target: Target, depth: int, workspace: Workspace, show: WorkProgress
 ) -> Corpus:
     skipped: Counter[str] = Counter(inputs.skipped)
-    read, answered = 0.0, 0
+    read, answered, size, begin = 0.0, 0, inputs.size, time.monotonic()
 
     def report(share: float) -> None:
         nonlocal read
         read = share
-        show.advance("reading", read, "")
+        show.advance(
+            "reading", read, f"{megabytes(read * size)}, {rate(read * size / 1e6, time.monotonic() - begin, 'MB')}"
+        )
 
     def count(answers: int) -> None:
         nonlocal answered
         answered = answers
-        show.advance("reading", read, f"{answered:,} answers")
+        show.advance("reading", read, f"{answered:,} answers, {rate(answered, time.monotonic() - begin)}")
 
     rows = read_rows(inputs, reading_options(options), skipped, report)
     if options.regenerate is None:

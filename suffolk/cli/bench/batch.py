@@ -5,9 +5,9 @@ has finished, and says so."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
+from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import DecodeOptions
 from suffolk.cli.options.setting import Assignable, option
 
@@ -29,7 +29,7 @@ def run(options: Options) -> int:
 
     outcome, settings = options.outcome("batch"), options.decoding()
     batches = list(options.batches)
-    results = measure_batches(settings, batches, lambda line: print(line, file=sys.stderr, flush=True))
+    results = measure_batches(settings, batches, show_part)
     return outcome.finish(
         settings, results, NOTES, PACKAGES, batch_parts(results), batch_panels(results), batches=batches
     )

@@ -5,11 +5,11 @@ finished, and says so."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import STYLES
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
@@ -120,5 +120,5 @@ def run(options: Options) -> int:
     outcome = options.outcome("decode")
     require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
-    results = measure_decoding(run_options, lambda line: print(line, file=sys.stderr, flush=True))
+    results = measure_decoding(run_options, show_part)
     return outcome.finish(run_options, results, NOTES, PACKAGES, decoding_parts(results), decoding_panels(results))

@@ -6,9 +6,9 @@ so."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
+from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import ModelOptions, PromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
@@ -52,5 +52,5 @@ def run(options: Options) -> int:
         options.earlier_model,
         tuple(part.strip() for part in options.methods.split(",") if part.strip()),
     )
-    results = measure_rollouts(settings, lambda line: print(line, file=sys.stderr, flush=True))
+    results = measure_rollouts(settings, show_part)
     return outcome.finish(settings, results, NOTES, PACKAGES, rollout_parts(results), rollout_panels(results))
