@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
-from suffolk.build_index.progress import SilentProgress, WorkProgress, rate
+from suffolk.build_index.progress import SilentProgress, WorkProgress, segment_progress
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.datastore import MAX_THREADS, Datastore, open_datastore
 from suffolk.datastore.deletions import Deleted
@@ -174,7 +174,7 @@ class _Compaction:
     def run(self) -> Manifest:
         """Verify all checksums, because merging would write valid ones for damaged tokens; then merge."""
         sizes = {entry.name: entry.tokens for entry in self.datastore.manifest.files()}
-        self.datastore.verify("checksums", self._reporter("checking", sizes))
+        self.datastore.verify("checksums", segment_progress(self.progress, "checking", sizes))
         return self.datastore.manifest.next(segments=tuple(self._merge()), deletions=())
 
     def _merge(self) -> list[SegmentEntry]:
@@ -183,7 +183,8 @@ class _Compaction:
         names = [
             self.workspace.segment_name(generation, number, group.live_time) for number, group in enumerate(self.groups)
         ]
-        report = self._reporter("merging", {name: group.tokens for name, group in zip(names, self.groups, strict=True)})
+        sizes = {name: group.tokens for name, group in zip(names, self.groups, strict=True)}
+        report = segment_progress(self.progress, "merging", sizes)
         places = {entry.name: number for number, group in enumerate(self.groups) for entry in group.entries}
         merged: list[SegmentEntry] = []
         for number, origins in groupby(self.datastore.origins(), lambda known: places[known[0]]):
@@ -201,20 +202,6 @@ class _Compaction:
             )
             merged.append(segment)
         return merged
-
-    def _reporter(self, work: str, sizes: Mapping[str, int]) -> Callable[[str, float], None]:
-        """A function that is called with a segment's name and the share of it that is done; ``sizes`` are in tokens."""
-        total = sum(sizes.values())
-        before = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
-        begin = time.monotonic()
-
-        def report(name: str, share: float) -> None:
-            done = before[name] + share * sizes[name]
-            self.progress.advance(
-                work, done / max(1, total), f"{total:,} tokens, {rate(done, time.monotonic() - begin, 'tokens')}"
-            )
-
-        return report
 
 
 def _table(origins: Iterable[Origin]) -> bytes:

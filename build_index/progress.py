@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -87,6 +88,22 @@ class TerminalProgress:
         if self._redraw and time.monotonic() - self._drawn >= DRAW_SECONDS:
             self._progress.refresh()
             self._drawn = time.monotonic()
+
+
+def segment_progress(show: WorkProgress, work: str, tokens: Mapping[str, int]) -> Callable[[str, float], None]:
+    """A function that is called with a segment's name and the share of it that is done, segment after segment.
+
+    ``tokens``: the size of each segment, by name.
+    """
+    total, begin = sum(tokens.values()), time.monotonic()
+    before = dict(zip(tokens, accumulate(tokens.values(), initial=0), strict=False))
+
+    def report(name: str, share: float) -> None:
+        done = before[name] + share * tokens[name]
+        speed = rate(done, time.monotonic() - begin, "tokens")
+        show.advance(work, done / max(1, total), f"{total:,} tokens, {speed}")
+
+    return report
 
 
 @contextmanager

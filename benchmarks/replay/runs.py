@@ -63,16 +63,12 @@ def _replays(
     ``done`` gets the number of texts so far.
     """
     for place, (nodes, name) in enumerate(itertools.product(sizes, names)):
-        report = partial(_add, done, place * len(setting.recordings))
-        found, seconds, stop = _replay(setting, name, nodes, report)
+        before = place * len(setting.recordings)
+        found, seconds, stop = _replay(setting, name, nodes, partial(_add, done, before))
         if stop is None or place == 0:
             yield results(name, nodes, found, seconds, setting.costs is not None), stop
         if stop is not None:
             raise KeyboardInterrupt
-
-
-def _add(done: Callable[[int], None], before: int, number: int) -> None:
-    done(before + number)
 
 
 def _replay(
@@ -105,6 +101,10 @@ def _replayed(
         found = replayer.replay(recording)
         yield found, time.monotonic() - begin
         done(number)
+
+
+def _add(done: Callable[[int], None], before: int, number: int) -> None:
+    done(before + number)
 
 
 def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffolk.build_index.progress import segment_progress, show_progress
 from suffolk.build_index.report import count
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
@@ -58,8 +59,9 @@ def _check(store: Path, depth: str) -> Iterator[str]:
 
 def _check_files(store: Path, depth: str) -> str:
     start = time.monotonic()
-    with open_datastore(store) as opened:
-        opened.verify(depth, _show if sys.stderr.isatty() else None)
+    with open_datastore(store) as opened, show_progress() as show:
+        tokens = {entry.name: entry.tokens for entry in opened.manifest.files()}
+        opened.verify(depth, segment_progress(show, "checking", tokens))
         facts = opened.info()
     return (
         f"{store}: sound ({depth}; generation {facts['generation']}, {count(len(facts['segments']), 'segment')}, "
@@ -75,7 +77,3 @@ def _check_log(store: Path) -> str:
         f"{log_folder(store)}: sound ({count(report.records, 'record')}, {count(report.documents, 'document')}, "
         f"{count(report.tokens, 'token')}, {report.bytes:,} bytes{torn}, {time.monotonic() - start:.1f} s)"
     )
-
-
-def _show(name: str, share: float) -> None:
-    print(f"\r{name} {share:4.0%}", end="\n" if share >= 1 else "", file=sys.stderr, flush=True)
