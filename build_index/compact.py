@@ -179,7 +179,7 @@ class _Compaction:
                 threads=self.threads,
                 progress=partial(report, names[number]),
             )
-            merged.append(segment)
+            merged.append(self.workspace.name_by_content(segment))
         return merged
 
     def _reporter(self, work: str, sizes: Mapping[str, int]) -> Callable[[str, float], None]:

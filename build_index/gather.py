@@ -91,6 +91,7 @@ class Gatherer:
             threads=self.options.workers(),
             progress=lambda share: self.progress.advance(work, share, facts),
         )
+        entry = self.workspace.name_by_content(entry)
         failpoint("segment.written")
         self.sort_seconds += time.monotonic() - begin
         place = Position(*block.next)

@@ -27,7 +27,7 @@ from suffolk.serving.live_store.identity import LIVE_NAME, StoreIdentity, publis
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.record import Change
 
-_NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
+_NAME = re.compile(r"g\d+-\d+-live(-?\d+)(-[0-9a-f]{8})?\.segment")
 """A segment of live documents; the number is the time of the newest, in seconds."""
 _Document = tuple[npt.NDArray[Any], int, bytes]
 """Tokens, time and origin."""
@@ -180,7 +180,7 @@ def _merge(workspace: Workspace, entries: Sequence[SegmentEntry], generation: in
     )
     for new, _ in places:
         new.unlink(missing_ok=True)
-    return merged
+    return workspace.name_by_content(merged)
 
 
 def _segment_name(workspace: Workspace, generation: int, number: int, newest: int) -> str:
@@ -237,7 +237,7 @@ def _write_one(
                 break
         if file.tokens == 0:
             return None
-        return write_segment(
+        entry = write_segment(
             workspace.new_segment(_segment_name(workspace, generation, number, newest)),
             file.mapped(),
             vocab_size=identity.vocab_size,
@@ -246,6 +246,7 @@ def _write_one(
             documents=table.finish(),
             threads=threads,
         )
+        return workspace.name_by_content(entry)
 
 
 def _documents(pages: Iterable[Change]) -> Iterator[_Document]:
