@@ -39,7 +39,9 @@ def run(options: Options) -> int:
         with show_progress() as progress:
             report = pull(options.url, options.store, options.generation, options.replace, progress)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"; {options.store} is unchanged. Run the command again to go on") from None
+        raise KeyboardInterrupt(
+            f"before the end; {options.store} is unchanged, and the command fetches the rest when it is run again"
+        ) from None
     readers = wait_for_readers(options.store, report.generation) if report.changed else []
     if options.json:
         print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))

@@ -45,7 +45,7 @@ def run(options: Options) -> int:
             report = push(options.store, options.url, options.keep, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"; {options.url} is unchanged. Run the command again to send what is missing"
+            f"before the end; {options.url} is unchanged, and the command sends the rest when it is run again"
         ) from None
     print(json.dumps(asdict(report)) if options.json else "\n".join(_lines(report)))
     if is_live(options.store):

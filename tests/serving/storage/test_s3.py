@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.datastore.errors import Corruption, NotFound, PermissionDenied, Unavailable
+from suffolk.datastore import remote_folder
+from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.serving.storage import fetch
@@ -17,10 +18,15 @@ from suffolk.serving.storage.pull import pull
 from suffolk.serving.storage.push import push
 from tests.support.copies import require_equal, require_whole
 from tests.support.interrupts import default_interrupts
-from tests.support.processes import ENVIRONMENT, SUFFOLK
+from tests.support.processes import ROOT, SUFFOLK
 from tests.support.s3_server import S3Server
 from tests.support.stores import append_documents, random_documents
 from tests.support.waiting import HANG
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "PART_BYTES", 1 << 16)
 
 
 def test_a_copy_is_equal_and_only_new_segments_travel(store: Path, tmp_path: Path, s3: S3Server, url: str) -> None:
@@ -41,10 +47,8 @@ def test_a_copy_is_equal_and_only_new_segments_travel(store: Path, tmp_path: Pat
     assert not pull(url, tmp_path / "copy").changed
 
 
-def test_cut_connections_are_survived(
-    store: Path, tmp_path: Path, s3: S3Server, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetch, "PART_BYTES", 1 << 16)
+@pytest.mark.usefixtures("small_parts")
+def test_cut_connections_are_survived(store: Path, tmp_path: Path, s3: S3Server, url: str) -> None:
     s3.proxy.cut_after(500_000, 400_000, 900_000)
     push(store, url)
     s3.proxy.cut_after(500_000, 400_000, 900_000)
@@ -67,8 +71,70 @@ def test_a_push_goes_on_after_an_outage(store: Path, tmp_path: Path, s3: S3Serve
     pull(url, tmp_path / "copy")
     assert read_manifest(tmp_path / "copy").segments == old.segments
     missing = missing_segments(RemoteFolder(url), read_manifest(store))
-    assert [entry.name for entry in missing] == [read_manifest(store).segments[-1].name]
+    assert read_manifest(store).segments[-1] in missing
     report = push(store, url)
-    assert (report.generation, report.sent_bytes) == (2, missing[0].bytes)
+    assert (report.generation, report.sent_files) == (2, len(missing))
     pull(url, tmp_path / "copy")
     require_equal(store, tmp_path / "copy")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_pull_goes_on_in_the_middle_of_a_file(
+    store: Path, tmp_path: Path, s3: S3Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(store, url)
+    copy = tmp_path / "copy"
+    first, second, _ = read_manifest(store).segments
+    s3.proxy.refuse_after(first.bytes + second.bytes // 2 + 1_000_000)  # parts are also read ahead
+    with pytest.raises(Unavailable):
+        pull(url, copy)
+    s3.proxy.heal()
+
+    assert not (copy / "MANIFEST").exists()
+    assert (copy / SEGMENTS_NAME / first.name).stat().st_size == first.bytes
+    [part] = (copy / SEGMENTS_NAME).glob(".*.part")
+    there = part.stat().st_size
+    fetched: list[tuple[str, int]] = []
+    read = RemoteFolder.read_range
+    monkeypatch.setattr(RemoteFolder, "read_range", lambda *call: (fetched.append(call[1:3]), read(*call))[1])
+    pull(url, copy)
+    begun = part.name.removeprefix(".").removesuffix(".part")
+    assert min(start for name, start in fetched if name.endswith(begun)) == there // fetch.PART_BYTES * fetch.PART_BYTES
+    assert there > fetch.PART_BYTES
+    assert not any(name.endswith(first.name) for name, _ in fetched)
+    require_equal(store, copy)
+
+
+def test_an_upload_that_hangs_is_given_up(store: Path, s3: S3Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_folder, "STALL_SECONDS", 0.5)
+    s3.proxy.hold_after(500_000)
+    with pytest.raises(Unavailable, match="nothing was sent for"):
+        push(store, url)
+    s3.proxy.heal()
+    monkeypatch.setattr(remote_folder, "STALL_SECONDS", HANG)
+    assert push(store, url).generation == 1
+
+
+@pytest.mark.parametrize("command", ["push", "pull"])
+def test_ctrl_c_leaves_the_old_state_and_says_how_to_go_on(
+    store: Path, tmp_path: Path, s3: S3Server, url: str, command: str
+) -> None:
+    copy = tmp_path / "copy"
+    if command == "pull":
+        push(store, url)
+    words = [*SUFFOLK, *(("push", str(store), url) if command == "push" else ("pull", url, str(copy)))]
+    s3.proxy.hold_after(500_000)
+    with default_interrupts():
+        process = subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    s3.proxy.wait_until_held()
+    process.send_signal(signal.SIGINT)
+    s3.proxy.heal()
+    _, errors = process.communicate(timeout=HANG)
+    place = url if command == "push" else copy
+    assert process.returncode == 130
+    assert f"suffolk: interrupted before the end; {place} is unchanged, and the command" in errors
+    assert RemoteFolder(url).sizes("generations").keys() == ({"000001.json"} if command == "pull" else set())
+    assert not (copy / "MANIFEST").exists()
+    subprocess.run(words, cwd=ROOT, check=True, timeout=HANG)
+    pull(url, copy)
+    require_equal(store, copy)
