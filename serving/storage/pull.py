@@ -83,7 +83,7 @@ def pull(
         number = newest_number(remote) if generation is None else generation
         try:
             manifest = read_generation(remote, number)
-            with open_workspace(path, (ORIGIN_NAME, READERS_NAME)) as workspace:
+            with open_workspace(path, (f"{ORIGIN_NAME}*", READERS_NAME)) as workspace:
                 return _pull(remote, manifest, workspace, replace, show, began)
         except NotFound:
             if generation is not None or newest_number(remote) == number:
@@ -94,9 +94,10 @@ def _pull(
     remote: RemoteFolder, manifest: Manifest, workspace: Workspace, replace: bool, show: WorkProgress, began: float
 ) -> PullReport:
     store, segments = workspace.store, workspace.store / SEGMENTS_NAME
+    workspace.refuse_unfinished("pull")
     current = read_manifest(store) if (store / MANIFEST_NAME).exists() else None
     if current is not None and current != manifest:
-        _require_place(workspace, remote.url, current, manifest, replace)
+        _require_place(store, remote.url, current, manifest, replace)
     missing = [entry for entry in manifest.files() if not _is_whole(segments, entry, manifest)]
     changed = current != manifest or bool(missing)
     if changed:
@@ -107,8 +108,8 @@ def _pull(
         record_origin(store, remote.url, *([manifest] if current is None else [current, manifest]))
         failpoint("pull.fetched")
         workspace.publish(manifest, tokenizer)
-        workspace.finish(manifest)
-        remove_parts(segments)
+    workspace.finish(manifest)  # also after a kill between these two lines
+    remove_parts(segments)
     return PullReport(
         url=remote.url,
         store=str(store),
@@ -122,12 +123,10 @@ def _pull(
     )
 
 
-def _require_place(workspace: Workspace, url: str, current: Manifest, manifest: Manifest, replace: bool) -> None:
+def _require_place(store: Path, url: str, current: Manifest, manifest: Manifest, replace: bool) -> None:
     """Refuse a folder whose datastore must not, or cannot, be replaced by ``manifest``."""
-    store = workspace.store
     if is_live(store):
         raise InvalidArgument(f"{store} is a live datastore, whose documents a pull would lose; name a new folder")
-    workspace.refuse_unfinished("pull")
     if not replace:
         require_replaceable(store, url, current)
     require_same_kind(str(store), current, manifest)

@@ -54,6 +54,7 @@ class Proxy:
         """Cut every connection when ``size`` further bytes have passed, and refuse new ones."""
         with self._change:
             self._refuse_at = self.bytes + size
+            self._close_if_refused()
 
     def hold_after(self, size: int) -> None:
         """Forward ``size`` further bytes, and then nothing."""
@@ -67,16 +68,19 @@ class Proxy:
     def heal(self) -> None:
         """Forward everything again."""
         with self._change:
-            if self._refuses():
+            if not self._listens:
                 self._listen()
             self._cut_at, self._refuse_at, self._hold_at = [], None, None
             self._change.notify_all()
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._listener.close()
+        if self._listens:
+            self._listens = False
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._listener.close()
 
     def _listen(self) -> None:
+        self._listens = True
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
@@ -103,10 +107,8 @@ class Proxy:
 
     def _is_cut(self, size: int) -> bool:
         with self._change:
-            refused, self.bytes = self._refuses(), self.bytes + size
-            if self._refuses():
-                if not refused:
-                    self.close()
+            self.bytes += size
+            if self._close_if_refused():
                 return True
             self._change.notify_all()
             self._change.wait_for(lambda: self._hold_at is None or self.bytes < self._hold_at)
@@ -116,8 +118,11 @@ class Proxy:
             self.cuts += 1
             return True
 
-    def _refuses(self) -> bool:
-        return self._refuse_at is not None and self.bytes >= self._refuse_at
+    def _close_if_refused(self) -> bool:
+        refused = self._refuse_at is not None and self.bytes >= self._refuse_at
+        if refused:
+            self.close()
+        return refused
 
 
 class S3Server:

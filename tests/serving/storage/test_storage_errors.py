@@ -159,8 +159,8 @@ def test_a_folder_that_is_no_copy_is_replaced_only_on_request(store: Path, tmp_p
     push(own, place)  # now what it holds is there too
     push(store, place)
     assert pull(place, own).generation == 4
+    push(store, f"{place}2")
     with pytest.raises(InvalidArgument, match=f"belongs to {place}, and was not pulled from {place}2"):
-        push(store, f"{place}2")
         pull(f"{place}2", own)
 
 
