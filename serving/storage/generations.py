@@ -20,8 +20,8 @@ from suffolk.datastore.segment import SegmentEntry
 
 GENERATIONS_NAME = "generations"
 _NAME = re.compile(r"(\d{6,})\.json")
-FIXED_FIELDS = ("vocab_size", "order_depth", "tokenizer")
-"""Fields that all generations at a URL share, because servers cannot change them while they run."""
+FIXED_FIELDS = {"vocab_size": "vocabulary", "order_depth": "order depth", "tokenizer": "tokenizer"}
+"""Fields that all generations at a URL share, because servers cannot change them while they run, and their names in messages."""
 
 
 def generation_numbers(remote: RemoteFolder) -> list[int]:
@@ -102,12 +102,12 @@ def require_same_kind(place: str, there: Manifest, given: Manifest) -> None:
     Raises:
         Unsupported: vocabulary, order depth or tokenizer differ.
     """
-    for name in FIXED_FIELDS:
-        old, new = getattr(there, name), getattr(given, name)
+    for field, name in FIXED_FIELDS.items():
+        old, new = getattr(there, field), getattr(given, field)
         if old != new:
             raise Unsupported(
-                f"{place} holds a datastore with {name} {old}, and the given one has {new}; servers cannot change it while they "
-                "run, so use another place for it"
+                f"{place} holds a datastore with the {name} {old}, and the given one has {new}; servers cannot change it while "
+                "they run, so use another place for it"
             )
 
 

@@ -47,7 +47,7 @@ def run(options: Options) -> int:
         raise KeyboardInterrupt(
             f"before the end; {options.url} is unchanged, and the command sends the rest when it is run again"
         ) from None
-    print(json.dumps(asdict(report)) if options.json else "\n".join(_lines(report)))
+    print(json.dumps(asdict(report)) if options.json else "\n".join(push_lines(report)))
     if is_live(options.store):
         print(
             f"suffolk: {options.store} is live: only what is published was pushed. Documents of groups are never published, others "
@@ -57,7 +57,8 @@ def run(options: Options) -> int:
     return 0
 
 
-def _lines(report: PushReport) -> list[str]:
+def push_lines(report: PushReport) -> list[str]:
+    """The outcome of a push as lines of text."""
     if not report.published and not report.sent_files:
         return [f"{report.url}: nothing to do: generation {report.generation} is this datastore"]
     rate = f": {report.sent_bytes / report.seconds / 1e6:.1f} MB/s" if report.sent_bytes else ""

@@ -108,11 +108,11 @@ def test_another_tokenizer(store: Path, tmp_path: Path, place: str) -> None:
     other = tmp_path / "other"
     make_store(other, [[[1, 2, 3]]], vocab_size=6, tokenizer="ab" * 32).close()
     with pytest.raises(
-        Unsupported, match=f"{place} holds a datastore with tokenizer [0-9a-f]+, and the given one has abab"
+        Unsupported, match=f"{place} holds a datastore with the tokenizer [0-9a-f]+, and the given one has abab"
     ):
         push(other, place)
     assert require_whole(place) == 1
-    with pytest.raises(Unsupported, match=f"{other} holds a datastore with tokenizer abab"):
+    with pytest.raises(Unsupported, match=f"{other} holds a datastore with the tokenizer abab"):
         pull(place, other, replace=True)
     assert read_manifest(other).tokenizer == "ab" * 32
 
