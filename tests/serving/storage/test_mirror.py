@@ -13,6 +13,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest, writer_lock
 from suffolk.serving.storage.mirror import MirroredDatastore
 from suffolk.serving.storage.push import push
+from suffolk.serving.storage.rollback import roll_back
 from tests.serving.storage.test_generations import built
 from tests.support.copies import require_equal
 from tests.support.s3_server import S3Server
@@ -51,6 +52,8 @@ def test_new_generations_are_served_and_old_files_dropped(
     until(lambda: len(list((tmp_path / "copy" / SEGMENTS_NAME).iterdir())) == 1)
     require_equal(store, tmp_path / "copy")
     assert mirror.lookup("document 3").length > 1
+    roll_back(place, 1)
+    until(lambda: mirror.generation == 3)
 
 
 def test_a_damaged_generation_is_not_served_until_it_is_repaired(
