@@ -200,7 +200,7 @@ class _Compaction:
                 threads=self.threads,
                 progress=partial(report, names[number]),
             )
-            merged.append(segment)
+            merged.append(self.workspace.name_by_content(segment))
         return merged
 
 

@@ -136,14 +136,13 @@ def write_deletions(
                     break
             if file.tokens == 0:
                 return tuple(entries)
-            entries.append(
-                write_segment(
-                    workspace.new_segment(workspace.segment_name(datastore.manifest.generation + 1, len(entries))),
-                    file.mapped(),
-                    vocab_size=datastore.manifest.vocab_size,
-                    order_depth=datastore.manifest.order_depth,
-                    fingerprint=datastore.manifest.tokenizer,
-                    documents=table.finish(),
-                    threads=threads,
-                )
+            entry = write_segment(
+                workspace.new_segment(workspace.segment_name(datastore.manifest.generation + 1, len(entries))),
+                file.mapped(),
+                vocab_size=datastore.manifest.vocab_size,
+                order_depth=datastore.manifest.order_depth,
+                fingerprint=datastore.manifest.tokenizer,
+                documents=table.finish(),
+                threads=threads,
             )
+            entries.append(workspace.name_by_content(entry))

@@ -93,6 +93,7 @@ class Gatherer:
                 work, share, f"{facts}, {rate(share * file.tokens, time.monotonic() - begin, 'tokens')}"
             ),
         )
+        entry = self.workspace.name_by_content(entry)
         failpoint("segment.written")
         self.sort_seconds += time.monotonic() - begin
         place = Position(*block.next)

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.remote_files import find_files, open_url
 
 ENDINGS = {
     ".jsonl": "lines",
@@ -31,13 +33,25 @@ PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of a corpus. ``named``: whether the user gave this path. A named file must not be skipped."""
+    """One file of a corpus.
+
+    Attributes:
+        path: path or URL.
+        kind: a value of ENDINGS, or "text".
+        size: bytes on disk.
+        modified_ns: time of the last change; for a URL a number that changes with the file.
+        named: whether the user gave this path. A named file must not be skipped.
+    """
 
     path: str
     kind: str
     size: int
     modified_ns: int
     named: bool
+
+    def open(self) -> BinaryIO:
+        """The content, from its start. Raises OSError; for a URL SuffolkError, also while it is read."""
+        return open_url(self.path) if is_storage_url(self.path) else open(self.path, "rb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +82,19 @@ def find_inputs(options: BuildOptions) -> Inputs:
     Raises:
         NotFound: a file or folder does not exist, or a pattern matches nothing.
         InvalidArgument: a folder cannot be read, there is no file, or an option applies to none of the files.
+        Unavailable, PermissionDenied, Unsupported: a URL cannot be read.
     """
     skipped: Counter[str] = Counter()
     files: list[InputFile] = []
-    seen: set[tuple[int, int]] = set()
+    seen: set[object] = set()
     for corpus in options.corpora:
-        for path, named in _expand(corpus, options, skipped):
-            status = os.stat(path)
-            if (status.st_dev, status.st_ino) in seen:
+        find = _find_remote if is_storage_url(corpus) else _find_local
+        for identity, file in find(corpus, options, skipped):
+            if identity in seen:
                 skipped["given twice"] += 1
                 continue
-            seen.add((status.st_dev, status.st_ino))
-            files.append(InputFile(path, recognise(path), status.st_size, status.st_mtime_ns, named))
+            seen.add(identity)
+            files.append(file)
     if not files:
         left_out = ", ".join(f"{count} {reason}" for reason, count in skipped.items() if count) or "no files at all"
         raise InvalidArgument(
@@ -111,6 +126,31 @@ def recognise(path: str) -> str:
     """The kind of a file, by its name alone."""
     lower = path.lower()
     return next((kind for ending, kind in ENDINGS.items() if lower.endswith(ending)), "text")
+
+
+def _find_remote(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[object, InputFile]]:
+    """The files at a URL, each with what distinguishes it from all others."""
+    files, named = find_files(corpus)
+    for file in files:
+        kind = recognise(file.url)
+        if kind in TOKEN_KINDS and named:
+            raise InvalidArgument(
+                f"corpus {file.url}: an array of tokens is mapped into memory; copy the file to disk, and name that"
+            )
+        if kind in TOKEN_KINDS:
+            skipped["token arrays in storage (copy them to disk)"] += 1
+        elif not named and options.extensions and not file.url.lower().endswith(_endings(options.extensions)):
+            skipped["other extension"] += 1
+        else:
+            yield file.url, InputFile(file.url, kind, file.size, file.version, named)
+
+
+def _find_local(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[object, InputFile]]:
+    """The files on disk, each with what distinguishes it from all others."""
+    for path, named in _expand(corpus, options, skipped):
+        status = os.stat(path)
+        file = InputFile(path, recognise(path), status.st_size, status.st_mtime_ns, named)
+        yield (status.st_dev, status.st_ino), file
 
 
 def _expand(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[str, bool]]:

@@ -49,7 +49,7 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
 
 def _chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
     """Yield about 1 MiB of decompressed data at a time, with the number of bytes of the file read so far."""
-    with open(file.path, "rb") as stream:
+    with file.open() as stream:
         source = {"lines": _plain, "lines-gz": _gunzip, "lines-zst": _unzstd}[file.kind](stream, file.path)
         pieces: list[bytes] = []
         size = 0

@@ -15,6 +15,7 @@ from suffolk.build_index.inputs import InputFile
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.documents import Metadata
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
+from suffolk.datastore.file_systems import is_storage_url
 
 IDS_COLUMN = "input_ids"
 BATCH_ROWS = 256
@@ -41,7 +42,8 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts
             f"corpus {file.path}: reading Parquet needs pyarrow; pip install 'suffolk[parquet]'"
         ) from error
     try:
-        with parquet.ParquetFile(file.path) as table:
+        source: Any = file.open() if is_storage_url(file.path) else file.path  # pyarrow reads paths without Python
+        with parquet.ParquetFile(source) as table:
             column = _choose(table.schema_arrow, file.path, options)
             kept = _kept_columns(table.schema_arrow, options)
             tools = [TOOLS] if column in FIELDS and TOOLS in table.schema_arrow.names else []

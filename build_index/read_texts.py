@@ -26,7 +26,7 @@ def read_small_text(file: InputFile, skipped: Counter[str]) -> bytes | None:
     Raises:
         InvalidArgument: the file is binary, and the user named it.
     """
-    with open(file.path, "rb") as stream:
+    with file.open() as stream:
         data = stream.read()
     if is_binary(data):
         _skip_binary(file, skipped)
@@ -39,7 +39,7 @@ def read_small_text(file: InputFile, skipped: Counter[str]) -> bytes | None:
 
 def read_large_text(file: InputFile, skipped: Counter[str]) -> Iterator[tuple[Texts, int]]:
     """Yield documents of about 1 MiB, each with the number of bytes of the file read so far. Cuts are after line ends."""
-    with open(file.path, "rb") as stream:
+    with file.open() as stream:
         if is_binary(stream.read(SNIFF_BYTES)):
             _skip_binary(file, skipped)
             return

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Workspace:
 
     @staticmethod
     def segment_name(generation: int, number: int, live_time: int | None = None) -> str:
-        """The name of segment ``number`` of ``generation``; unique, because generations only grow.
+        """The name of segment ``number`` of ``generation`` until ``name_by_content``.
 
         Args:
             live_time: see ``SegmentEntry.live_time``.
@@ -76,6 +77,12 @@ class Workspace:
     def new_segment(self, name: str) -> Path:
         """The path of a segment before it is published."""
         return self.folder / SEGMENTS_NAME / name
+
+    def name_by_content(self, entry: SegmentEntry) -> SegmentEntry:
+        """Add the checksum of a new segment to its name. Files of one name have the same bytes in all copies and rebuilds."""
+        name = f"{entry.name.removesuffix(SEGMENT_SUFFIX)}-{entry.checksum}{SEGMENT_SUFFIX}"
+        os.rename(self.new_segment(entry.name), self.new_segment(name))
+        return replace(entry, name=name)
 
     def has_segment(self, entry: SegmentEntry) -> bool:
         """Whether the whole segment is on disk, published or not."""

@@ -111,14 +111,29 @@ def read_manifest(store: Path) -> Manifest:
         raise PermissionDenied(
             f"{path} cannot be read: {error.strerror}; check the path and its permissions"
         ) from error
+    return parse_manifest(path, raw)
+
+
+def parse_manifest(place: object, raw: bytes) -> Manifest:
+    """The manifest in the bytes ``raw``, which were read from ``place``.
+
+    Raises:
+        Corruption: they are damaged.
+        Unsupported: a newer version wrote them.
+    """
     if len(raw) > MAX_MANIFEST_BYTES:
-        raise damaged(path, f"has more than {MAX_MANIFEST_BYTES} bytes")
+        raise damaged(place, f"has more than {MAX_MANIFEST_BYTES} bytes")
     try:
-        return _parse(path, json.loads(raw))
+        return _parse(place, json.loads(raw))
     except KeyError as error:
-        raise damaged(path, f"is damaged: it lacks {error}") from error
+        raise damaged(place, f"is damaged: it lacks {error}") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged(path, f"is damaged: {error}") from error
+        raise damaged(place, f"is damaged: {error}") from error
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes that ``parse_manifest`` reads."""
+    return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode()
 
 
 def publish(store: Path, manifest: Manifest) -> None:
@@ -134,7 +149,7 @@ def publish(store: Path, manifest: Manifest) -> None:
             raise InvalidArgument(
                 f"{path} is missing or has not {entry.bytes} bytes; run the command again, which writes it anew"
             )
-    content = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode()
+    content = encode_manifest(manifest)
     if len(content) > MAX_MANIFEST_BYTES:  # readers refuse a larger manifest
         raise ResourceExhausted(
             f"{store / MANIFEST_NAME} would have {len(content)} bytes, and may have {MAX_MANIFEST_BYTES}: make fewer segments "
@@ -217,14 +232,16 @@ def writer_lock(store: Path, held: str = "") -> Iterator[None]:
         os.close(descriptor)
 
 
-def _parse(path: Path, data: Any) -> Manifest:
+def _parse(place: object, data: Any) -> Manifest:
     if not isinstance(data, dict):
         raise TypeError("it is no JSON object")
     version = data["format"]
     if type(version) is not int:
         raise TypeError(f"its format is {version!r}")
     if version != FORMAT:
-        raise Unsupported(f"{path}: manifest format {version}; this program reads format {FORMAT}: use a newer Suffolk")
+        raise Unsupported(
+            f"{place}: manifest format {version}; this program reads format {FORMAT}: use a newer Suffolk"
+        )
     known = {item.name for item in fields(Manifest)} | {"format"}
     if unknown := sorted(set(data) - known):
         raise ValueError(f"unknown keys {unknown}")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from suffolk.datastore import _native
 
-_LIVE_NAME = re.compile(r"g\d+-\d+-live(-?\d+)\.segment")
+_LIVE_NAME = re.compile(r"g\d+-\d+-live(-?\d+)(-[0-9a-f]{8})?\.segment")
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,12 @@ def __dir__() -> list[str]:
 
 @overload
 def open(
-    path_or_url: str | Path, residency: str | None = ..., deadline: float | None = ..., watch: bool = ...
+    path_or_url: str | Path,
+    residency: str | None = ...,
+    deadline: float | None = ...,
+    watch: bool = ...,
+    *,
+    cache: str | Path | None = ...,
 ) -> Datastore | RemoteDatastore | WatchedDatastore: ...
 @overload
 def open(
@@ -177,34 +182,43 @@ def open(
     deadline: float | None = None,
     watch: bool = False,
     append: bool | LiveSettings = False,
+    cache: str | Path | None = None,
 ) -> Datastore | RemoteDatastore | WatchedDatastore | LiveStore:
     """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
 
-    Both have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
+    A datastore in object storage (``s3://bucket/name``) is copied to the folder ``cache`` and opened there.
+
+    All have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
 
     Args:
         path_or_url: a folder, or a URL (``suffolk.serving.transport.url``).
         residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not for
             a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
-        watch: whether to follow newly published generations within a second. A service always does.
+        watch: whether to follow newly published generations within a second, in storage within ten. A service always does.
+        cache: folder of the copy, for a URL of storage. Only what it lacks is copied.
         append: whether to open it for appending (``suffolk.LiveStore``), or the settings for that, residency included. One
             process at a time has a folder open for appending. A service has the same methods for callers that may append.
 
     Raises:
-        NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.datastore.open_datastore``.
+        NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.datastore.open_datastore``. For a URL of
+            storage also PermissionDenied and Unavailable.
         InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
         Unavailable: another process has the folder open for appending.
     """
+    from suffolk.datastore.errors import InvalidArgument
+    from suffolk.datastore.file_systems import is_storage_url
     from suffolk.serving.draft_service.open_store import open_store
     from suffolk.serving.transport.url import is_url
 
+    if append and is_storage_url(str(path_or_url)):
+        raise InvalidArgument(f"{path_or_url}: storage takes no appends; append to a datastore's folder, and push that")
     if append and not (isinstance(path_or_url, str) and is_url(path_or_url)):
         from suffolk.serving.live_store.settings import LiveSettings
         from suffolk.serving.live_store.store import open_live_store
 
         return open_live_store(path_or_url, LiveSettings() if append is True else append)
-    return open_store(path_or_url, residency, deadline, watch)
+    return open_store(path_or_url, residency, deadline, watch, cache)
 
 
 def create(

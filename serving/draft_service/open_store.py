@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.transport.url import is_url
 
@@ -15,9 +16,22 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None, watch: bool = False
+    path_or_url: str | Path,
+    residency: str | None = None,
+    deadline: float | None = None,
+    watch: bool = False,
+    cache: str | Path | None = None,
 ) -> Datastore | RemoteDatastore | WatchedDatastore:
-    """A datastore on disk, or a client of one behind a draft service. Arguments and errors as for ``suffolk.open``."""
+    """A datastore on disk, a client of one behind a draft service, or a copy of one in storage.
+
+    Arguments and errors as for ``suffolk.open``.
+    """
+    if isinstance(path_or_url, str) and is_storage_url(path_or_url):
+        return _open_copy(path_or_url, residency or "mmap", watch, cache)
+    if cache is not None:
+        raise InvalidArgument(
+            f"cache is {str(cache)!r} for {path_or_url}; only a datastore in storage has one, leave it out"
+        )
     if isinstance(path_or_url, str) and is_url(path_or_url):
         from suffolk.serving.draft_service.client import connect  # imports gRPC, which local stores do not need
 
@@ -27,3 +41,17 @@ def open_store(
     if deadline is not None:
         raise InvalidArgument(f"deadline is {deadline!r} for {path_or_url}; only a service has one, leave it out")
     return (WatchedDatastore if watch else open_datastore)(path_or_url, residency or "mmap")
+
+
+def _open_copy(url: str, residency: str, watch: bool, cache: str | Path | None) -> Datastore | WatchedDatastore:
+    if cache is None:
+        raise InvalidArgument(
+            f"{url}: a datastore in storage is searched in a copy; make one with 'suffolk pull', or name its folder as cache"
+        )
+    from suffolk.serving.storage.mirror import MirroredDatastore
+    from suffolk.serving.storage.pull import pull
+
+    if watch:
+        return MirroredDatastore(url, cache, residency)
+    pull(url, cache)
+    return open_datastore(cache, residency)

@@ -86,6 +86,11 @@ def append_lock(store: Path) -> AbstractContextManager[None]:
     )
 
 
+def is_live(store: Path) -> bool:
+    """Whether documents may have been appended to the datastore, so that some may not be published."""
+    return (store / LIVE_NAME).is_dir()
+
+
 def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:
     """Make the folder of a store without documents, and its identity.
 

@@ -57,7 +57,7 @@ def merge_live_segments(
     )
     for new, _ in places:
         new.unlink(missing_ok=True)
-    return merged
+    return workspace.name_by_content(merged)
 
 
 def period(time: int, settings: LiveSettings) -> int:
@@ -89,7 +89,7 @@ def _write(
                 break
         if file.tokens == 0:
             return None
-        return write_segment(
+        entry = write_segment(
             workspace.new_segment(workspace.segment_name(generation, number, newest)),
             file.mapped(),
             vocab_size=identity.vocab_size,
@@ -98,6 +98,7 @@ def _write(
             documents=table.finish(),
             threads=settings.threads,
         )
+        return workspace.name_by_content(entry)
 
 
 def _documents(pages: Iterable[Change]) -> Iterator[_Document]:

@@ -25,6 +25,8 @@ def configure_logs(form: str = "text", requests: bool = False) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter("suffolk: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for library in ("aiobotocore", "botocore"):
+        logging.getLogger(library).setLevel(logging.WARNING)  # they log where each credential was found
     set_log_requests(requests)
 
 

@@ -2,7 +2,8 @@
 .npy and .bin files. A record holds a text, a conversation, a logged request of OpenAI's API, or a
 line of a --record file.
 
-Corpora are files, folders or quoted patterns. The name of a file tells its form. To continue an
+Corpora are files, folders or quoted patterns, on disk or in storage (s3://, gs://, hf://). The name
+of a file tells its form. With a URL as --output, the datastore is built on disk and pushed. To continue an
 interrupted build, run the same command again. An existing datastore stays in place until the new one
 is complete. Running servers of the datastore then follow within a second, and are listed.
 """
@@ -10,8 +11,10 @@ is complete. Running servers of the datastore then follow within a second, and a
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from suffolk.build_index.builder import build, plan_build
 from suffolk.build_index.options import (
@@ -25,8 +28,13 @@ from suffolk.build_index.options import (
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
+from suffolk.cli.push import push_lines
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.readers import reader_lines, wait_for_readers
+from suffolk.serving.engine.checked_fields import Within
+from suffolk.serving.storage.build import build_at
+from suffolk.serving.storage.push import KEEP
 
 EXAMPLES = """
 suffolk build --tokenizer MODEL_FOLDER --output STORE src/ notes.txt more.jsonl.zst
@@ -34,13 +42,14 @@ suffolk build --tokenizer MODEL_FOLDER --output STORE --plan 'shards/*.jsonl.zst
 suffolk build --tokenizer MODEL_FOLDER --output STORE --id-field id --metadata license,repo.name code.jsonl.gz
 suffolk build --tokenizer MODEL_FOLDER --output STORE chats.jsonl day.jsonl   conversations, and a file of 'worker --record'
 suffolk build --output STORE --append new/
-suffolk build --vocab-size 32000 --end-of-document 2 --output STORE tokens.bin"""
+suffolk build --vocab-size 32000 --end-of-document 2 --output STORE tokens.bin
+suffolk build --tokenizer MODEL_FOLDER --output s3://bucket/code 's3://bucket/shards/*.jsonl.zst'"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(setting.Options):
     corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern to read", metavar="CORPUS", blank=True)
-    output: Path = option(REQUIRED, "folder of the datastore", metavar="STORE")
+    output: str = option(REQUIRED, "folder of the datastore, or its URL in storage", metavar="STORE")
     tokenizer: str | None = option(None, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
     plan: bool = option(False, "print the time, memory and disk that the build will take, and stop")
     json: bool = option(False, "print the plan or the summary as JSON")
@@ -51,6 +60,17 @@ class ModeOptions(setting.Options):
     GROUP = "if STORE holds a datastore already"
     append: bool = option(False, "add the corpora to the existing datastore", excludes=("replace",))
     replace: bool = option(False, "replace the existing datastore, once the new one is complete")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageOptions(setting.Options):
+    GROUP = "if STORE is a URL"
+    work_folder: Path | None = option(
+        None,
+        "folder of the datastore on disk (default: a temporary one); an interrupted build goes on there",
+        metavar="DIR",
+    )
+    keep: Annotated[int, Within(1, 1000)] = option(KEEP, "newest generations that stay at the URL")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,23 +118,37 @@ class MakingOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OutputOptions, ModeOptions, ReadingOptions, MakingOptions):
+class Options(OutputOptions, ModeOptions, StorageOptions, ReadingOptions, MakingOptions):
     """All options of ``suffolk build``."""
 
 
 def run(options: Options) -> int:
     build_options = _build_options(options)
+    if options.plan and options.append and is_storage_url(options.output):
+        raise InvalidArgument(f"plan: {options.output} is not on disk; pull it, and give that folder as --output")
     if options.plan:
         plan = plan_build(build_options)
         print(json.dumps(asdict(plan)) if options.json else "\n".join(plan.lines()))
         return 0
+    if is_storage_url(options.output):
+        return _build_at(options, build_options)
     with show_progress() as progress:
         report = build(build_options, progress)
-    readers = wait_for_readers(options.output, report.generation)
+    readers = wait_for_readers(build_options.output, report.generation)
     if options.json:
         print(json.dumps(report.to_dict() | {"readers": list(map(asdict, readers))}))
     else:
         print("\n".join([*report.lines(), *reader_lines(readers, report.generation)]))
+    return 0
+
+
+def _build_at(options: Options, build_options: BuildOptions) -> int:
+    with show_progress() as progress:
+        report, pushed = build_at(options.output, build_options, options.work_folder, options.keep, progress)
+    if options.json:
+        print(json.dumps(report.to_dict() | {"push": asdict(pushed)}))
+    else:
+        print("\n".join([*report.lines(), *push_lines(pushed)]))
     return 0
 
 
@@ -128,10 +162,21 @@ def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
     return parts
 
 
+def _folder(options: Options) -> Path:
+    """Where the datastore is built. Raises InvalidArgument: an option applies to URLs alone."""
+    if is_storage_url(options.output):
+        return options.work_folder or Path(tempfile.gettempdir(), "suffolk-build")
+    if useless := {"work_folder", "keep"} & set(options.given):
+        name = min(useless).replace("_", "-")
+        raise InvalidArgument(f"--{name} has no effect: --output {options.output} is not a URL; leave it out")
+    return Path(options.output)
+
+
 def _build_options(options: Options) -> BuildOptions:
     return passed_on(
         options,
         BuildOptions,
+        output=_folder(options),
         mode="append" if options.append else "replace" if options.replace else "new",
         metadata=_names("--metadata", options.metadata, "license,repo.name"),
         extensions=_names("--extensions", options.extensions, ".py,.md"),

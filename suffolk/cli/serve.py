@@ -1,6 +1,7 @@
 """Serve datastores to decoding workers: gRPC suffolk.v1.DraftService, and HTTP/JSON with metrics on
 a second port. A newly published generation of a datastore is served within a second. Clients append
-to live datastores while these are searched.
+to live datastores while these are searched. A datastore in object storage (s3://, gs://, hf://,
+file://) is copied to --cache first, and followed.
 
 The command prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http
 HOST:PORT. SIGTERM or Ctrl-C lets running requests finish and ends with exit code 0; a second signal
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from suffolk.build_index.progress import show_progress
 from suffolk.cli.live_options import LiveOptions
 from suffolk.cli.options.reload import SettingsReload, server_settings
 from suffolk.cli.options.setting import Configurable, argument, option, rare
@@ -24,11 +26,13 @@ from suffolk.cli.server_options import ServerOptions, is_on, switch_option
 from suffolk.cli.unpublished import unpublished_note
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.server import MAX_MIN_COUNT, DraftServer, DraftServerConfig
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.engine.checked_fields import Within
+from suffolk.serving.storage.mirror import POLL_SECONDS, MirroredDatastore
 from suffolk.serving.transport.server import ignore_sighup, run_until_signal
 from suffolk.serving.transport.store_names import check_store_name
 
@@ -38,6 +42,7 @@ suffolk serve wiki/                                         gRPC on 127.0.0.1:77
 suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residency warm
 suffolk serve wiki/ --listen 0.0.0.0:7700 --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
 suffolk serve wiki/ --live chat/ --live-tokenizer MODEL_FOLDER          clients append to chat while it is searched
+suffolk serve code=s3://bucket/code --cache /var/cache/suffolk          a copy that follows the newest generation there
 suffolk serve --config serve.toml                           stores = ["wiki/"] and more in the file
 curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
 
@@ -45,7 +50,15 @@ curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
 @dataclass(frozen=True, kw_only=True)
 class Options(ServerOptions, LiveOptions, Configurable):
     stores: tuple[str, ...] = argument(
-        (), "a datastore's folder; NAME, or TENANT/NAME, defaults to the folder's name", metavar="[NAME=]STORE"
+        (),
+        "a datastore's folder or URL in storage; NAME, or TENANT/NAME, defaults to the folder's name",
+        metavar="[NAME=]STORE",
+    )
+    cache: Path | None = option(
+        None, "folder for the copies of datastores in storage, one folder for each", metavar="DIR"
+    )
+    poll_seconds: Annotated[float, Within(1, 86400)] = option(
+        POLL_SECONDS, "seconds between two looks for a new generation in storage"
     )
     residency: str = option(
         "auto",
@@ -77,7 +90,7 @@ def run(options: Options) -> int:
         live = parse_stores(options.live)
         opening = options.residency, options.search_threads
         for name, path in parse_stores([*options.stores, *options.live]).items():
-            stores[name] = options.open_live(path, *opening) if name in live else _open_published(path, *opening)
+            stores[name] = options.open_live(path, *opening) if name in live else _open(options, name, path)
             stack.callback(stores[name].close)
         server = DraftServer(config, stores)
         more = partial(_add_stores, server.service, stack, options, [*options.stores])
@@ -105,7 +118,7 @@ def _add_stores(
     for text in wanted:
         if text not in served:
             [(name, path)] = parse_stores([text]).items()
-            store = _open_published(path, options.residency, options.search_threads)
+            store = _open(options, name, path)
             stack.callback(store.close)
             service.add_datastore(name, store)
             served.append(text)
@@ -121,13 +134,30 @@ def _open_published(path: str, residency: str, threads: int) -> WatchedDatastore
     return store
 
 
+def _open(options: Options, name: str, path: str) -> WatchedDatastore:
+    """Follow the datastore in a folder or at a URL. Raises InvalidArgument: there is no folder for the copy of a URL."""
+    opening = options.residency, options.search_threads
+    if not is_storage_url(path):
+        return _open_published(path, *opening)
+    if options.cache is None:
+        raise InvalidArgument(
+            f"{path}: a datastore in storage is served from a copy; name a folder for it with --cache"
+        )
+    copy = options.cache / name.replace("/", "@")  # no name has "@", so no copy lies in another one
+    with show_progress() as progress:
+        return MirroredDatastore(path, copy, *opening, options.poll_seconds, progress)
+
+
 def parse_stores(texts: Sequence[str]) -> dict[str, str]:
     """Name -> path of each NAME=PATH or PATH. Raises InvalidArgument: a name is taken or does not fit into a URL."""
     stores: dict[str, str] = {}
     for text in texts:
         name, equals, path = text.partition("=")
-        if not equals:
-            name, path = Path(text).resolve().name, text
+        if not equals or "://" in name:
+            name, path = (
+                text.rstrip("/").rpartition("/")[2] if is_storage_url(text) else Path(text).resolve().name,
+                text,
+            )
         if not path:
             raise InvalidArgument(f"{text}: there is no folder after '='; write NAME=PATH")
         name = check_store_name(name, text)

@@ -34,6 +34,18 @@ from tests.support.building import (
 )
 
 
+def test_a_segment_has_the_same_name_in_two_datastores_only_if_its_bytes_are_equal(tmp_path: Path) -> None:
+    def built(name: str, texts: list[str]) -> dict[str, bytes]:
+        corpus = str(write_jsonl(tmp_path / "texts.jsonl", texts))
+        build(BuildOptions((corpus,), tmp_path / name, tokenizer=write_tokenizer(tmp_path)))
+        return segment_bytes(tmp_path / name)
+
+    texts = make_texts(4)
+    first = built("first", texts)
+    assert built("again", texts) == first
+    assert not set(built("other", texts[1:])) & set(first)
+
+
 def test_mixed_inputs_come_back_in_order_with_their_sources(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     import pyarrow

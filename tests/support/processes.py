@@ -39,10 +39,18 @@ class Running:
 
 
 @contextmanager
-def running(*words: str, command: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
-    """Start a server, and yield it when it serves. It is killed at the end if it still runs."""
+def running(*words: str, command: tuple[str, ...] = SUFFOLK, **variables: str) -> Iterator[Running]:
+    """Start a server, and yield it when it serves. It is killed at the end if it still runs.
+
+    ``variables``: further variables of its environment.
+    """
     process = subprocess.Popen(
-        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT
+        [*command, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=ENVIRONMENT | variables,
     )
     try:
         assert process.stdout is not None

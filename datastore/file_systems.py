@@ -1,0 +1,81 @@
+"""File systems behind URLs such as s3://BUCKET/FOLDER, through fsspec. It is imported when the first URL is opened."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from suffolk.datastore.errors import (
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
+from suffolk.datastore.hub import short_reason
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, hf://datasets/OWNER/NAME/FOLDER or file:///FOLDER"
+
+
+def is_storage_url(text: str) -> bool:
+    """Whether ``text`` is the URL of a place in storage, and neither a path nor the URL of a service."""
+    scheme, found, _ = text.partition("://")
+    return bool(found) and not scheme.startswith("grpc")
+
+
+def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
+    """The file system of ``url``, and the path of ``url`` in it. Directories are listed anew each time.
+
+    Raises:
+        InvalidArgument: ``url`` is no URL, or its scheme is unknown.
+        Unsupported: the package for its scheme is not installed.
+    """
+    if not is_storage_url(url):
+        raise InvalidArgument(f"{url}: not the URL of a place in storage; the forms are {FORMS}")
+    try:
+        from fsspec.core import url_to_fs
+
+        with storage_errors(url):
+            files, path = url_to_fs(url, use_listings_cache=False)
+            return files, str(path)
+    except ImportError as error:
+        raise Unsupported(
+            f"{url}: {short_reason(error)}; pip install 'suffolk[storage]' brings fsspec and s3fs"
+        ) from error
+    except ValueError as error:
+        raise InvalidArgument(f"{url}: {short_reason(error)}; the forms are {FORMS}") from error
+
+
+@contextmanager
+def storage_errors(place: str) -> Iterator[None]:
+    """Turns the errors of a file system at the URL ``place`` into those of Suffolk.
+
+    The libraries below fsspec have errors of their own without a common base. What is none of the cases below becomes Unavailable.
+    """
+    try:
+        yield
+    except (SuffolkError, ImportError, ValueError):
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{place}: not found ({short_reason(error)}); check the URL") from error
+    except Exception as error:
+        reason = short_reason(error)
+        if isinstance(error, PermissionError) or "redential" in type(error).__name__:
+            raise PermissionDenied(
+                f"{place}: access denied ({reason}); check the credentials and what they may do there"
+            ) from error
+        number = error.errno if isinstance(error, OSError) else None
+        if number in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceExhausted(f"{place}: the disk is full; free space, and run the command again") from error
+        if number == errno.EROFS:
+            raise PermissionDenied(f"{place}: cannot be written ({reason}); choose another URL") from error
+        raise Unavailable(
+            f"{place}: the storage does not answer as it should ({reason}); check URL and network, and run the command again"
+        ) from error

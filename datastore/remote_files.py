@@ -1,0 +1,91 @@
+"""Finds and reads files at URLs as streams."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from suffolk.datastore.errors import NotFound
+from suffolk.datastore.file_systems import open_file_system, storage_errors
+
+READ_BYTES = 4 << 20
+"""Bytes of one request."""
+PATTERN = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file at a URL. ``version`` changes with its content, as far as the store tells (63 bits)."""
+
+    url: str
+    size: int
+    version: int
+
+
+def find_files(url: str) -> tuple[list[RemoteFile], bool]:
+    """The files that ``url`` means, in the order of names, and whether it names them: by a URL or a pattern, not by a folder.
+
+    Files of a folder whose names begin with a dot, or that lie in a folder with such a name, are left out.
+
+    Raises:
+        NotFound: there are none. Others as ``open_file_system`` and ``storage_errors``.
+    """
+    files, path = open_file_system(url)
+    with storage_errors(url):
+        is_pattern = not PATTERN.isdisjoint(path)
+        if is_pattern:
+            found: dict[str, Any] = files.glob(path, detail=True)
+        else:
+            found = files.find(path, detail=True)
+        named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
+        entries = [
+            (name, facts)
+            for name, facts in sorted(found.items())
+            if facts["type"] == "file" and (named or "/." not in name.removeprefix(path))
+        ]
+        if not entries:
+            raise NotFound(f"corpus {url}: there is no such file; check the URL, and quote patterns against the shell")
+        return [_file(files.unstrip_protocol(name), facts) for name, facts in entries], named
+
+
+def open_url(url: str) -> BinaryIO:
+    """The content of a file, from its start. Errors as ``open_file_system`` and ``storage_errors``, also while it is read."""
+    files, path = open_file_system(url)
+    with storage_errors(url):
+        return io.BufferedReader(_Stream(url, files.open(path, "rb", block_size=READ_BYTES)), READ_BYTES)
+
+
+class _Stream(io.RawIOBase):
+    """An open file of fsspec, with the errors of ``storage_errors``."""
+
+    def __init__(self, url: str, file: Any) -> None:
+        self._url, self._file = url, file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with storage_errors(self._url):
+            data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _file(url: str, facts: dict[str, Any]) -> RemoteFile:
+    digest = hashlib.blake2b(repr(sorted(facts.items(), key=str)).encode(), digest_size=8).digest()
+    return RemoteFile(url, int(facts["size"]), int.from_bytes(digest, "little") >> 1)

@@ -1,0 +1,175 @@
+"""A folder of immutable files at a URL. A file appears whole under its name, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.file_systems import open_file_system, storage_errors
+from suffolk.datastore.manifest import fsync_directory
+
+COPY_BYTES = 4 << 20
+UPLOAD_OPTIONS: dict[str, dict[str, int]] = {"s3": {"chunksize": 8 << 20, "max_concurrency": 4}}
+"""Arguments of ``put_file`` that bound its memory, by the scheme of the file system."""
+
+STALL_SECONDS = 600.0
+"""An upload of which no further part arrives for so long is given up. Some clients wait for ever for a lost connection."""
+
+
+class RemoteFolder:
+    """The folder at ``url``. Names are relative to it. Thread-safe.
+
+    Object stores publish an object when it is complete. In file:// a file is written under another name, flushed and linked.
+
+    Every method raises NotFound, PermissionDenied, ResourceExhausted, Unavailable or Unsupported, and names the URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises also InvalidArgument: ``url`` is no URL of storage."""
+        self.url = url.rstrip("/")
+        self._files, self._root = open_file_system(self.url)
+        protocol = self._files.protocol
+        schemes = (protocol,) if isinstance(protocol, str) else tuple(protocol)
+        self._is_local = "file" in schemes
+        self._options = next((UPLOAD_OPTIONS[scheme] for scheme in schemes if scheme in UPLOAD_OPTIONS), {})
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """Name -> bytes of the files directly in ``folder``; a folder in it has -1 bytes. Empty if there is no such folder."""
+        path = self._path(folder)
+        with storage_errors(self.place(folder)):
+            self._files.invalidate_cache()
+            try:
+                entries = self._files.ls(path, detail=True)
+            except FileNotFoundError:
+                return {}
+        named = ((entry["name"].rstrip("/"), entry) for entry in entries)
+        return {
+            name.rpartition("/")[2]: int(entry["size"]) if entry["type"] == "file" else -1
+            for name, entry in named
+            if name != path.rstrip("/")  # some stores list a folder as an empty object in itself
+        }
+
+    def read(self, name: str) -> bytes:
+        """The content of a small file."""
+        with storage_errors(self.place(name)):
+            return bytes(self._files.cat_file(self._path(name)))
+
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        """The bytes from ``start`` to ``end``, exclusive. Raises Unavailable also if fewer arrive."""
+        with storage_errors(self.place(name)):
+            data = bytes(self._files.cat_file(self._path(name), start=start, end=end))
+        if len(data) != end - start:
+            raise Unavailable(
+                f"{self.place(name)}: {len(data)} of {end - start} bytes arrived; run the command again, which goes on there"
+            )
+        return data
+
+    def upload(self, source: Path, name: str, report: Callable[[int], None]) -> None:
+        """Write the file ``source`` to ``name``. ``report`` gets the number of further bytes now and then; if it raises, the
+        upload is given up, and that is raised."""
+        with storage_errors(self.place(name)):
+            if self._is_local:
+                with open(source, "rb") as file, self._written(name) as (target, path):
+                    while chunk := file.read(COPY_BYTES):
+                        target.write(chunk)
+                        report(len(chunk))
+                    target.flush()
+                    os.fsync(target.fileno())
+                    os.replace(path, self._path(name))
+                fsync_directory(Path(self._path(name)).parent)
+            else:
+                self._put(str(source), name, report)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write ``content`` to ``name``. Returns False, and writes nothing, if there is such a file.
+
+        Of several callers at once, one gets True. Stores without conditional writes cannot promise that: the last one wins there.
+        """
+        with storage_errors(self.place(name)), suppress(FileExistsError):
+            if self._is_local:
+                with self._written(name) as (target, path):
+                    target.write(content)
+                    target.flush()
+                    os.fsync(target.fileno())
+                    os.link(path, self._path(name))
+                fsync_directory(Path(self._path(name)).parent)
+            else:
+                self._files.pipe_file(self._path(name), content, mode="create")
+            return True
+        return False
+
+    def remove(self, name: str) -> None:
+        """Remove a file. Nothing happens if it is gone."""
+        with storage_errors(self.place(name)), suppress(FileNotFoundError):
+            self._files.rm_file(self._path(name))
+
+    def age(self, name: str) -> float:
+        """Seconds since the file was written, by the clocks of the store and of this machine. 0 if the store does not tell."""
+        with storage_errors(self.place(name)), suppress(NotImplementedError, FileNotFoundError):
+            return time.time() - float(self._files.modified(self._path(name)).timestamp())
+        return 0.0
+
+    def place(self, name: str = "") -> str:
+        """The URL of a file, for messages."""
+        return f"{self.url}/{name}" if name else self.url
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}" if name else self._root
+
+    def _put(self, source: str, name: str, report: Callable[[int], None]) -> None:
+        moved = time.monotonic()
+
+        def count(size: int) -> None:
+            nonlocal moved
+            moved = time.monotonic()
+            report(size)
+
+        arguments: dict[str, Any] = {"callback": _reporting(count), **self._options}
+        if not self._files.async_impl:
+            self._files.put_file(source, self._path(name), **arguments)
+            return
+        upload = asyncio.run_coroutine_threadsafe(
+            self._files._put_file(source, self._path(name), **arguments), self._files.loop
+        )
+        while not wait([upload], timeout=STALL_SECONDS / 10).done:
+            if time.monotonic() - moved > STALL_SECONDS:
+                upload.cancel()
+                raise Unavailable(
+                    f"{self.place(name)}: nothing was sent for {STALL_SECONDS:.0f} s; check the network, and run the command again"
+                )
+        upload.result()
+
+    @contextmanager
+    def _written(self, name: str) -> Iterator[tuple[BinaryIO, str]]:
+        """A new file beside the local file ``name``, and its path; it is removed at the end if it is still there."""
+        folder, _, last = self._path(name).rpartition("/")
+        os.makedirs(folder, exist_ok=True)
+        path = f"{folder}/.{last}.{secrets.token_hex(4)}.tmp"
+        try:
+            with open(path, "xb") as file:
+                yield file, path
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _reporting(report: Callable[[int], None]) -> Any:
+    """A callback of fsspec that calls ``report`` with the number of further bytes."""
+    from fsspec.callbacks import Callback
+
+    seen = 0
+
+    def count(size: int | None, value: int, **named: object) -> None:
+        nonlocal seen
+        further, seen = value - seen, value
+        report(further)
+
+    return Callback(hooks={"bytes": count})

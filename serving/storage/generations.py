@@ -1,0 +1,137 @@
+"""The generations of a datastore at a URL.
+
+    URL/generations/000012.json     the manifest of generation 12; written last; the highest number is the newest
+    URL/segments/NAME               immutable files
+    URL/tokenizer-HEX.json          the tokenizer
+
+The numbers count the publications at the URL. So they rise even if each push comes from a new folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, encode_manifest, parse_manifest
+from suffolk.datastore.remote_folder import RemoteFolder
+from suffolk.datastore.segment import SegmentEntry
+
+GENERATIONS_NAME = "generations"
+_NAME = re.compile(r"(\d{6,})\.json")
+FIXED_FIELDS = {"vocab_size": "vocabulary", "order_depth": "order depth", "tokenizer": "tokenizer"}
+"""Fields that all generations at a URL share, because servers cannot change them while they run, and their names in messages."""
+
+
+def generation_numbers(remote: RemoteFolder) -> list[int]:
+    """The numbers of the generations at a URL, rising."""
+    found = map(_NAME.fullmatch, remote.sizes(GENERATIONS_NAME))
+    return sorted(int(match[1]) for match in found if match is not None)
+
+
+def newest_number(remote: RemoteFolder) -> int:
+    """The number of the newest generation.
+
+    Raises:
+        NotFound: there is none.
+    """
+    numbers = generation_numbers(remote)
+    if not numbers:
+        raise NotFound(
+            f"{remote.url} holds no datastore: it has no {GENERATIONS_NAME}/; check the URL, or push a datastore there"
+        )
+    return numbers[-1]
+
+
+def read_generation(remote: RemoteFolder, number: int) -> Manifest:
+    """The manifest of a generation.
+
+    Raises:
+        NotFound: there is no such generation.
+        Corruption, Unsupported: as ``parse_manifest``.
+    """
+    name = generation_name(number)
+    try:
+        raw = remote.read(name)
+    except NotFound as error:
+        there = ", ".join(map(str, generation_numbers(remote))) or "none"
+        raise NotFound(f"{remote.url} has no generation {number}; it has {there}") from error
+    manifest = parse_manifest(remote.place(name), raw)
+    if manifest.generation != number:
+        raise Corruption(f"{remote.place(name)} holds generation {manifest.generation}; push the datastore again")
+    return manifest
+
+
+def generation_name(number: int) -> str:
+    """The name of the file of a generation."""
+    return f"{GENERATIONS_NAME}/{number:06d}.json"
+
+
+def publish_generation(remote: RemoteFolder, manifest: Manifest, number: int) -> Manifest:
+    """Make the content of ``manifest`` generation ``number``, which must be the next one. All its segments must be there.
+
+    Raises:
+        Unavailable: another process published a generation of that number meanwhile.
+    """
+    published = replace(manifest, generation=number)
+    name, content = generation_name(number), encode_manifest(published)
+    # a write whose answer was lost is repeated, and then finds the file that it wrote itself
+    if not remote.create(name, content) and remote.read(name) != content:
+        raise Unavailable(
+            f"{remote.url}: another process published generation {number} at the same time; run the command again to publish "
+            "yours after it"
+        )
+    return published
+
+
+def same_content(one: Manifest, other: Manifest) -> bool:
+    """Whether two generations differ at most in their numbers."""
+    return replace(one, generation=1) == replace(other, generation=1)
+
+
+def missing_segments(remote: RemoteFolder, manifest: Manifest) -> list[SegmentEntry]:
+    """The segments of ``manifest`` that are not at the URL, or not whole."""
+    sizes = remote.sizes(SEGMENTS_NAME)
+    return [entry for entry in manifest.files() if sizes.get(entry.name) != entry.bytes]
+
+
+def require_same_kind(place: str, there: Manifest, given: Manifest) -> None:
+    """Refuse a generation that a server of ``there`` could not change to.
+
+    Raises:
+        Unsupported: vocabulary, order depth or tokenizer differ.
+    """
+    for field, name in FIXED_FIELDS.items():
+        old, new = getattr(there, field), getattr(given, field)
+        if old != new:
+            raise Unsupported(
+                f"{place} holds a datastore with the {name} {old}, and the given one has {new}; servers cannot change it while "
+                "they run, so use another place for it"
+            )
+
+
+def require_no_clash(place: str, kept: Collection[Manifest], given: Manifest) -> None:
+    """Refuse segments that have the names of other ones. Names end in checksums, except those from early versions.
+
+    Raises:
+        InvalidArgument: a name is taken.
+    """
+    there = {entry.name: entry for manifest in kept for entry in manifest.files()}
+    for entry in given.files():
+        if there.get(entry.name, entry) != entry:
+            raise InvalidArgument(
+                f"{place} has another segment of the name {entry.name}: an early version gave it; use another place, or build the "
+                "datastore again"
+            )
+
+
+def read_kept(remote: RemoteFolder, numbers: Sequence[int]) -> list[Manifest]:
+    """The manifests of these generations, without those that were removed since they were listed."""
+    found = []
+    for number in numbers:
+        try:
+            found.append(read_generation(remote, number))
+        except NotFound:
+            continue
+    return found
