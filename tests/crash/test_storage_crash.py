@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
+from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.manifest import read_manifest
 from suffolk.serving.storage.pull import pull

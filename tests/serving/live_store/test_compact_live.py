@@ -11,6 +11,7 @@ import pytest
 from suffolk.build_index.compact import compact
 from suffolk.cli.main import main
 from suffolk.datastore.documents import Document
+from suffolk.datastore.manifest import read_manifest
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore
 from tests.serving.live_store.conftest import VOCABULARY
@@ -46,11 +47,8 @@ def test_compacted_live_documents_still_expire(
         assert "removed    4 deleted documents" in shown
         store.refresh()
         assert first_tokens(store) == [40, 41, 0, 1, 2, 3, 42, 43]
-        assert [name.partition("-live")[2] for name in segment_names(path)] == [
-            "",
-            *(f"{start + 20 * number}.segment" for number in range(4)),
-            "",
-        ]
+        times = [entry.live_time for entry in read_manifest(path).segments]
+        assert times == [None, *(start + 20 * number for number in range(4)), None]
         for gone in range(1, 5):
             time = start + TTL + 20 * (gone - 1) + 1
             store._upkeep.work()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
+from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import zstandard
 
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
+from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import SilentProgress
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.datastore.manifest import read_manifest

@@ -13,7 +13,8 @@ import fsspec
 import pytest
 
 import suffolk
-from suffolk.build_index import BuildOptions, build
+from suffolk.build_index.builder import build
+from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import (
     Corruption,
     InvalidArgument,
