@@ -58,7 +58,7 @@ def take_datastore(store: Path) -> None:
         for text in ("import", TYPED):  # the first look-up reads the tokenizer
             page.write("#text", text)
             page.until(lambda: page.all("#results[aria-busy=false]:not([hidden])"))
-        take(page, PLOTS / "datastore_page.png", "body", ".places li:nth-child(3)")
+        take(page, PLOTS / "datastore_page.png", "body", ".places li:nth-child(2)")
 
 
 def take_worker(model: Path, store: Path) -> None:
