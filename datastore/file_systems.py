@@ -27,7 +27,7 @@ FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, hf://datasets/OWNER/NAME/FOLDER
 def is_storage_url(text: str) -> bool:
     """Whether ``text`` is the URL of a place in storage, and neither a path nor the URL of a service."""
     scheme, found, _ = text.partition("://")
-    return bool(found) and not scheme.startswith("grpc")
+    return bool(found) and not scheme.startswith(("grpc", "http"))
 
 
 def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:

@@ -52,7 +52,7 @@ class PromptOptions(setting.Options):
 
     GROUP = "prompt"
     prompt: str | None = argument(None, "the prompt (default: read from stdin)", metavar="PROMPT", blank=True)
-    chat: bool = option(False, "apply the model's chat template (default if it has one)", excludes=("raw",))
+    chat: bool = rare(False, "apply the model's chat template (default if it has one)", excludes=("raw",))
     raw: bool = option(False, "continue the prompt as it is", excludes=("chat",))
     prediction: Path | None = option(
         None, "text file with all or most of the expected answer; parts that come true are generated faster"

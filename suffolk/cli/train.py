@@ -33,7 +33,7 @@ _EXAMPLES = """
 suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD
 suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD --resume
 suffolk train eagle --model MODEL_FOLDER --corpus chats/ --output HEAD --regenerate --set answer_temperature=0.7 --passes 2
-suffolk train eagle --model MODEL_FOLDER --corpus src/ --output HEAD --window 2048 --batch 2 --set accumulate=8 --set cache=200G
+suffolk train eagle --model MODEL_FOLDER --corpus src/ --output HEAD --window 2048 --batch 2 --set feature_cache=200G
 suffolk train redrafter --model MODEL_FOLDER --corpus src/ --output HEAD --set head_option.blocks=1
 suffolk train eagle --config train.toml"""
 EXAMPLES = "\n".join(
@@ -86,7 +86,7 @@ class DataOptions(setting.Options):
         metavar="SHARE",
     )
     evaluate_windows: limits.Tokens = rare(128, "most held-out windows in an evaluation")
-    cache: limits.CacheBytes = rare(
+    feature_cache: limits.CacheBytes = rare(
         0,
         "most bytes of hidden states to keep beside DIR (with K, M, G or T, as in 200G), so "
         "that later passes need not compute them; 0 keeps none",
@@ -145,7 +145,7 @@ class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOption
             head=self.kind,
             corpora=self.corpus,
             head_options=self.head_option,
-            cache_bytes=self.cache,
+            cache_bytes=self.feature_cache,
             regenerate=self._regeneration() if self.regenerate else None,
         )
 

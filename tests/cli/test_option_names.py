@@ -8,7 +8,7 @@ from suffolk.cli.option_names import name_options
 
 LABELS = {
     "held_out": "--held-out",
-    "cache_bytes": "--cache",
+    "cache_bytes": "--feature-cache",
     "window": "--window",
     "max_match": "--max-match",
     "seed": "x.toml: seed",
@@ -20,7 +20,7 @@ LABELS = {
     ("message", "expected"),
     [
         ("held_out is 2; it must be between 0 and 0.5", "--held-out is 2; it must be between 0 and 0.5"),
-        ("cache_bytes is -1; it must be 0 or more", "--cache is -1; it must be 0 or more"),
+        ("cache_bytes is -1; it must be 0 or more", "--feature-cache is -1; it must be 0 or more"),
         ("one document; give held_out 0", "one document; give --held-out 0"),
         ("x.toml: top_p in [generate] is 2", "x.toml: top_p in [generate] is 2"),
         ("max_match 16 + max_depth 10 is above 20", "--max-match 16 + max_depth 10 is above 20"),

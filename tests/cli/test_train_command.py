@@ -30,7 +30,7 @@ def command(place: Path, output: Path, *words: str, head: str = "linear") -> lis
 def test_a_head_is_trained(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "--set",
-        "cache=1M",
+        "feature_cache=1M",
         "--set",
         "head_option.dropout=0.1",
         "--set",
@@ -88,8 +88,8 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
             "linear",
             "answer_max_new_tokens is 0; it must be between 1 and 1048576",
         ),
-        (["--set", "cache=9999T"], "linear", "cache is 10994016766132224; it must be between 0"),
-        (["--set", "cache=lots"], "linear", "cache is 'lots'; it must be a size such as 500M"),
+        (["--set", "feature_cache=9999T"], "linear", "feature_cache is 10994016766132224; it must be between 0"),
+        (["--set", "feature_cache=lots"], "linear", "feature_cache is 'lots'; it must be a size such as 500M"),
         (
             ["--set", "answer_temperature=1"],
             "linear",

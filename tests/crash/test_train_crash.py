@@ -27,7 +27,8 @@ class Place:
         return [
             "train", "linear", "--model", str(self.folder / "model"), "--corpus", str(self.folder / "corpus.jsonl"), "--output",
             str(output), "--window", "40", "--held-out", "0.2", "--steps", "7", "--set", "evaluate_every=3",
-            "--set", "save_every=2", "--learning-rate", "0.01", "--set", "head_option.dropout=0.2", "--set", "cache=1M", *words,
+            "--set", "save_every=2", "--learning-rate", "0.01", "--set", "head_option.dropout=0.2",
+            "--set", "feature_cache=1M", *words,
         ]  # fmt: skip
 
     def same(self, output: Path) -> bool:

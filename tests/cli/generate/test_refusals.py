@@ -100,7 +100,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
             ["--model", model, "--drafter", "none", "--set", "costs=/nowhere", "x"],
             "costs /nowhere: --drafter none does not use them",
         ),
-        (["--model", model, "--chat", "x"], "has no chat template"),
+        (["--model", model, "--set", "chat=true", "x"], "has no chat template"),
         (["--model", model, "--datastore", store, "--set", "deadline_ms=0", "x"], "deadline_ms is 0.0"),
         (["--model", model, ""], "the prompt is empty"),
     ]
