@@ -64,7 +64,7 @@ def test_remote_answers_as_local(transport: str, kind: str, store: Datastore, tm
         assert remote.draft_batch([]) == []
         assert remote.lookup_batch([]) == []
         facts = {key: fact for key, fact in local.info().items() if key != "path"}
-        assert remote.info() == {**facts, "url": remote.url}
+        assert remote.info() == {**facts, "url": remote.url, "role": "admin"}
         remote.close()
 
 

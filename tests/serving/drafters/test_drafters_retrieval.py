@@ -224,7 +224,7 @@ def test_limits_out_of_bounds_are_refused(values: tuple[int, int, int], message:
 class Described(BruteForceRetriever):
     def __init__(self, order_depth: int, tokenizer: str | None) -> None:
         super().__init__([[1]], VOCAB)
-        self.facts = {"order_depth": order_depth, "tokenizer": tokenizer}
+        self.facts = {"order_depth": order_depth, "tokenizer": tokenizer, "vocab_size": VOCAB}
 
     def info(self) -> dict[str, Any]:
         return self.facts
@@ -241,3 +241,7 @@ def test_a_datastore_must_fit_limits_and_tokenizer() -> None:
         Unsupported, match="datastore store was built with tokenizer cdcdcdcdcdcd, model m has abababababab; build"
     ):
         require_match(Described(64, "cd" * 32), "store", Limits(), "m", "ab" * 32)
+    with pytest.raises(
+        Unsupported, match=f"datastore store was built for {VOCAB} token ids, model m has {VOCAB - 1}; build"
+    ):
+        require_match(Described(64, None), "store", Limits(), "m", None, VOCAB - 1)
