@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.arguments import check_contexts, check_groups, check_text, whole_number, whole_numbers
 from suffolk.datastore.errors import InvalidArgument
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -38,6 +39,19 @@ class ContextQuery(NamedTuple):
     max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES
     group: Groups = None
     scope: str | None = None
+
+    def checked(self) -> ContextQuery:
+        """The query with numbers as ints. Raises InvalidArgument for an argument of a wrong type."""
+        check_contexts(self.contexts)
+        check_groups(self.group)
+        if self.scope is not None:
+            check_text("scope", self.scope)
+        return self._replace(
+            max_match=whole_number("max_match", self.max_match),
+            min_match=whole_number("min_match", self.min_match),
+            max_depth=whole_number("max_depth", self.max_depth),
+            max_nodes=whole_numbers("max_nodes", self.max_nodes),
+        )
 
     @property
     def budgets(self) -> list[int]:

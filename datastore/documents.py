@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
+from suffolk.datastore.arguments import is_list
 from suffolk.datastore.errors import Corruption, InvalidArgument, damaged
 
 BLOCK_DOCUMENTS = 256
@@ -59,12 +60,23 @@ class Document:
     tokens: npt.NDArray[np.uint32]
 
 
+def check_documents(documents: object) -> None:
+    """Raise InvalidArgument unless ``documents`` is a list of Document."""
+    if not is_list(documents):
+        raise InvalidArgument(f"documents is of type {type(documents).__name__}; give a list of suffolk.Document")
+    for index, document in enumerate(documents):
+        if not isinstance(document, Document):
+            raise InvalidArgument(f"documents[{index}] is of type {type(document).__name__}; give a suffolk.Document")
+
+
 def checked_metadata(source: str, metadata: Metadata) -> Metadata:
     """``metadata``, which a document table can hold.
 
     Raises:
         InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
     """
+    if not isinstance(metadata, Mapping):
+        raise InvalidArgument(f"{source}: metadata is of type {type(metadata).__name__}; give a dict")
     for name, value in metadata.items():
         if not _is_value(value):
             raise InvalidArgument(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from suffolk.datastore.arguments import check_texts
 from suffolk.datastore.documents import Origin, Value
 from suffolk.datastore.errors import InvalidArgument
 
@@ -69,9 +70,8 @@ def parse_query(sources: Sequence[str], where: Sequence[str]) -> Query:
     Raises:
         InvalidArgument: nothing is given, or a condition cannot be parsed; the message quotes it.
     """
-    for name, value in (("ids", sources), ("where", where)):
-        if isinstance(value, str):
-            raise InvalidArgument(f"{name} is the text {value!r}; give a list of texts, such as [{value!r}]")
+    check_texts("ids", sources)
+    check_texts("where", where)
     if not sources and not where:
         raise InvalidArgument(
             "neither ids nor conditions are given; name the documents, for example by license=gpl-3.0"

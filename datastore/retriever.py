@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
+from suffolk.datastore.arguments import whole_number
 from suffolk.datastore.context_query import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,
@@ -91,9 +92,8 @@ class Retriever(Protocol):
         scope: str | None = None,
     ) -> Match:
         """The longest suffix of ``context`` (of min_match..max_match tokens) that occurs, with its exact count."""
-        _require_integers(max_match=max_match, min_match=min_match)
         query = ContextQuery([self._ids(context)], max_match, min_match, group=group, scope=scope)
-        return self.find_matches(query)[0]
+        return self.find_matches(query.checked())[0]
 
     def lookup_batch(
         self,
@@ -104,7 +104,7 @@ class Retriever(Protocol):
         scope: str | None = None,
     ) -> list[Match]:
         """One ``lookup`` per context, in order."""
-        return self.find_matches(ContextQuery(contexts, max_match, min_match, group=group, scope=scope))
+        return self.find_matches(ContextQuery(contexts, max_match, min_match, group=group, scope=scope).checked())
 
     def draft(
         self,
@@ -117,9 +117,9 @@ class Retriever(Protocol):
         scope: str | None = None,
     ) -> DraftTree:
         """The ``max_nodes`` most frequent paths that follow the longest match, as a tree sorted by falling count."""
-        _require_integers(max_match=max_match, min_match=min_match, max_depth=max_depth, max_nodes=max_nodes)
+        whole_number("max_nodes", max_nodes)
         query = ContextQuery([self._ids(context)], max_match, min_match, max_depth, max_nodes, group, scope)
-        return self.find_drafts(query)[0]
+        return self.find_drafts(query.checked())[0]
 
     def draft_batch(
         self,
@@ -132,7 +132,8 @@ class Retriever(Protocol):
         scope: str | None = None,
     ) -> list[DraftTree]:
         """One ``draft`` per context, in order; ``max_nodes`` may differ per context."""
-        return self.find_drafts(ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, group, scope))
+        query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, group, scope)
+        return self.find_drafts(query.checked())
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """``lookup_batch`` for a query as a value."""
@@ -266,12 +267,3 @@ class Retriever(Protocol):
         if tokenizer is None:
             raise NotFound(f"datastore {self.name} was built from token ids and has no tokenizer; pass token ids")
         return tokenizer
-
-
-_INTEGERS = (int, np.integer)
-
-
-def _require_integers(**arguments: int) -> None:
-    for name, value in arguments.items():
-        if not isinstance(value, _INTEGERS):
-            raise InvalidArgument(f"{name} is {value!r}, of type {type(value).__name__}; it must be a whole number")

@@ -9,13 +9,15 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from suffolk.datastore.arguments import check_flag, check_groups, check_iterable, check_text, check_texts
 from suffolk.datastore.context_query import Groups, Tokens
-from suffolk.datastore.documents import NO_METADATA, Document, Metadata
+from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.documents import pack_documents, pack_groups
 from suffolk.serving.live_store.batch import Appended
+from suffolk.serving.live_store.origin import check_group, check_source
 from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 
@@ -53,7 +55,8 @@ class RemoteWriter(Retriever):
         replace: bool = False,
     ) -> Appended:
         """See ``LiveStore.append``."""
-        return self.append_batch([Document(id, metadata, np.asarray(self._ids(document)))], group, replace)
+        ids: Any = self._ids(document)
+        return self.append_batch([Document(id, metadata, ids)], group, replace)
 
     def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
         """See ``LiveStore.append_batch``. One call takes 4 MiB, about a million tokens."""
@@ -66,6 +69,8 @@ class RemoteWriter(Retriever):
         Args:
             group: the group of all documents.
         """
+        check_iterable("documents", documents)
+        check_groups(group)
         requests = (self._request(part, group, False) for part in _parts(documents))
         first = list(islice(requests, 1))  # the server allows little time for it
         failed: list[Exception] = []
@@ -88,6 +93,11 @@ class RemoteWriter(Retriever):
         """See ``LiveStore.delete``."""
         if group is None:
             parse_query(ids, where)
+        else:
+            check_group(group)
+            check_text("group", group)
+            check_texts("ids", ids)
+            check_texts("where", where)
         request = draft_pb2.DeleteRequest(datastore=self._only(), ids=ids, where=where, group=group or "")
         reply = self._invoke(lambda: self._stub.Delete(request, timeout=SEAL_DEADLINE), SEAL_DEADLINE)
         return LiveDeletion(reply.documents, reply.tokens, reply.generation, tuple(reply.unknown_ids))
@@ -104,6 +114,8 @@ class RemoteWriter(Retriever):
 
     def group_stats(self, group: str) -> GroupStats:
         """See ``LiveStore.group_stats``."""
+        check_group(group)
+        check_text("group", group)
         return GroupStats(**self._stats(group))
 
     def _stats(self, group: str) -> dict[str, Any]:
@@ -112,6 +124,13 @@ class RemoteWriter(Retriever):
         return dict(json.loads(reply.stats_json))
 
     def _request(self, documents: Sequence[Document], group: Groups, replace: bool) -> draft_pb2.AppendRequest:
+        check_documents(documents)
+        check_groups(group)
+        check_flag("replace", replace)
+        for document in documents:
+            if document.source is not None:
+                check_source(document.source)
+                check_text("id", document.source)
         request = pack_documents(documents, pack_groups(group), replace)
         request.datastore = self._only()
         return request
@@ -132,10 +151,12 @@ def _parts(documents: Iterable[Document]) -> Iterator[list[Document]]:
     part: list[Document] = []
     size = 0
     for document in documents:
-        if part and size + len(document.tokens) > STREAM_TOKENS:
+        check_documents([document])
+        tokens = np.size(document.tokens)
+        if part and size + tokens > STREAM_TOKENS:
             yield part
             part, size = [], 0
         part.append(document)
-        size += len(document.tokens) + 16
+        size += tokens + 16
     if part:
         yield part

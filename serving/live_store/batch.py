@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.arguments import check_groups
 from suffolk.datastore.context_query import Groups
-from suffolk.datastore.documents import Document
+from suffolk.datastore.documents import Document, check_documents
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.live_store.identity import StoreIdentity
@@ -65,6 +66,8 @@ def make_batch(documents: Sequence[Document], group: Groups, identity: StoreIden
         InvalidArgument: names the first document that is empty, larger than a bound, or has a token id out of range; or a
             source, metadata or group is not allowed, or all documents together are larger than a bound.
     """
+    check_documents(documents)
+    check_groups(group)
     groups = [group] * len(documents) if group is None or isinstance(group, str) else list(group)
     if len(groups) != len(documents):
         raise InvalidArgument(f"{len(groups)} groups for {len(documents)} documents; give one for each, or one for all")
@@ -95,7 +98,10 @@ def make_batch(documents: Sequence[Document], group: Groups, identity: StoreIden
 
 
 def _tokens(number: int, document: Document, vocab_size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    ids = np.asarray(document.tokens)
+    try:
+        ids = np.asarray(document.tokens)
+    except ValueError:  # lists of different lengths
+        ids = np.asarray(None)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InvalidArgument(f"document {number}: its tokens are no list of whole numbers; give token ids")
     if not ids.size:

@@ -37,8 +37,8 @@ def pack_origin(origin: LiveOrigin) -> bytes:
         InvalidArgument: the source, the metadata or the group is not allowed.
     """
     source, metadata, group = origin
-    if source is not None and not (isinstance(source, str) and 0 < len(source) <= MAX_SOURCE_CHARACTERS):
-        raise InvalidArgument(f"id is {_short(source)}; it must be a text of 1 to {MAX_SOURCE_CHARACTERS} characters")
+    if source is not None:
+        check_source(source)
     if group is not None:
         check_group(group)
     entry = {
@@ -53,6 +53,16 @@ def pack_origin(origin: LiveOrigin) -> bytes:
 def unpack_origin(packed: bytes) -> LiveOrigin:
     """The origin that ``pack_origin`` packed."""
     return LiveOrigin(**json.loads(packed)) if packed else LiveOrigin()
+
+
+def check_source(source: str) -> None:
+    """Refuse an id that no document can have.
+
+    Raises:
+        InvalidArgument: ``source`` is no text, empty or too long.
+    """
+    if not isinstance(source, str) or not 0 < len(source) <= MAX_SOURCE_CHARACTERS:
+        raise InvalidArgument(f"id is {_short(source)}; it must be a text of 1 to {MAX_SOURCE_CHARACTERS} characters")
 
 
 def check_group(group: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.build_index.delete import delete as delete_published
+from suffolk.datastore.arguments import check_flag
 from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.errors import InvalidArgument, NotFound
@@ -121,7 +122,7 @@ class LiveStore(LiveQueries):
             ResourceExhausted: the disk is full; nothing is changed, queries go on, and appends work again when there is space.
             Unavailable: the store is closed, or its log cannot be flushed.
         """
-        ids = np.asarray(self._ids(document))
+        ids: Any = self._ids(document)
         return self.append_batch([Document(id, metadata, ids)], group, replace)
 
     def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
@@ -130,6 +131,7 @@ class LiveStore(LiveQueries):
         Args:
             group: the group of all documents, or a sequence with the group, or None, of each.
         """
+        check_flag("replace", replace)
         batch = make_batch(documents, group, self.identity, self.settings)
         keys = set(batch.keys.tolist())
         if replace and 0 in keys:
