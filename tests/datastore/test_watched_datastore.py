@@ -139,6 +139,7 @@ def test_a_folder_that_is_gone_and_back(path: Path, store: WatchedDatastore, tmp
 
 
 def test_a_closed_store(path: Path) -> None:
+    before = set(threading.enumerate())
     store = suffolk.open(path, watch=True)
     assert isinstance(store, WatchedDatastore)
     assert (store.name, store.vocab_size, store.tokenizer()) == ("store", 9, None)
@@ -150,4 +151,4 @@ def test_a_closed_store(path: Path) -> None:
     assert list((path / "readers").iterdir()) == []
     with pytest.raises(NotFound):
         suffolk.open(path / "none", watch=True)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch-")]
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("watch-")]
