@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.stopping import Stop
+from suffolk.benchmarks.replay.verdict import judge
 from suffolk.benchmarks.table import format_table
 from suffolk.build_index.report import count
 from suffolk.datastore.printable import printable
@@ -71,7 +72,7 @@ def results(name: str, nodes: int, replayed: Sequence[Replayed], seconds: float,
 
 
 def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Format the table, and explain its columns."""
+    """Format the table, explain its columns, and end with the verdict."""
     planned = any("speed_up" in row for row in rows)
     depths = [f"to {depth}" for depth in range(1, DEPTHS + 1)]
     headers = ["drafter", "nodes", "group", "texts", "M", "nodes/pass", *depths, *(["speed-up"] if planned else [])]
@@ -92,7 +93,7 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
     if planned:
         lines.append("speed-up: predicted ratio to plain decoding, computed from the pass costs")
-    return lines
+    return [*lines, "", *judge([row for row in rows if row["group"] == ALL]).lines()]
 
 
 def write_results(
@@ -115,6 +116,7 @@ def write_results(
         "costs": costs or None,
         "recorded": recorded_lengths(recordings),
         "stopped": stopped,
+        "verdict": judge([row for row in rows if row["group"] == ALL]).to_dict(),
         "results": rows,
     }
     write_json(path, document)
