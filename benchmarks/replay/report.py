@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.json_file import write_json
-from suffolk.benchmarks.stopping import Stop
+from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.replay.verdict import judge
+from suffolk.benchmarks.stopping import Stop
 from suffolk.benchmarks.table import format_table
 from suffolk.build_index.report import count
 from suffolk.datastore.printable import printable
@@ -94,6 +95,22 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     if planned:
         lines.append("speed-up: predicted ratio to plain decoding, computed from the pass costs")
     return [*lines, "", *judge([row for row in rows if row["group"] == ALL]).lines()]
+
+
+def replay_panels(rows: Sequence[dict[str, Any]]) -> list[Panel]:
+    """Plot M, and the speed-up if it was planned, by tree size: a bar for each drafter, over all recordings."""
+    every = [row for row in rows if row["group"] == ALL]
+    sizes, names = (list(dict.fromkeys(row[field] for row in every)) for field in ("nodes", "drafter"))
+    found = {(row["drafter"], row["nodes"]): row for row in every}
+
+    def panel(title: str, unit: str, field: str) -> Panel:
+        bars = {name: [found[name, size][field] if (name, size) in found else None for size in sizes] for name in names}
+        return Panel(title, unit, [f"up to {size} nodes" for size in sizes], bars)
+
+    panels = [panel("M", "tokens a target pass", "mean_generated_length")]
+    if "speed_up" in every[0]:
+        panels.append(panel("expected speed-up", "times plain decoding", "speed_up"))
+    return panels
 
 
 def write_results(
