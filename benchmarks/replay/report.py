@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.json_file import write_json
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.replay.verdict import judge
 from suffolk.benchmarks.stopping import Stop
 from suffolk.benchmarks.table import format_table
 from suffolk.build_index.report import count
@@ -71,7 +73,7 @@ def results(name: str, nodes: int, replayed: Sequence[Replayed], seconds: float,
 
 
 def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Format the table, and explain its columns."""
+    """Format the table, explain its columns, and end with the verdict."""
     planned = any("speed_up" in row for row in rows)
     depths = [f"to {depth}" for depth in range(1, DEPTHS + 1)]
     headers = ["drafter", "nodes", "group", "texts", "M", "nodes/pass", *depths, *(["speed-up"] if planned else [])]
@@ -92,7 +94,23 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
     if planned:
         lines.append("speed-up: predicted ratio to plain decoding, computed from the pass costs")
-    return lines
+    return [*lines, "", *judge([row for row in rows if row["group"] == ALL]).lines()]
+
+
+def replay_panels(rows: Sequence[dict[str, Any]]) -> list[Panel]:
+    """Plot M, and the speed-up if it was planned, by tree size: a bar for each drafter, over all recordings."""
+    every = [row for row in rows if row["group"] == ALL]
+    sizes, names = (list(dict.fromkeys(row[field] for row in every)) for field in ("nodes", "drafter"))
+    found = {(row["drafter"], row["nodes"]): row for row in every}
+
+    def panel(title: str, unit: str, field: str) -> Panel:
+        bars = {name: [found[name, size][field] if (name, size) in found else None for size in sizes] for name in names}
+        return Panel(title, unit, [f"up to {size} nodes" for size in sizes], bars)
+
+    panels = [panel("M", "tokens a target pass", "mean_generated_length")]
+    if "speed_up" in every[0]:
+        panels.append(panel("expected speed-up", "times plain decoding", "speed_up"))
+    return panels
 
 
 def write_results(
@@ -115,6 +133,7 @@ def write_results(
         "costs": costs or None,
         "recorded": recorded_lengths(recordings),
         "stopped": stopped,
+        "verdict": judge([row for row in rows if row["group"] == ALL]).to_dict(),
         "results": rows,
     }
     write_json(path, document)

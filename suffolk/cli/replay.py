@@ -12,7 +12,7 @@ With --tokenizer, logs of OpenAI's API (requests with their responses) and conve
 
 Ctrl-C ends it early with exit code 130. The report then covers the drafters and sizes that have
 finished all texts, and says so; if none has, it covers the first with the texts that it has
-finished.
+finished. The output ends with a verdict: whether drafts help, how much, and why.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from suffolk.benchmarks.plot import require_plots, write_plot
 from suffolk.benchmarks.stopping import exit_code, stop_lines
 from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, Nodes, RetrievalOptions, require_costs
 from suffolk.cli.kept_files import CalibrationOptions, kept_calibration
@@ -79,6 +80,7 @@ class RecordingOptions(setting.Options):
         metavar="TOK",
     )
     json: Path | None = option(None, "write all results as JSON")
+    plot: Path | None = option(None, "draw M, and the speed-up with --costs, as PNG; needs the extra 'bench'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +133,14 @@ class Options(
 
 def run(options: Options) -> int:
     """Replay, print, write; returns the exit code."""
-    from suffolk.benchmarks.replay.report import head_lines, result_lines, write_results
+    from suffolk.benchmarks.replay.report import head_lines, replay_panels, result_lines, write_results
 
     limits, chosen = options.limits(), options.chosen(DRAFTERS)
     _check(options, chosen)
     require_folder("--json", options.json)
+    require_folder("--plot", options.plot)
+    if options.plot is not None:
+        require_plots()
     recordings = _recordings(options)
     if options.costs not in (NO_COSTS, STORED):
         require_costs(Path(options.costs))
@@ -165,6 +170,8 @@ def run(options: Options) -> int:
     print("\n".join([*stop_lines(stopped), *result_lines(found)]))
     if options.json is not None:
         write_results(options.json, options.recordings, options.datastore, limits, recordings, origin, found, stopped)
+    if options.plot is not None:
+        write_plot(options.plot, "suffolk replay", replay_panels(found))
     return exit_code(stopped)
 
 

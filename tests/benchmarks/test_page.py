@@ -71,5 +71,5 @@ def test_a_page_without_matplotlib_is_refused_before_the_measurement(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main([*measurement, "--report", str(tmp_path / "page.html")]) == 2
-    assert "needs the package matplotlib; install it with: pip install '.[bench]'" in capsys.readouterr().err
+    assert "needs the package matplotlib; install it with: pip install" in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == []

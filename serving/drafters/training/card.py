@@ -11,12 +11,15 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import ModelCard
 
 from suffolk.datastore.version import __version__
+from suffolk.serving.drafters.training.card_metadata import base_model, metadata
 from suffolk.serving.drafters.training.corpus import Corpus
 from suffolk.serving.drafters.training.evaluation import Point, expected_tokens, percentages
 from suffolk.serving.drafters.training.options import TrainOptions
 from suffolk.serving.drafters.training.rows import DataFile
+from suffolk.serving.engine.model.model_folder import find_folder
 
 
 def describe(
@@ -51,17 +54,31 @@ def describe(
 def write_card(folder: Path, run: dict[str, Any]) -> None:
     """Write ``training.json`` and ``README.md``. ``run``: as from ``describe``."""
     (folder / "training.json").write_text(json.dumps(run, indent=1) + "\n")
-    (folder / "README.md").write_text("\n".join(_card(run)) + "\n")
+    ModelCard(f"---\n{metadata(run)}\n---\n\n" + "\n".join(_card(run)) + "\n").save(folder / "README.md")
 
 
 def _card(run: dict[str, Any]) -> list[str]:
     settings, corpus, result = run["settings"], run["corpus"], run["result"]
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     return [
-        f"# Draft head for {Path(settings['model']).name}: {run['head']}",
+        f"# Draft head for {base_model(settings['model'])}: {run['head']}",
         "",
         f"It drafts for `{settings['model']}`, whose weights are unchanged. {run['parameters']:,} parameters, trained "
         f"in {result['steps']:,} steps on {result['tokens']:,} tokens in {result['seconds']:,.0f} s; made by `suffolk train`.",
+        "",
+        *_licence(settings["model"]),
+        "",
+        "## Use it",
+        "",
+        "With Suffolk, and the base model that it was trained for:",
+        "",
+        "```",
+        'suffolk generate --model BASE_MODEL --head THIS_FOLDER --compare-plain "Write a sort function."',
+        "suffolk worker --model BASE_MODEL --head THIS_FOLDER",
+        "```",
+        "",
+        "Drafts change the speed, not the text. The speed-up is not measured here: it depends on the device, the prompts and "
+        "the temperature. `suffolk bench decode --model BASE_MODEL --head THIS_FOLDER --prompts PROMPTS` measures it.",
         "",
         "## How often it is right",
         "",
@@ -90,6 +107,16 @@ def _card(run: dict[str, Any]) -> list[str]:
         *(f"- {name.replace('_', ' ')}: `{json.dumps(value)}`" for name, value in settings.items()),
         f"- versions: {versions}",
     ]
+
+
+def _licence(model: str) -> list[str]:
+    lines = [
+        "**Licence: unknown.** `suffolk train` does not know the licence of the base model, nor that of the corpus. Both may bind "
+        "this head. Set `license` above before you share it."
+    ]
+    if find_folder(model) is not None:
+        lines += ["", "The base model was read from a local folder. Set `base_model` above to its name on the hub."]
+    return lines
 
 
 def _acceptance(result: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from suffolk.benchmarks.replay.report import head_lines, result_lines
+from suffolk.benchmarks.replay.report import ALL, head_lines, result_lines
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.request import Request
@@ -87,8 +87,8 @@ def test_control_characters_in_recordings_are_escaped() -> None:
         "mean_generated_length": 1.0,
         "nodes_per_pass": 1.0,
     }
-    row |= {"acceptance_by_depth": [0.0] * DEPTHS, "accepted_by_source": {}, "draft_failures": 0}
-    lines = [*head_lines([Path("a")], [odd], ""), *result_lines([row])]
+    row |= {"acceptance_by_depth": [0.0] * DEPTHS, "accepted_by_source": {}, "draft_failures": 0, "tokens": 3}
+    lines = [*head_lines([Path("a")], [odd], ""), *result_lines([row, row | {"group": ALL}])]
     assert all(line.replace("\n", "").isprintable() for line in lines)
     assert "g\\x07" in "".join(lines)
 

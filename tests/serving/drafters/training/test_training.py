@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
 from suffolk.serving.drafters.training import run
@@ -99,9 +100,24 @@ def test_a_head_learns_and_its_folder_says_so(model: str, corpus: str, tmp_path:
         "| acceptance |",
     ):
         assert said in card
+    data = ModelCard(card).data
+    assert (data.base_model, data.license, data.library_name) == (Path(model).name, "unknown", "suffolk")
+    assert "linear" in data.tags
+    measured = [round(share, 4) for share in found["result"]["held_out_acceptance"]]
+    assert [each.metric_value for each in data.eval_results] == measured
+    assert "Licence: unknown" in card
+    assert "The speed-up is not measured here" in card
     assert list(tmp_path.iterdir()) == [output]
     head = LinearHead(load(model))
     head.load_state_dict(weights(output))
+
+
+def test_a_card_claims_nothing_that_was_not_measured(model: str, corpus: str, tmp_path: Path) -> None:
+    train(options(model, corpus, tmp_path / "head", held_out=0.0))
+    card = ModelCard((tmp_path / "head" / "README.md").read_text())
+    assert card.data.eval_results is None
+    assert "model-index" not in card.data.to_dict()
+    assert "Not measured: no documents were held out." in card.text
 
 
 def test_the_target_stays_as_it_is(model: str, corpus: str, tmp_path: Path) -> None:
