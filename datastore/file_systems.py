@@ -39,18 +39,11 @@ def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
     """
     if not is_storage_url(url):
         raise InvalidArgument(f"{url}: not the URL of a place in storage; the forms are {FORMS}")
-    try:
+    with storage_errors(url):
         from fsspec.core import url_to_fs
 
-        with storage_errors(url):
-            files, path = url_to_fs(url, use_listings_cache=False)
-            return files, str(path)
-    except ImportError as error:
-        raise Unsupported(
-            f"{url}: {short_reason(error)}; pip install 'suffolk[storage]' brings fsspec and s3fs"
-        ) from error
-    except ValueError as error:
-        raise InvalidArgument(f"{url}: {short_reason(error)}; the forms are {FORMS}") from error
+        files, path = url_to_fs(url, use_listings_cache=False)
+        return files, str(path)
 
 
 @contextmanager
@@ -61,8 +54,14 @@ def storage_errors(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except (SuffolkError, ImportError, ValueError):
+    except SuffolkError:
         raise
+    except ImportError as error:
+        raise Unsupported(
+            f"{place}: {short_reason(error)}; pip install 'suffolk[storage]' brings fsspec and s3fs"
+        ) from error
+    except ValueError as error:
+        raise InvalidArgument(f"{place}: {short_reason(error)}; the forms of URLs are {FORMS}") from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{place}: not found ({short_reason(error)}); check the URL") from error
     except Exception as error:

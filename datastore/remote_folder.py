@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +22,9 @@ UPLOAD_OPTIONS: dict[str, dict[str, int]] = {"s3": {"chunksize": 8 << 20, "max_c
 
 STALL_SECONDS = 600.0
 """An upload of which no further part arrives for so long is given up. Some clients wait for ever for a lost connection."""
+HEARTBEAT_SECONDS = 10.0
+READERS = 8
+"""Threads that read from file systems without asynchronous calls."""
 
 
 class RemoteFolder:
@@ -39,6 +42,7 @@ class RemoteFolder:
         protocol = self._files.protocol
         schemes = (protocol,) if isinstance(protocol, str) else tuple(protocol)
         self._is_local = "file" in schemes
+        self._readers = ThreadPoolExecutor(READERS)
         self._options = next((UPLOAD_OPTIONS[scheme] for scheme in schemes if scheme in UPLOAD_OPTIONS), {})
 
     def sizes(self, folder: str = "") -> dict[str, int]:
@@ -62,19 +66,28 @@ class RemoteFolder:
         with storage_errors(self.place(name)):
             return bytes(self._files.cat_file(self._path(name)))
 
-    def read_range(self, name: str, start: int, end: int) -> bytes:
-        """The bytes from ``start`` to ``end``, exclusive. Raises Unavailable also if fewer arrive."""
+    def begin_read(self, name: str, start: int, end: int) -> Future[bytes]:
+        """Begin to read the bytes from ``start`` to ``end``, exclusive. ``end_read`` returns them."""
+        path = self._path(name)
+        if self._files.async_impl:
+            return asyncio.run_coroutine_threadsafe(self._files._cat_file(path, start=start, end=end), self._files.loop)
+        return self._readers.submit(self._files.cat_file, path, start=start, end=end)
+
+    def end_read(self, name: str, size: int, reading: Future[bytes]) -> bytes:
+        """The ``size`` bytes of ``begin_read``. Raises Unavailable also if fewer arrive."""
         with storage_errors(self.place(name)):
-            data = bytes(self._files.cat_file(self._path(name), start=start, end=end))
-        if len(data) != end - start:
-            raise Unavailable(
-                f"{self.place(name)}: {len(data)} of {end - start} bytes arrived; run the command again, which goes on there"
-            )
+            data = reading.result()
+        if len(data) != size:
+            raise Unavailable(f"{self.place(name)}: {len(data)} of {size} bytes arrived; run the command again")
         return data
 
     def upload(self, source: Path, name: str, report: Callable[[int], None]) -> None:
-        """Write the file ``source`` to ``name``. ``report`` gets the number of further bytes now and then; if it raises, the
-        upload is given up, and that is raised."""
+        """Write the file ``source`` to ``name``.
+
+        Args:
+            report: called with the number of further bytes, and with 0 while none arrive. If it raises, the upload is given up,
+                and that is raised.
+        """
         with storage_errors(self.place(name)):
             if self._is_local:
                 with open(source, "rb") as file, self._written(name) as (target, path):
@@ -139,13 +152,17 @@ class RemoteFolder:
         upload = asyncio.run_coroutine_threadsafe(
             self._files._put_file(source, self._path(name), **arguments), self._files.loop
         )
-        while not wait([upload], timeout=STALL_SECONDS / 10).done:
-            if time.monotonic() - moved > STALL_SECONDS:
-                upload.cancel()
-                raise Unavailable(
-                    f"{self.place(name)}: nothing was sent for {STALL_SECONDS:.0f} s; check the network, and run the command again"
-                )
-        upload.result()
+        try:
+            while not wait([upload], timeout=min(HEARTBEAT_SECONDS, STALL_SECONDS)).done:
+                report(0)
+                if time.monotonic() - moved > STALL_SECONDS:
+                    raise Unavailable(
+                        f"{self.place(name)}: nothing was sent for {STALL_SECONDS:.0f} s; check the network, and run the "
+                        "command again"
+                    )
+            upload.result()
+        finally:
+            upload.cancel()
 
     @contextmanager
     def _written(self, name: str) -> Iterator[tuple[BinaryIO, str]]:

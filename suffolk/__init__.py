@@ -100,6 +100,8 @@ if TYPE_CHECKING:
     from suffolk.serving.integrations.transformers.generate import generate as generate
     from suffolk.serving.live_store.settings import LiveSettings as LiveSettings
     from suffolk.serving.live_store.store import LiveStore as LiveStore
+    from suffolk.serving.storage.pull import pull as pull
+    from suffolk.serving.storage.push import push as push
     from suffolk.serving.worker.client import connect_worker as connect_worker
 
 _MODULES = {
@@ -134,6 +136,8 @@ _MODULES = {
     "suffolk.serving.integrations.transformers.generate": "generate",
     "suffolk.serving.live_store.settings": "LiveSettings",
     "suffolk.serving.live_store.store": "LiveStore",
+    "suffolk.serving.storage.pull": "pull",
+    "suffolk.serving.storage.push": "push",
     "suffolk.serving.worker.client": "connect_worker",
 }
 """Module -> the public names that it holds. A module is imported when one of its names is first used."""

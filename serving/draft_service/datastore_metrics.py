@@ -58,7 +58,7 @@ class DatastoreMetrics(Collector):
         yield _gauge("suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", resident)
         yield _gauge(
             "suffolk_datastore_failing",
-            "1: the published generation, or the log, cannot be used",
+            "1: the published generation, its copy from storage, or the log, cannot be used",
             failing | self._failing(),
         )
         yield from self._live()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,8 @@ from suffolk.datastore.segment import SegmentEntry
 from suffolk.serving.storage.meter import Meter
 
 PART_BYTES = 8 << 20
-PARALLEL = 8
-"""Parts that are fetched at the same time. As many more wait in memory until it is their turn to be written."""
+PARALLEL = 16
+"""Parts that are fetched at the same time."""
 
 
 def fetch_segments(
@@ -37,18 +37,18 @@ def fetch_segments(
         NotFound: one is missing. ResourceExhausted: the disk is full. Others as ``RemoteFolder``.
     """
     _require_whole(remote, entries)
-    pool = ThreadPoolExecutor(PARALLEL)
     running: deque[tuple[_Part, Future[bytes]]] = deque()
     files = _Files(remote, manifest, folder)
     try:
         for part in _parts(folder, entries):
-            if len(running) == 2 * PARALLEL:
+            if len(running) == PARALLEL:
                 meter.add(files.write(*running.popleft()))
-            running.append((part, pool.submit(remote.read_range, files.name(part), part.start, part.end)))
+            running.append((part, remote.begin_read(files.name(part), part.start, part.end)))
         while running:
             meter.add(files.write(*running.popleft()))
     finally:
-        pool.shutdown(wait=not running, cancel_futures=True)
+        for _, reading in running:
+            reading.cancel()
 
 
 def fetched_bytes(folder: Path, entry: SegmentEntry) -> int:
@@ -116,9 +116,10 @@ class _Files:
         """The name of the part's file at the URL."""
         return f"{SEGMENTS_NAME}/{part.entry.name}"
 
-    def write(self, part: _Part, fetched: Future[bytes]) -> int:
+    def write(self, part: _Part, reading: Future[bytes]) -> int:
         """Write a part when it is there. After the last one, verify the file and give it its name. Returns the part's bytes."""
-        data, path = fetched.result(), _part_path(self.folder, part.entry)
+        data = self.remote.end_read(self.name(part), part.end - part.start, reading)
+        path = _part_path(self.folder, part.entry)
         with _disk_errors(path):
             path.touch()
             with open(path, "r+b") as file:

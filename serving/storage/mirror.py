@@ -19,6 +19,8 @@ from suffolk.serving.storage.pull import pull
 
 POLL_SECONDS = 10.0
 """Seconds between two looks at the URL, by default. One look lists one folder."""
+RETRY_SECONDS = 300.0
+"""After each failure, the next look is later, up to this time."""
 CLOSE_SECONDS = 5.0
 LOG = logging.getLogger("suffolk.storage")
 
@@ -74,16 +76,20 @@ class MirroredDatastore(WatchedDatastore):
         super().close()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._poll_seconds):
+        seconds = self._poll_seconds
+        while not self._closed.wait(seconds):
             try:
                 if newest_number(self._remote) != read_manifest(self.path).generation:
                     self._pull()
                 self._report("")
+                seconds = self._poll_seconds
+                continue
             except SuffolkError as error:
                 self._report(str(error))
             except Exception as error:  # without this thread, deleted text would be served for good
                 LOG.exception("%s: the new generation is not copied", self._remote.url)
                 self._pull_problem = str(error)
+            seconds = max(self._poll_seconds, min(2 * seconds, RETRY_SECONDS))  # a damaged segment is fetched each time
 
     def _pull(self) -> None:
         """Copy the newest generation in a process. Raises Unavailable: it failed; the message is its own."""

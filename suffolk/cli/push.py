@@ -45,7 +45,7 @@ def run(options: Options) -> int:
             report = push(options.store, options.url, options.keep, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"before the end; {options.url} is unchanged, and the command sends the rest when it is run again"
+            f"before the end; what {options.url} holds is whole, and the command goes on when it is run again"
         ) from None
     print(json.dumps(asdict(report)) if options.json else "\n".join(push_lines(report)))
     if is_live(options.store):

@@ -25,15 +25,16 @@ def test_files_come_back(remote: RemoteFolder, tmp_path: Path) -> None:
     remote.upload(tmp_path / "source", "folder/large", reported.append)
     assert sum(reported) == len(content)
     assert remote.read("folder/large") == content
-    assert remote.read_range("folder/large", 1000, 5000) == content[1000:5000]
+    assert remote.end_read("folder/large", 4000, remote.begin_read("folder/large", 1000, 5000)) == content[1000:5000]
     assert (remote.sizes("folder"), remote.sizes(), remote.sizes("none")) == (
         {"large": len(content)},
         {"folder": -1},
         {},
     )
     assert 0 <= remote.age("folder/large") < 3600
+    beyond = remote.begin_read("folder/large", len(content) - 10, len(content) + 4086)
     with pytest.raises(Unavailable, match="10 of 4096 bytes arrived; run the command again"):
-        remote.read_range("folder/large", len(content) - 10, len(content) + 4086)
+        remote.end_read("folder/large", 4096, beyond)
     remote.remove("folder/large")
     remote.remove("folder/large")
     with pytest.raises(NotFound, match=f"{remote.url}/folder/large: not found"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,15 +143,15 @@ def test_a_pull_takes_the_newest_generation_if_a_push_removes_its_own(
 ) -> None:
     store = built(tmp_path, "store", 1)
     push(store, folder)
-    fetch = RemoteFolder.read_range
+    fetch = RemoteFolder.begin_read
 
-    def after_a_push(remote: RemoteFolder, name: str, start: int, end: int) -> bytes:
-        monkeypatch.setattr(RemoteFolder, "read_range", fetch)
+    def after_a_push(remote: RemoteFolder, name: str, start: int, end: int) -> Future[bytes]:
+        monkeypatch.setattr(RemoteFolder, "begin_read", fetch)
         built(tmp_path, "store", 2, "replace")
         push(store, folder, keep=1)
         return fetch(remote, name, start, end)
 
-    monkeypatch.setattr(RemoteFolder, "read_range", after_a_push)
+    monkeypatch.setattr(RemoteFolder, "begin_read", after_a_push)
     assert pull(folder, tmp_path / "copy").generation == 2
     require_equal(store, tmp_path / "copy")
 

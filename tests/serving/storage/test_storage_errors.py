@@ -190,7 +190,7 @@ def test_segments_of_one_name_with_other_content(store: Path, tmp_path: Path, pl
     ("words", "error", "message"),
     [
         (("/tmp/code",), InvalidArgument, "not the URL of a place in storage; the forms are s3://"),
-        (("zzz://code",), InvalidArgument, "zzz://code: Protocol not known: zzz; the forms are"),
+        (("zzz://code",), InvalidArgument, "zzz://code: Protocol not known: zzz; the forms of URLs are"),
         (("gs://bucket/code",), Unsupported, r"gcsfs.*; pip install"),
     ],
 )
