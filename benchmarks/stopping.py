@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import TypedDict, TypeVar
 
-from suffolk.benchmarks.progress import tracked
+from suffolk.benchmarks.progress import part_progress
 
 T = TypeVar("T")
 
@@ -34,8 +35,10 @@ def keep(parts: Iterable[T], of: int, unit: str, shown: bool = True) -> tuple[li
     """
     done: list[T] = []
     try:
-        for part in tracked(parts, of, unit) if shown else parts:
-            done.append(part)
+        with part_progress(of, unit) if shown else nullcontext(lambda number: None) as show:
+            for part in parts:
+                done.append(part)
+                show(len(done))  # counts only parts that are kept
     except KeyboardInterrupt:
         if not done:
             raise KeyboardInterrupt(f"before the first of {of:,} {unit} was finished") from None
