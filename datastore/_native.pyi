@@ -49,7 +49,7 @@ class Searched:
         groups: _Counts | None = ...,
         scope: str = ...,
     ) -> list[_Tree]:
-        """``scope``: store, group or group_first; the latter two need ``groups``, a key for each context."""
+        """``scope``: store, group or group_first; the latter two need ``groups``, as many keys for each context; 0 is none."""
 
     def clock(
         self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,8 @@ Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
 Groups = str | Sequence[str | None] | None
 """The group of all contexts or documents, or that of each; None: no group."""
+StoreGroups = Groups | Mapping[str, Groups]
+"""The same for one datastore; for several that are searched as one, the groups in each by the datastore's name."""
 
 SCOPES = ("store", "group", "group_first")
 """What a query with a group searches."""
@@ -37,13 +39,14 @@ class ContextQuery(NamedTuple):
     min_match: int = DEFAULT_MIN_MATCH
     max_depth: int = DEFAULT_MAX_DEPTH
     max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES
-    group: Groups = None
+    group: StoreGroups = None
     scope: str | None = None
 
     def checked(self) -> ContextQuery:
         """The query with numbers as ints. Raises InvalidArgument for an argument of a wrong type."""
         check_contexts(self.contexts)
-        check_groups(self.group)
+        for groups in self.group.values() if isinstance(self.group, Mapping) else [self.group]:
+            check_groups(groups)
         if self.scope is not None:
             check_text("scope", self.scope)
         return self._replace(
@@ -60,19 +63,56 @@ class ContextQuery(NamedTuple):
 
     @property
     def groups(self) -> list[str | None]:
-        """The group of each context."""
-        if self.group is None or isinstance(self.group, str):
-            return [self.group] * len(self.contexts)
-        return list(self.group)
+        """The group of each context. Raises InvalidArgument if they are given for several datastores."""
+        if isinstance(self.group, Mapping):
+            raise InvalidArgument(
+                "group is a dict, for several datastores searched as one; give a text, or a list of texts"
+            )
+        return _of_each(self.group, len(self.contexts))
+
+    @property
+    def has_group(self) -> list[bool]:
+        """Whether each context has a group, in any datastore."""
+        if not isinstance(self.group, Mapping):
+            return list(map(bool, self.groups))
+        columns = [_of_each(groups, len(self.contexts)) for groups in self.group.values()]
+        return [any(row) for row in zip(*columns, strict=False)] or [False] * len(self.contexts)
 
     def at(self, places: Sequence[int]) -> ContextQuery:
         """The query for the contexts at ``places`` alone."""
-        budgets, groups = self.budgets, self.groups
+        budgets = self.budgets
+
+        def chosen(groups: Groups) -> list[str | None]:
+            each = _of_each(groups, len(self.contexts))
+            return [each[place] for place in places]
+
+        group: StoreGroups = None
+        if isinstance(self.group, Mapping):
+            group = {name: chosen(groups) for name, groups in self.group.items()}
+        elif any(self.groups):
+            group = chosen(self.group)
         return self._replace(
             contexts=[self.contexts[place] for place in places],
             max_nodes=[budgets[place] for place in places],
-            group=[groups[place] for place in places] if any(groups) else None,
+            group=group,
         )
+
+
+def check_scope(scope: str | None, grouped: Sequence[object]) -> str:
+    """``scope``, or the default one. ``grouped``: whether each context has a group.
+
+    Raises:
+        InvalidArgument: the scope is unknown, or it is that of a group, and a context has none.
+    """
+    if scope is not None and scope not in SCOPES:
+        raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
+    if scope in ("group", "group_first") and not all(grouped):
+        raise InvalidArgument(f"scope is {scope!r}, and a context has no group; name it, or use scope 'store'")
+    return scope or ("group_first" if any(grouped) else "store")
+
+
+def _of_each(groups: Groups, count: int) -> list[str | None]:
+    return [groups] * count if groups is None or isinstance(groups, str) else list(groups)
 
 
 class OccurrenceQuery(NamedTuple):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, check_scope
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
@@ -69,12 +69,19 @@ class MergedDatastore(Retriever):
 
     @property
     def has_groups(self) -> bool:
-        """See ``Retriever.has_groups``. A group is one of the only store that has groups."""
+        """See ``Retriever.has_groups``. A single group is one of the only store that has groups."""
         return len(self._grouped) == 1
 
     def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
         """See ``Retriever.group_keys``."""
-        return self._grouped[0].group_keys(query) if self.has_groups else super().group_keys(query)
+        if not isinstance(query.group, Mapping):
+            return self._grouped[0].group_keys(query) if self.has_groups else super().group_keys(query)
+        columns = [np.zeros(len(query.contexts), np.uint64)]
+        for name, groups in query.group.items():
+            if name not in self._stores:
+                raise InvalidArgument(f"group: {name!r} is none of the datastores that are searched: {self.name}")
+            columns.append(self._stores[name].group_keys(query._replace(group=groups, scope=None))[0])
+        return np.stack(columns, axis=1), check_scope(query.scope, query.has_group)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """See ``Retriever.occurrences``. Every store that has the pattern gives occurrences, each once, whatever its weight."""

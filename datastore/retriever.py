@@ -18,8 +18,8 @@ from suffolk.datastore.context_query import (
     DEFAULT_OCCURRENCES,
     DEFAULT_WINDOW,
     ContextQuery,
-    Groups,
     OccurrenceQuery,
+    StoreGroups,
     Tokens,
 )
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
@@ -52,7 +52,8 @@ class Retriever(Protocol):
     What is searched, implementations say with ``native``, or they answer ``find_matches`` and ``find_drafts`` themselves.
 
     Args, in all queries:
-        group: the group of all contexts, or a sequence with the group, or None, of each. An unknown group is empty.
+        group: the group of all contexts, or a sequence with the group, or None, of each. An unknown group is empty. Where several
+            datastores are searched as one, a dict may have the groups of each by its name.
         scope: what is searched. ``store``: everything. ``group``: the group. ``group_first``, the default with a group: the
             group, and everything if nothing is found there; a draft fills up what is left of ``max_nodes`` from everything.
 
@@ -100,7 +101,7 @@ class Retriever(Protocol):
         contexts: Sequence[Tokens],
         max_match: int = DEFAULT_MAX_MATCH,
         min_match: int = DEFAULT_MIN_MATCH,
-        group: Groups = None,
+        group: StoreGroups = None,
         scope: str | None = None,
     ) -> list[Match]:
         """One ``lookup`` per context, in order."""
@@ -128,7 +129,7 @@ class Retriever(Protocol):
         min_match: int = DEFAULT_MIN_MATCH,
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
-        group: Groups = None,
+        group: StoreGroups = None,
         scope: str | None = None,
     ) -> list[DraftTree]:
         """One ``draft`` per context, in order; ``max_nodes`` may differ per context."""

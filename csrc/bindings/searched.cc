@@ -97,7 +97,7 @@ std::vector<std::vector<std::uint32_t>> Searched::tails(const py::sequence& cont
 }
 
 Searched::Scopes Searched::scopes(std::size_t contexts, const py::object& groups, const std::string& scope) {
-  Scopes found = {.scope = Scope::kStore, .groups = {}};
+  Scopes found = {.scope = Scope::kStore, .groups = {}, .width = 0};
   if (scope == "group") {
     found.scope = Scope::kGroup;
   } else if (scope == "group_first") {
@@ -109,7 +109,10 @@ Searched::Scopes Searched::scopes(std::size_t contexts, const py::object& groups
     const auto keys = py::array_t<std::uint64_t, py::array::c_style | py::array::forcecast>::ensure(groups);
     if (!keys) throw py::error_already_set();
     found.groups.assign(keys.data(), keys.data() + keys.size());
-    if (found.groups.size() != contexts) refuse("groups has ", found.groups.size(), " keys for ", contexts, " contexts; give one a context");
+    found.width = contexts > 0 ? found.groups.size() / contexts : 0;
+    if (found.groups.size() != found.width * contexts || (contexts > 0 && found.width == 0)) {
+      refuse("groups has ", found.groups.size(), " keys for ", contexts, " contexts; give as many for each context");
+    }
   }
   if (found.scope != Scope::kStore && groups.is_none()) refuse("scope is '", scope, "', but no groups are given; give one key a context");
   return found;
@@ -121,7 +124,9 @@ void Searched::for_each_context(const Scopes& scopes, std::size_t count, const V
   const std::shared_ptr<const Snapshot> all = snapshot();
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (!scopes.groups.empty()) std::ranges::stable_sort(order, {}, [&](std::size_t i) { return scopes.groups[i]; });
+  if (!scopes.groups.empty()) {
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return std::ranges::lexicographical_compare(scopes.of(a), scopes.of(b)); });
+  }
   pool_.parallel_for((order.size() + kGrain - 1) / kGrain, 1, [&](std::size_t block) {
     ScopedSearch search(*all, vocab_size_);
     const std::size_t begin = block * kGrain, end = std::min(begin + kGrain, order.size());
@@ -130,7 +135,7 @@ void Searched::for_each_context(const Scopes& scopes, std::size_t count, const V
 }
 
 ScopedQuery Searched::query(const Scopes& scopes, std::size_t i, std::span<const std::uint32_t> tail, const QueryBounds& bounds) {
-  return {.context = tail, .bounds = bounds, .scope = scopes.scope, .group = scopes.groups.empty() ? kNoGroup : scopes.groups[i]};
+  return {.context = tail, .bounds = bounds, .scope = scopes.scope, .groups = scopes.of(i)};
 }
 
 void bind_searched(py::module_& module) {

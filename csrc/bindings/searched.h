@@ -31,7 +31,7 @@ class Searched {
   std::uint32_t vocab_size() const { return vocab_size_; }
   std::uint32_t order_depth() const { return order_depth_; }
 
-  // `groups` is None or has a key for each context. `scope` is "store", "group" or "group_first"; the last two need groups.
+  // `groups` is None or has as many keys for each context, one context after another; a key of 0 is none. `scope` is "store", "group" or "group_first"; the last two need groups.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match,
                                                               const py::object& groups, const std::string& scope) const;
   py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
@@ -51,7 +51,10 @@ class Searched {
   // The part of the datastore that each context of a batch searches.
   struct Scopes {
     Scope scope;
-    std::vector<std::uint64_t> groups;  // of each context; empty: none
+    std::vector<std::uint64_t> groups;  // `width` of each context, one context after another; empty: none
+    std::size_t width = 0;
+
+    std::span<const std::uint64_t> of(std::size_t context) const { return std::span(groups).subspan(context * width, width); }
   };
   static Scopes scopes(std::size_t contexts, const py::object& groups, const std::string& scope);
   static ScopedQuery query(const Scopes& scopes, std::size_t i, std::span<const std::uint32_t> tail, const QueryBounds& bounds);

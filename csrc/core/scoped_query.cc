@@ -33,9 +33,13 @@ void add_nodes(DraftTree& tree, const DraftTree& rest, std::size_t max_nodes) {
 
 }  // namespace
 
+bool ScopedQuery::has_group() const {
+  return std::ranges::any_of(groups, [](std::uint64_t group) { return group != kNoGroup; });
+}
+
 std::pair<std::uint32_t, std::uint64_t> ScopedSearch::lookup(const ScopedQuery& query) {
-  if (query.scope != Scope::kStore && query.group != kNoGroup) {
-    const auto text = group_text(query.group);
+  if (query.scope != Scope::kStore && query.has_group()) {
+    const auto text = group_text(query.groups);
     const TextMatch match = longest_match(text, text.size(), query.context, query.bounds);
     if (query.scope == Scope::kGroup || match.length > 0) return {match.length, match.ends.size()};
   }
@@ -47,8 +51,8 @@ std::pair<std::uint32_t, std::uint64_t> ScopedSearch::lookup(const ScopedQuery& 
 DraftTree ScopedSearch::draft(const ScopedQuery& query) {
   if (query.scope == Scope::kStore) return draft_store(query);
   DraftTree tree;
-  if (query.group != kNoGroup) {
-    const auto text = group_text(query.group);
+  if (query.has_group()) {
+    const auto text = group_text(query.groups);
     tree = suffolk::draft(text, longest_match(text, text.size(), query.context, query.bounds), vocab_size_, query.bounds);
   }
   if (query.scope == Scope::kGroup || tree.tokens.size() >= query.bounds.max_nodes) return tree;
@@ -59,7 +63,7 @@ DraftTree ScopedSearch::draft(const ScopedQuery& query) {
 }
 
 std::vector<Snapshot::Place> ScopedSearch::occurrences(const ScopedQuery& query, std::uint64_t limit) {
-  if (query.scope != Scope::kStore && query.group != kNoGroup) {
+  if (query.scope != Scope::kStore && query.has_group()) {
     std::vector<Snapshot::Place> found = group_occurrences(query, limit);
     if (query.scope == Scope::kGroup || !found.empty()) return found;
   }
@@ -67,20 +71,26 @@ std::vector<Snapshot::Place> ScopedSearch::occurrences(const ScopedQuery& query,
   return snapshot_.occurrences(query.context, limit);
 }
 
-std::span<const std::uint32_t> ScopedSearch::group_text(std::uint64_t group) {
-  if (group != group_) text_ = snapshot_.group_text(group);
-  group_ = group;
+std::span<const std::uint32_t> ScopedSearch::group_text(std::span<const std::uint64_t> groups) {
+  if (std::ranges::equal(groups, groups_)) return text_;
+  text_.clear();
+  for (const std::uint64_t group : groups) {
+    if (group == kNoGroup) continue;
+    const std::vector<std::uint32_t> more = snapshot_.group_text(group);
+    text_.insert(text_.end(), more.begin(), more.end());
+  }
+  groups_.assign(groups.begin(), groups.end());
   return text_;
 }
 
 std::vector<Snapshot::Place> ScopedSearch::group_occurrences(const ScopedQuery& query, std::uint64_t limit) {
-  const auto text = group_text(query.group);
+  const auto text = group_text(query.groups);
   const auto length = static_cast<std::uint32_t>(query.context.size());
   const std::vector<std::uint32_t> ends = longest_match(text, text.size(), query.context, {.max_match = length, .min_match = length}).ends;
   const std::uint64_t wanted = std::min<std::uint64_t>(limit, ends.size());
   std::vector<Snapshot::Place> found;
   std::uint64_t begin = 0;  // of the document in the text
-  snapshot_.for_each_in_group(query.group, [&](std::size_t place, const MemorySegment& segment, std::uint32_t document) {
+  const auto add = [&](std::size_t place, const MemorySegment& segment, std::uint32_t document) {
     const Interval range = segment.documents().range(document);
     while (found.size() < wanted) {
       const std::uint64_t start = ends[ends.size() * found.size() / wanted] - length;
@@ -88,7 +98,10 @@ std::vector<Snapshot::Place> ScopedSearch::group_occurrences(const ScopedQuery& 
       found.push_back({place, range.lo + start - begin});
     }
     begin += range.size() + 1;
-  });
+  };
+  for (const std::uint64_t group : query.groups) {
+    if (group != kNoGroup) snapshot_.for_each_in_group(group, add);
+  }
   return found;
 }
 

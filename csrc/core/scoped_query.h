@@ -1,4 +1,4 @@
-// Queries of one group's documents, or of these first.
+// Queries of the documents of groups, or of these first.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,21 @@ namespace suffolk {
 // Which documents a query searches.
 enum class Scope {
   kStore,       // all
-  kGroup,       // those of its group
-  kGroupFirst,  // those of its group, then all for what is left of the tree
+  kGroup,       // those of its groups
+  kGroupFirst,  // those of its groups, then all for what is left of the tree
 };
 
 struct ScopedQuery {
   std::span<const std::uint32_t> context;
   QueryBounds bounds;
   Scope scope = Scope::kStore;
-  std::uint64_t group = kNoGroup;  // with kNoGroup, kGroup finds nothing
+  // Searched as one group that has the documents of all: in several datastores as one, a group of each. kNoGroup stands for none.
+  std::span<const std::uint64_t> groups = {};
+
+  bool has_group() const;  // without one, kGroup finds nothing
 };
 
-// Queries of one snapshot, by one thread. It keeps the text of the last group for the next query. REQUIRES: the snapshot outlives it;
+// Queries of one snapshot, by one thread. It keeps the text of the last groups for the next query. REQUIRES: the snapshot outlives it;
 // the `bounds` of all queries are checked.
 class ScopedSearch {
  public:
@@ -46,8 +49,8 @@ class ScopedSearch {
   // Up to `limit` occurrences of the whole context, spread evenly. With kGroupFirst, all documents are searched if the group has none.
   std::vector<Snapshot::Place> occurrences(const ScopedQuery& query, std::uint64_t limit);
 
-  // See Snapshot::group_text. Valid until another group is read.
-  std::span<const std::uint32_t> group_text(std::uint64_t group);
+  // See Snapshot::group_text; that of one group after the other. Valid until other groups are read.
+  std::span<const std::uint32_t> group_text(std::span<const std::uint64_t> groups);
 
  private:
   DraftTree draft_store(const ScopedQuery& query) const;
@@ -55,7 +58,7 @@ class ScopedSearch {
 
   const Snapshot& snapshot_;
   std::uint32_t vocab_size_;
-  std::uint64_t group_ = kNoGroup;  // of text_
+  std::vector<std::uint64_t> groups_;  // of text_
   std::vector<std::uint32_t> text_;
 };
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
+from suffolk.datastore.context_query import Groups
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.merged import require_weights
+from suffolk.serving.draft_service.documents import pack_groups
 from suffolk.serving.draft_service.limits import check_name
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.store_names import short_name
@@ -44,8 +46,18 @@ def check_choices(choices: Sequence[DatastoreChoice]) -> tuple[DatastoreChoice, 
     return tuple(DatastoreChoice(name, choice.weight) for name, choice in zip(names, choices, strict=True))
 
 
-def pack_choices(choices: Sequence[DatastoreChoice]) -> list[draft_pb2.DatastoreChoice]:
-    return [draft_pb2.DatastoreChoice(name=each.name, weight=each.weight) for each in choices]
+def pack_choices(
+    choices: Sequence[DatastoreChoice], groups: Mapping[str, Groups] | None = None
+) -> list[draft_pb2.DatastoreChoice]:
+    """``groups``: those of the queries, by the name of the datastore. Raises InvalidArgument for a name that is no choice."""
+    given = {name: pack_groups(each) for name, each in (groups or {}).items()}
+    names = [each.name for each in choices]
+    if unknown := sorted(given.keys() - set(names)):
+        raise InvalidArgument(f"group: {unknown[0]!r} is none of the datastores that are searched: {', '.join(names)}")
+    return [
+        draft_pb2.DatastoreChoice(name=each.name, weight=each.weight, groups=given.get(each.name, ()))
+        for each in choices
+    ]
 
 
 def unpack_choices(messages: Sequence[draft_pb2.DatastoreChoice]) -> tuple[DatastoreChoice, ...]:

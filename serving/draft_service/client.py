@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from copy import copy
 from typing import Any, TypeVar
@@ -265,15 +265,16 @@ class RemoteDatastore(RemoteWriter):
         """The fields of a lookup. ``groups`` and ``scope`` are unset without a group.
 
         Raises InvalidArgument: the scope is unknown, or it is the group alone, and a context has none."""
-        scope, groups = query.scope or "", pack_groups(query.group)
+        scope, by_store = query.scope or "", query.group if isinstance(query.group, Mapping) else {}
+        groups = [] if by_store else pack_groups(query.groups)
         limits.check_scope(scope)
-        limits.check_grouped(scope, groups)
+        limits.check_grouped(scope, query.has_group if by_store else groups)
         return {
-            "datastores": pack_choices(self._choices),
+            "datastores": pack_choices(self._choices, by_store),
             "max_match": query.max_match,
             "min_match": query.min_match,
             **wire.pack_contexts(query.contexts, query.max_match),
-            **({"groups": groups, "scope": scope} if any(groups) else {}),
+            **({"groups": groups, "scope": scope} if any(groups) or by_store else {}),
         }
 
     def _check_breaker(self) -> None:

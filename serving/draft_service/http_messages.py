@@ -24,11 +24,16 @@ Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
 
 
 class ChoiceBody(BaseModel):
-    """A datastore to search, and its weight."""
+    """A datastore to search, its weight, and its group of all contexts, or a list with one or null for each."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     name: str
     weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] = 1
+    group: str | list[str | None] | None = None
+
+    def message(self) -> draft_pb2.DatastoreChoice:
+        groups = pack_groups(self.group) if self.group else ()
+        return draft_pb2.DatastoreChoice(name=self.name, weight=self.weight, groups=groups)
 
 
 class StoresBody(BaseModel):
@@ -45,7 +50,7 @@ class StoresBody(BaseModel):
                 "datastore", f" is {self.datastore!r}, and datastores has names too; leave one of them out"
             )
         names = self.datastores or [ChoiceBody(name=self.datastore)]
-        return [draft_pb2.DatastoreChoice(name=each.name, weight=each.weight) for each in names]
+        return [each.message() for each in names]
 
 
 class LookupBody(StoresBody):

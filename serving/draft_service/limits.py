@@ -98,7 +98,7 @@ def check_described_nodes(nodes: int) -> None:
         )
 
 
-def check_grouped(scope: str, groups: Sequence[str | None]) -> None:
+def check_grouped(scope: str, groups: Sequence[object]) -> None:
     """Raise InvalidArgument if only the group is to be searched, and a context has none. ``groups``: empty if none has."""
     if scope == "group" and not (groups and all(groups)):
         raise InvalidArgument(

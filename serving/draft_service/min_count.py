@@ -122,7 +122,7 @@ def _group_first(
     if query.group is None or query.scope not in (None, "group_first"):
         return answer(query)
     found = answer(query._replace(group=None, scope=None))
-    grouped = [at for at, name in enumerate(query.groups) if name]
+    grouped = [at for at, has_group in enumerate(query.has_group) if has_group]
     for at, own in zip(grouped, answer(query.at(grouped)._replace(scope="group")), strict=True):
         if is_found(own):
             found[at] = own

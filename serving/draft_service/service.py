@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from suffolk.datastore import context_query
-from suffolk.datastore.context_query import ContextQuery, Groups, OccurrenceQuery, Tokens
+from suffolk.datastore.context_query import ContextQuery, Groups, OccurrenceQuery, StoreGroups, Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import (
     DeadlineExceeded,
@@ -104,7 +104,7 @@ class DraftService:
         groups = self._groups(datastore, request, len(contexts))
         query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, *groups)
         trees: list[DraftTree] = []
-        for part in _chunks(len(contexts), expired, bool(request.groups)):
+        for part in _chunks(len(contexts), expired, groups[0] is not None):
             trees += datastore.find_drafts(query.at(part))
         self.metrics.count_batch("Draft", [tree.match_length for tree in trees], [len(tree) for tree in trees])
         return trees
@@ -118,7 +118,7 @@ class DraftService:
         groups = self._groups(datastore, request, len(contexts))
         query = ContextQuery(contexts, max_match, min_match, group=groups[0], scope=groups[1])
         matches: list[Match] = []
-        for part in _chunks(len(contexts), expired, bool(request.groups)):
+        for part in _chunks(len(contexts), expired, groups[0] is not None):
             matches += datastore.find_matches(query.at(part))
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
@@ -135,6 +135,8 @@ class DraftService:
         limits.check_occurrences(limit, context, request.before)
         limits.check_scope(request.scope)
         limits.check_grouped(request.scope, [request.group])
+        if any(each.groups for each in request.datastores):
+            raise InvalidArgument("datastores: their groups are for drafts and lookups; name the group of the request")
         choices = self.choices(request.datastores)
         datastore = self._searched(choices)
         if not self._shows_occurrences:
@@ -238,19 +240,33 @@ class DraftService:
             with self._change_lock:
                 self._changing.remove(name)
 
-    @staticmethod
     def _groups(
-        datastore: Retriever, request: draft_pb2.DraftRequest | draft_pb2.LookupRequest, queries: int
-    ) -> tuple[Groups, str | None]:
+        self, datastore: Retriever, request: draft_pb2.DraftRequest | draft_pb2.LookupRequest, queries: int
+    ) -> tuple[StoreGroups, str | None]:
         """The group and scope arguments of a query; None if no context has a group."""
         limits.check_scope(request.scope)
-        groups = unpack_groups(request.groups, queries, "contexts")
-        limits.check_grouped(request.scope, groups or [])
-        if groups is None:
-            return None, None
-        if not datastore.has_groups:
+        chosen = self._groups_of_choices(request.datastores, queries)
+        groups: StoreGroups = unpack_groups(request.groups, queries, "contexts")
+        if chosen and groups is not None:
+            raise InvalidArgument("groups are given for datastores, and for all of them; leave one of both out")
+        if chosen:
+            groups = next(iter(chosen.values())) if len(request.datastores) == 1 else chosen
+        elif groups is not None and not datastore.has_groups:
             raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave groups out")
-        return groups, request.scope or None
+        grouped = ContextQuery([()] * queries, group=groups).has_group
+        limits.check_grouped(request.scope, grouped)
+        return (groups, request.scope or None) if any(grouped) else (None, None)
+
+    def _groups_of_choices(self, messages: Sequence[draft_pb2.DatastoreChoice], queries: int) -> dict[str, Groups]:
+        """The groups of each query by the full names of datastores, of those that have any."""
+        found: dict[str, Groups] = {}
+        for message in messages:
+            if any(message.groups):
+                name, store = self.find(message.name)
+                if not store.has_groups:
+                    raise Unsupported(f"datastore {name} has no groups, only live ones have; leave its groups out")
+                found[name] = unpack_groups(message.groups, queries, "contexts")
+        return found
 
     def _resolve(self, name: str) -> str:
         limits.check_name(name)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.context_query import SCOPES, ContextQuery, OccurrenceQuery
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, check_scope
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
@@ -73,16 +73,13 @@ class LiveQueries(Retriever):
 
     def group_keys(self, query: ContextQuery) -> tuple[npt.NDArray[np.uint64], str]:
         """See ``Retriever.group_keys``."""
-        scope, count, names = query.scope, len(query.contexts), query.groups
-        if scope is not None and scope not in SCOPES:
-            raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
+        count, names = len(query.contexts), query.groups
         if len(names) != count:
             raise InvalidArgument(f"{len(names)} groups for {count} contexts; give one for each, or one for all")
         keys = [0 if name is None else self._key(name) for name in names]
-        if scope in ("group", "group_first") and 0 in keys:
-            raise InvalidArgument(f"scope is {scope!r}, and a context has no group; name it, or use scope 'store'")
+        scope = check_scope(query.scope, keys)
         self._bounds.use(set(keys))
-        return np.array(keys, np.uint64), scope or ("group_first" if any(keys) else "store")
+        return np.array(keys, np.uint64), scope
 
     def native(self) -> _native.Searched:
         """See ``Retriever.native``."""

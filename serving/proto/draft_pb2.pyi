@@ -7,12 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DatastoreChoice(_message.Message):
-    __slots__ = ("name", "weight")
+    __slots__ = ("name", "weight", "groups")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     name: str
     weight: int
-    def __init__(self, name: _Optional[str] = ..., weight: _Optional[int] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., weight: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DraftRequest(_message.Message):
     __slots__ = ("datastores", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes", "groups", "scope")

@@ -79,7 +79,7 @@ void check_counts(const LiveIndex& index, const std::map<std::uint64_t, std::pai
       grouped += text.second == group ? count : 0;
     }
     const auto length = static_cast<std::uint32_t>(pattern.size());
-    const ScopedQuery query = {.context = pattern, .bounds = {.max_match = length, .min_match = length, .max_depth = 4}, .scope = Scope::kStore, .group = group};
+    const ScopedQuery query = {.context = pattern, .bounds = {.max_match = length, .min_match = length, .max_depth = 4}, .scope = Scope::kStore, .groups = {&group, 1}};
     ScopedQuery of_group = query;
     of_group.scope = Scope::kGroup;
     ScopedSearch search(*snapshot, vocab_size);
@@ -156,7 +156,8 @@ void test_threads() {
       std::uint64_t before = 0;
       while (writing) {
         const auto snapshot = index.snapshot();
-        const ScopedQuery query = {.context = context, .bounds = {.max_match = 4}, .scope = Scope::kGroupFirst, .group = 1};
+        const std::uint64_t group = 1;
+        const ScopedQuery query = {.context = context, .bounds = {.max_match = 4}, .scope = Scope::kGroupFirst, .groups = {&group, 1}};
         ScopedSearch(*snapshot, kVocab).draft(query);
         const std::uint64_t count = longest_match(snapshot->corpus(), context, {.max_match = 1}).count;
         expect(count >= before && count <= 180, "each batch is visible as a whole, and stays");
@@ -295,11 +296,15 @@ void test_a_group_is_read_once_for_its_queries() {
   const auto snapshot = index.snapshot();
   ScopedSearch search(*snapshot, 100);
   const Path context = {1, 2};
-  const std::uint32_t* const text = search.group_text(1).data();
-  search.draft({.context = context, .bounds = {}, .scope = Scope::kGroup, .group = 1});
-  search.lookup({.context = context, .bounds = {}, .scope = Scope::kGroupFirst, .group = 1});
-  expect(search.group_text(1).data() == text, "the text of a group is kept for its next query");
-  expect(search.group_text(2).size() == 3 && search.group_text(2)[0] == 4, "the text of another group");
+  const std::vector<std::uint64_t> one = {1}, other = {2}, both = {2, kNoGroup, 1};
+  const std::uint32_t* const text = search.group_text(one).data();
+  search.draft({.context = context, .bounds = {}, .scope = Scope::kGroup, .groups = one});
+  search.lookup({.context = context, .bounds = {}, .scope = Scope::kGroupFirst, .groups = one});
+  expect(search.group_text(one).data() == text, "the text of a group is kept for its next query");
+  expect(search.group_text(other).size() == 3 && search.group_text(other)[0] == 4, "the text of another group");
+  expect(search.group_text(both).size() == 7 && search.group_text(both)[3] == 1, "the texts of two groups");
+  expect(search.lookup({.context = context, .bounds = {}, .scope = Scope::kGroup, .groups = both}).second == 1, "a match in one of two groups");
+  expect(search.occurrences({.context = context, .bounds = {}, .scope = Scope::kGroup, .groups = both}, 4).size() == 1, "its occurrence");
 }
 
 }  // namespace

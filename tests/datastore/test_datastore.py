@@ -26,7 +26,7 @@ def store(tmp_path):
         (np.array([-1]), {}, "token id -1 at index 0 is out of range"),
         ([1.5], {}, "index 0 is 1.5, not an integer"),
         (["a"], {}, "index 0 is 'a', not an integer"),
-        ("12", {}, "a sequence of integers, not str"),
+        ("12", {}, "of type str; token ids are a list of integers"),
         (np.zeros((2, 2), int), {}, "one-dimensional array of integers"),
         (np.array([1.0]), {}, "one-dimensional array of integers"),
         ([1], {"max_match": 55}, r"max_match \+ max_depth is 65, above the order depth 64"),

@@ -12,8 +12,8 @@ class PrefillBudget:
         left: tokens that may still be read, 0 or more.
     """
 
-    def __init__(self) -> None:
-        self.left = PREFILL_CHUNK
+    def __init__(self, tokens: int = PREFILL_CHUNK) -> None:
+        self.left = tokens
 
     def take(self, pending: int) -> int:
         """Take up to ``pending`` tokens from the budget; returns how many."""

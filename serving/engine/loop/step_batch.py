@@ -14,6 +14,7 @@ from suffolk.serving.engine.loop.draft_counts import places
 from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, only_from, tree_of
 from suffolk.serving.engine.loop.drafter_pool import Draft, DrafterPool
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
+from suffolk.serving.engine.loop.prefill_pace import PrefillPace
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.stats import Clock, LoopStats
 from suffolk.serving.engine.model.kv_cache import KVCache
@@ -27,30 +28,40 @@ class StepBatch:
     def __init__(self, cache: KVCache, pool: DrafterPool, planner: Planner | None, stats: LoopStats) -> None:
         """``planner``: None if there are no drafters."""
         self._cache, self._pool, self._planner, self._stats = cache, pool, planner, stats
+        self._pace = PrefillPace()
 
     def take(self, requests: Sequence[Request], clock: Clock) -> list[BatchEntry]:
         """The entries of the next pass; calls the drafters. ``clock`` gets the time of drafting.
 
-        A pass reads one chunk of prompt tokens (``PrefillBudget``). Requests whose prompts do not fit have no entry.
+        A pass reads as many prompt tokens as ``PrefillPace`` says. Requests whose prompts do not fit have no entry.
         """
         entries: list[BatchEntry] = []
-        decoding: list[Request] = []
-        budget = PrefillBudget()
+        decoding = [request for request in requests if self._decodes(request)]
+        budget = PrefillBudget(self._pace.tokens(len(decoding)))
         for request in requests:
             cached = int(self._cache.lengths[request.slot])
             pending = request.length - cached
-            if pending == 1 and request.length > request.stats.prompt_tokens:
-                decoding.append(request)
-            elif size := budget.take(pending):
+            if not self._decodes(request) and (size := budget.take(pending)):
                 rows = request.tokens[cached : cached + size].astype(np.int64)
                 entries.append(BatchEntry(request, chain(rows), int(size == pending), DraftTree.empty(), None))
                 self._stats.prompt_tokens += size
         reading_rows = sum(len(entry.layout) for entry in entries)
         return [*self._drafted(decoding, reading_rows, clock), *entries]
 
+    def learn_pass(self, entries: Sequence[BatchEntry], seconds: float) -> None:
+        """Learn from the time of the pass with ``entries``."""
+        decoding = sum(bool(each.request.stats.steps) for each in entries)
+        read = sum(len(each.layout) for each in entries if not each.request.stats.steps)
+        self._pace.learn(read, decoding, seconds)
+
     def context(self, requests: Sequence[Request]) -> float:
         """The mean number of cached tokens of ``requests``; 0 for no requests."""
         return float(np.mean(self._cache.lengths[[request.slot for request in requests]])) if requests else 0.0
+
+    def _decodes(self, request: Request) -> bool:
+        """Whether all tokens of ``request`` but the last generated one are cached."""
+        pending = request.length - int(self._cache.lengths[request.slot])
+        return pending == 1 and request.length > request.stats.prompt_tokens
 
     def _drafted(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
         """Entries of the ``decoding`` requests, with drafts sized for a pass that also has ``reading_rows`` prompt rows.

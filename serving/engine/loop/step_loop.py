@@ -171,6 +171,7 @@ class StepLoop:
             if outcome is not None:
                 results.append((entry, self._result(entry, outcome, rows[entry.request.number])))
         self._learn_logits(entries, outcomes, rows)
+        self._batch.learn_pass(entries, clock.seconds["forward"])
         self._record(entries, clock)
         clock.lap("other")
         self._add_stats(entries, clock)
