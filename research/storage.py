@@ -96,6 +96,7 @@ def measure(store: Path, added: str, folder: Path, url: str) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> int:
+    read_manifest(args.store)  # raises before a server starts
     with tempfile.TemporaryDirectory(dir=args.folder) as folder, s3_server() as url:
         results = measure(args.store, args.added, Path(folder), url)
     for name, value in results.items():
@@ -108,13 +109,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), run, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("storage", __doc__, "STORE --added docs/ --json storage.json")
     add = parser.add_argument
     add("store", type=Path, metavar="STORE", help="folder of a datastore; a copy of it is pushed")
     add("--added", default="docs", metavar="CORPUS", help="text to append (default: %(default)s)")
     add("--folder", type=Path, help="where copies are made (default: the system's)")
     add("--json", type=Path, metavar="FILE", help="write the results here")
-    return run_command(parser, run, arguments)
+    return parser
 
 
 if __name__ == "__main__":

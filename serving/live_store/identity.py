@@ -158,9 +158,7 @@ def published(store: Path) -> Manifest | None:
     try:
         return read_manifest(store)
     except NotFound:
-        if (store / MANIFEST_NAME).exists():
-            raise
-        return None
+        return read_manifest(store) if (store / MANIFEST_NAME).exists() else None  # it may be published at this moment
 
 
 def _path(store: Path) -> Path:

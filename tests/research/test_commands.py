@@ -33,6 +33,7 @@ MISTAKES = {
     "gpu": (*MODEL, *PROMPTS),
     "overlap": (*PROMPTS, *STORE),
     "prefetching": (NONE, NONE),
+    "storage": (NONE,),
     "soak": ("--minutes", "1", "--warmup", "2"),
     "policy_speed": (NONE, *STORE, "--costs", "135m-fp32"),
     "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
