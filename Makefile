@@ -33,6 +33,7 @@ types: .venv/ready
 	$(PIP) --upgrade pip
 	$(PIP) torch
 	$(PIP) --editable '.[dev,bench,parquet,demo,docs]'
+	$(PIP) --no-deps md-dead-link-check GitPython gitdb smmap  # its bound on aiohttp, which it does not use here, contradicts Ray's
 	touch .venv/ready
 
 clean:

@@ -22,7 +22,7 @@ FOLDERS = {
 }
 SLOW = {
     *("torch", "transformers", "numpy", "tokenizers", "grpc", "google", "prometheus_client", "rich", "asyncio"),
-    *("pydantic", "starlette", "uvicorn", "jinja2", "kitoken", "huggingface_hub", "zstandard"),
+    *("pydantic", "starlette", "uvicorn", "jinja2", "kitoken", "huggingface_hub", "zstandard", "ray"),
 }
 """Packages that take more than 10 ms to import, or that only some commands need."""
 
