@@ -21,7 +21,7 @@ from suffolk.datastore.deletions import Deleted
 from suffolk.datastore.documents import DocumentTableWriter, Origin
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
-from suffolk.datastore.segment import SegmentEntry, merge_segments
+from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class CompactReport:
         changed: whether a new generation was published.
         segments_before, segments: number of segments before and after.
         live_segments: of these, segments that a live store published.
-        documents, tokens: number of documents and of tokens in the datastore. Compaction does not change them.
+        documents, tokens: number of documents and of tokens in the datastore.
         removed_documents, removed_tokens: number of deleted documents, and of their tokens, removed from the files.
         bytes_before, bytes: size of all segment files before and after.
         seconds: wall time.
@@ -77,7 +77,8 @@ def compact(
 
     Neighbours are merged, the smallest first. Documents keep their order, and no answer changes. Segments that a live store
     published are neither merged nor counted, because it evicts them by their age. Deleted documents are taken out of all
-    segments. The checksums of all files are verified first. A crash or Ctrl-C at any point leaves the old generation or the new
+    segments. If all are deleted, one empty document is left, because a generation holds at least one segment.
+    The checksums of all files are verified first. A crash or Ctrl-C at any point leaves the old generation or the new
     one.
 
     Args:
@@ -88,7 +89,7 @@ def compact(
     Disk: the new segments beside the old ones.
 
     Raises:
-        InvalidArgument: ``segments`` is below 1, all documents are deleted, or a new segment's document table would be too large.
+        InvalidArgument: ``segments`` is below 1, or a new segment's document table would be too large.
         NotFound, Corruption, Unsupported: as ``open_datastore``; a damaged file is named.
         Unavailable: another process writes to the datastore, or it holds an interrupted build.
         ResourceExhausted: the disk is full.
@@ -105,10 +106,6 @@ def compact(
         before = manifest = datastore.manifest
         if before.deletions or len(groups) < len(before.segments):
             workspace.refuse_unfinished("compact")
-            if not datastore.info()["documents"]:
-                raise InvalidArgument(
-                    f"{path}: all documents are deleted, and a datastore holds at least one; add others, or remove the folder"
-                )
             work = _Compaction(workspace, datastore, groups, deleted, threads, progress or SilentProgress())
             manifest = workspace.publish_change(work.run)
         facts = datastore.info()
@@ -119,8 +116,8 @@ def compact(
             segments_before=len(before.segments),
             segments=len(manifest.segments),
             live_segments=sum(entry.live_time is not None for entry in manifest.segments),
-            documents=facts["documents"],
-            tokens=facts["tokens"],
+            documents=sum(entry.documents for entry in manifest.segments),
+            tokens=sum(entry.tokens for entry in manifest.segments),
             removed_documents=facts["deleted_documents"],
             removed_tokens=facts["deleted_tokens"],
             bytes_before=sum(entry.bytes for entry in before.files()),
@@ -201,7 +198,21 @@ class _Compaction:
                 progress=partial(report, names[number]),
             )
             merged.append(self.workspace.name_by_content(segment))
-        return merged
+        return merged or [self._empty_segment()]
+
+    def _empty_segment(self) -> SegmentEntry:
+        """A new segment that holds one document without tokens."""
+        manifest = self.datastore.manifest
+        dtype = token_dtype(manifest.vocab_size)
+        segment = write_segment(
+            self.workspace.new_segment(self.workspace.segment_name(manifest.generation + 1, 0)),
+            np.array([separator(dtype)], dtype),
+            vocab_size=manifest.vocab_size,
+            order_depth=manifest.order_depth,
+            fingerprint=manifest.tokenizer,
+            threads=1,
+        )
+        return self.workspace.name_by_content(segment)
 
 
 def _table(origins: Iterable[Origin]) -> bytes:

@@ -51,6 +51,9 @@ class Searched:
     ) -> list[_Tree]:
         """``scope``: store, group or group_first; the latter two need ``groups``, as many keys for each context; 0 is none."""
 
+    def count_documents(
+        self, contexts: Sequence[Any], most: int, groups: _Counts | None = ..., scope: str = ...
+    ) -> list[int]: ...
     def clock(
         self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> tuple[_Doubles, _Doubles]: ...

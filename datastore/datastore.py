@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
-from suffolk.datastore.context_query import OccurrenceQuery, Tokens
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
 from suffolk.datastore.documents import Document, Origin
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, damaged
@@ -132,6 +132,12 @@ class Datastore(Retriever):
         """For each context, the seconds of its lookup and the seconds of its draft: two float64[contexts]. Only time in
         C++ counts."""
         return self.native().clock(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def count_documents(self, query: ContextQuery, most: int) -> list[int]:
+        """See ``Retriever.count_documents``. Raises Corruption if the list of deleted documents is damaged."""
+        if query.group is not None or query.scope is not None:
+            self.group_keys(query)
+        return self._live_locator().count_documents(query.contexts, most)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """See ``Retriever.occurrences``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from operator import itemgetter
@@ -83,6 +83,14 @@ class MergedDatastore(Retriever):
             columns.append(self._stores[name].group_keys(query._replace(group=groups, scope=None))[0])
         return np.stack(columns, axis=1), check_scope(query.scope, query.has_group)
 
+    def count_documents(self, query: ContextQuery, most: int) -> list[int]:
+        """See ``Retriever.count_documents``: the sum over the stores, whatever their weights."""
+        counts = [0] * len(query.contexts)
+        for store, places, part in self._parts(query):
+            for place, count in zip(places, store.count_documents(part, most), strict=True):
+                counts[place] = min(most, counts[place] + count)
+        return counts
+
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """See ``Retriever.occurrences``. Every store that has the pattern gives occurrences, each once, whatever its weight."""
         query.check(self._order_depth)
@@ -136,6 +144,20 @@ class MergedDatastore(Retriever):
             old_parts = [weakref.ref(part, lambda part: (method := forget()) and method()) for part in parts]
             found = self._searcher = old_parts, _native.MergedSearcher(parts, self._weights)
         return found[1]
+
+    def _parts(self, query: ContextQuery) -> Iterator[tuple[Retriever, Sequence[int], ContextQuery]]:
+        """For each store that a query of the store or of groups searches: the contexts, and the query of these alone."""
+        every = range(len(query.contexts))
+        if query.group is None or query.scope == "store":
+            for store in self._stores.values():
+                yield store, every, query._replace(group=None, scope=None)
+            return
+        self.group_keys(query)  # raises for groups that do not fit
+        named = next(name for name, store in self._stores.items() if store.has_groups)
+        for name, group in (query.group if isinstance(query.group, Mapping) else {named: query.group}).items():
+            part = query._replace(group=group)
+            places = [at for at, has_group in enumerate(part.has_group) if has_group]
+            yield self._stores[name], places, part.at(places)
 
     def _forget(self) -> None:
         """Release the searcher, because a store has released a generation of it. Otherwise its files would stay open."""

@@ -153,6 +153,20 @@ class Retriever(Protocol):
         trees = index.draft(contexts, max_match, min_match, max_depth, query.budgets, RETRIEVED, *keys)
         return [DraftTree(*tree) for tree in trees]
 
+    def count_documents(self, query: ContextQuery, most: int) -> list[int]:
+        """For each context, the number of documents that hold all of it, at most ``most``. It never is too large. It may be too
+        small if the context occurs more than 16 * (``most`` + 16) times: that many occurrences are looked at.
+
+        ``query.scope`` is ``store`` or ``group``.
+
+        Raises:
+            InvalidArgument: a context has more tokens than the order depth.
+        """
+        keys = () if query.group is None and query.scope is None else self.group_keys(query)
+        index = self.native()
+        assert index is not None, _NO_INDEX
+        return index.count_documents(query.contexts, most, *keys)
+
     def occurrences(
         self,
         pattern: str | Tokens,

@@ -73,6 +73,10 @@ class WatchedDatastore(Retriever):
         self._last_contexts = query.contexts
         return super().find_drafts(query)
 
+    def count_documents(self, query: ContextQuery, most: int) -> list[int]:
+        """See ``Retriever.count_documents``."""
+        return self.current.count_documents(query, most)
+
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """See ``Retriever.occurrences``."""
         return self.current.find_occurrences(query)

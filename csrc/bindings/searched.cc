@@ -58,6 +58,24 @@ py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, s
   return answers;
 }
 
+std::vector<std::uint64_t> Searched::count_documents(const py::sequence& contexts, std::uint64_t most, const py::object& groups,
+                                                     const std::string& scope) const {
+  std::vector<std::vector<std::uint32_t>> texts;
+  for (const py::object context : contexts) {
+    texts.push_back(token_tail(context, std::uint64_t{order_depth_} + 1, vocab_size_));
+    if (texts.back().size() > order_depth_) {
+      refuse("a text of more than ", order_depth_, " tokens, the order depth of the datastore; shorten it, or build with a larger --order-depth");
+    }
+  }
+  const Scopes parts = scopes(contexts.size(), groups, scope);
+  const py::gil_scoped_release release;
+  std::vector<std::uint64_t> counts(texts.size());
+  for_each_context(parts, texts.size(), [&](ScopedSearch& search, std::size_t i) {
+    counts[i] = search.count_documents(query(parts, i, texts[i], {}), most);
+  });
+  return counts;
+}
+
 py::tuple Searched::clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
                           std::int64_t max_nodes) const {
   const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
@@ -143,6 +161,7 @@ void bind_searched(py::module_& module) {
       .def("lookup", &Searched::lookup, "contexts"_a, "max_match"_a, "min_match"_a, "groups"_a = py::none(), "scope"_a = "store")
       .def("draft", &Searched::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a,
            "groups"_a = py::none(), "scope"_a = "store")
+      .def("count_documents", &Searched::count_documents, "contexts"_a, "most"_a, "groups"_a = py::none(), "scope"_a = "store")
       .def("clock", &Searched::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
       .def_property_readonly("order_depth", &Searched::order_depth);
 }

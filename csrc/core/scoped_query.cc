@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "core/text_search.h"
@@ -69,6 +70,15 @@ std::vector<Snapshot::Place> ScopedSearch::occurrences(const ScopedQuery& query,
   }
   if (query.scope == Scope::kGroup) return {};
   return snapshot_.occurrences(query.context, limit);
+}
+
+std::uint64_t ScopedSearch::count_documents(const ScopedQuery& query, std::uint64_t most) {
+  if (query.scope != Scope::kStore && query.has_group()) {
+    std::set<std::pair<std::size_t, std::uint64_t>> documents;  // a group may be named twice
+    for (const Snapshot::Place& place : group_occurrences(query, ~std::uint64_t{0})) documents.emplace(place.segment, snapshot_.document_at(place));
+    if (query.scope == Scope::kGroup || !documents.empty()) return std::min<std::uint64_t>(documents.size(), most);
+  }
+  return query.scope == Scope::kGroup ? 0 : snapshot_.count_documents(query.context, most);
 }
 
 std::span<const std::uint32_t> ScopedSearch::group_text(std::span<const std::uint64_t> groups) {

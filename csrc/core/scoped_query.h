@@ -49,6 +49,10 @@ class ScopedSearch {
   // Up to `limit` occurrences of the whole context, spread evenly. With kGroupFirst, all documents are searched if the group has none.
   std::vector<Snapshot::Place> occurrences(const ScopedQuery& query, std::uint64_t limit);
 
+  // The number of documents that hold the whole context, at most `most`. See Snapshot::count_documents; in groups it is exact. With
+  // kGroupFirst, all documents are counted if the group has none.
+  std::uint64_t count_documents(const ScopedQuery& query, std::uint64_t most);
+
   // See Snapshot::group_text; that of one group after the other. Valid until other groups are read.
   std::span<const std::uint32_t> group_text(std::span<const std::uint64_t> groups);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
@@ -59,6 +60,34 @@ std::vector<Snapshot::Place> Snapshot::occurrences(std::span<const std::uint32_t
   return found;
 }
 
+std::uint64_t Snapshot::count_documents(std::span<const std::uint32_t> pattern, std::uint64_t most) const {
+  if (files_->deleted.empty() && !files_->deletions.empty()) refuse("the deleted documents are not known, so documents cannot be counted");
+  std::vector<Interval> intervals;
+  std::uint64_t later = 0;  // occurrences in the segments that follow
+  for (std::size_t s = 0; s < live_ && !pattern.empty(); ++s) later += intervals.emplace_back(suffolk::find(views_[s], pattern)).size();
+  std::uint64_t left = kDocumentProbes * (most + kDocumentProbes), found = 0;
+  for (std::size_t s = 0; s < intervals.size() && found < most; ++s) {
+    const std::uint64_t size = intervals[s].size();
+    later -= size;
+    // An equal share of what is left, and what later segments cannot use.
+    const std::uint64_t probes = std::min(size, std::max(left / (intervals.size() - s), left - std::min(left, later)));
+    const bool whole = !has_deleted(s);
+    std::unordered_set<std::uint64_t> documents;
+    for (std::uint64_t i = 0; i < probes && found + documents.size() < most; ++i) {
+      const std::uint64_t document = document_at({s, views_[s].positions[intervals[s].lo + size * i / probes]});
+      if (whole || !is_deleted(s, document)) documents.insert(document);
+    }
+    left -= probes;
+    found += documents.size();
+  }
+  return found;
+}
+
+std::uint64_t Snapshot::document_at(const Place& place) const noexcept {
+  if (place.segment < files_->segments.size()) return files_->segments[place.segment]->document_at(place.position);
+  return memory_[place.segment - files_->segments.size()].segment->documents().at(place.position);
+}
+
 std::vector<std::uint32_t> Snapshot::group_text(std::uint64_t key) const {
   std::vector<std::uint32_t> text;
   for_each_in_group(key, [&](std::size_t, const MemorySegment& segment, std::uint32_t document) {
@@ -87,10 +116,9 @@ bool Snapshot::has_deleted(std::size_t segment) const noexcept {
   return memory_[segment - files_->segments.size()].removed != nullptr;
 }
 
-bool Snapshot::is_deleted(std::size_t segment, std::uint64_t position) const {
-  if (segment < files_->segments.size()) return holds(files_->deleted[segment], files_->segments[segment]->document_at(position));
-  const LiveSegment& live = memory_[segment - files_->segments.size()];
-  return live.is_removed(static_cast<std::uint32_t>(live.segment->documents().at(position)));
+bool Snapshot::is_deleted(std::size_t segment, std::uint64_t document) const {
+  if (segment < files_->segments.size()) return holds(files_->deleted[segment], document);
+  return memory_[segment - files_->segments.size()].is_removed(static_cast<std::uint32_t>(document));
 }
 
 // At least `wanted` positions in documents that are not deleted, or all if there are fewer; evenly spread, in suffix order.
@@ -102,7 +130,7 @@ std::vector<std::uint64_t> Snapshot::live_positions(std::size_t segment, Interva
     live.clear();
     for (std::uint64_t i = 0; i < probes; ++i) {
       const std::uint64_t position = views_[segment].positions[interval.lo + interval.size() * i / probes];
-      if (whole || !is_deleted(segment, position)) live.push_back(position);
+      if (whole || !is_deleted(segment, document_at({segment, position}))) live.push_back(position);
     }
     if (live.size() >= wanted || probes == most) return live;
   }

@@ -63,6 +63,14 @@ class Snapshot {
   // only if a segment has more than kMaxProbes.
   std::vector<Place> occurrences(std::span<const std::uint32_t> pattern, std::uint64_t limit) const;
 
+  // The number of documents that hold the pattern and are not deleted, at most `most`. It is exact for a pattern of up to
+  // kDocumentProbes * (most + kDocumentProbes) occurrences. Of a more frequent one that many are probed, spread evenly, so the number
+  // may be too small, and is never too large. Throws kInvalidArgument if the deleted documents of the files are not known.
+  std::uint64_t count_documents(std::span<const std::uint32_t> pattern, std::uint64_t most) const;
+
+  // The document of an occurrence: its index in its segment.
+  std::uint64_t document_at(const Place& place) const noexcept;
+
   // The tokens of all live documents of a group in memory, each followed by kEnd; from the oldest on.
   std::vector<std::uint32_t> group_text(std::uint64_t key) const;
 
@@ -83,9 +91,10 @@ class Snapshot {
 
  private:
   static constexpr std::uint64_t kMaxProbes = 1'000'000;
+  static constexpr std::uint64_t kDocumentProbes = 16;
 
   bool has_deleted(std::size_t segment) const noexcept;
-  bool is_deleted(std::size_t segment, std::uint64_t position) const;
+  bool is_deleted(std::size_t segment, std::uint64_t document) const;
   std::vector<std::uint64_t> live_positions(std::size_t segment, Interval interval, std::uint64_t wanted) const;
 
   std::shared_ptr<const FileSet> files_;

@@ -1,4 +1,4 @@
-"""Cuts the text around occurrences to what is frequent."""
+"""Cuts texts to what is frequent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.occurrence import Occurrence
 
-Frequent = Callable[[Sequence[Tokens]], Sequence[bool]]
-"""Whether each text occurs often enough. A longer text never does if a part of it does not."""
+Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
+"""Whether each text, which belongs to the entry at the same place, is frequent. A text is not if a part of it is not."""
 
 
 def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Frequent, longest: int) -> list[Occurrence]:
@@ -23,27 +23,32 @@ def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Freque
         longest: most tokens of a window.
     """
     rooms = [min(len(place.tokens), longest) - pattern for place in places]
-    sizes = _largest(rooms, lambda at, size: places[at].tokens[: pattern + size], are_frequent)
+    sizes = largest_frequent(rooms, lambda at, size: places[at].tokens[: pattern + size], are_frequent)
     ends = [place.tokens[: pattern + size] for place, size in zip(places, sizes, strict=True)]
     rooms = [min(len(place.before), longest - len(end)) for place, end in zip(places, ends, strict=True)]
-    sizes = _largest(rooms, lambda at, size: np.concatenate((_last(places[at].before, size), ends[at])), are_frequent)
+    sizes = largest_frequent(
+        rooms, lambda at, size: np.concatenate((_last(places[at].before, size), ends[at])), are_frequent
+    )
     return [
         replace(place, tokens=end, before=_last(place.before, size))
         for place, end, size in zip(places, ends, sizes, strict=True)
     ]
 
 
-def _largest(limits: Sequence[int], text: Callable[[int, int], Tokens], are_frequent: Frequent) -> list[int]:
-    """For each place, the largest size of 0 to its limit with a frequent ``text(place, size)``. That of size 0 is frequent."""
-    low, high = [0] * len(limits), list(limits)
+def largest_frequent(limits: Sequence[int], text: Callable[[int, int], Tokens], are_frequent: Frequent) -> list[int]:
+    """For each entry, the largest size of 0 to its limit with a frequent ``text(entry, size)``. That of size 0 is frequent.
+
+    Limits are tried first, because most are frequent. Then it bisects.
+    """
+    low, high, sizes = [0] * len(limits), list(limits), list(limits)
     while open_ := [at for at in range(len(limits)) if low[at] < high[at]]:
-        sizes = [(low[at] + high[at] + 1) // 2 for at in open_]
-        answers = are_frequent([text(at, size) for at, size in zip(open_, sizes, strict=True)])
-        for at, size, is_frequent in zip(open_, sizes, answers, strict=True):
+        answers = are_frequent(open_, [text(at, sizes[at]) for at in open_])
+        for at, is_frequent in zip(open_, answers, strict=True):
             if is_frequent:
-                low[at] = size
+                low[at] = sizes[at]
             else:
-                high[at] = size - 1
+                high[at] = sizes[at] - 1
+            sizes[at] = (low[at] + high[at] + 1) // 2
     return low
 
 

@@ -1,26 +1,28 @@
-"""Hides rare text: answers as if everything that occurs fewer than K times were not on file."""
+"""Hides rare text: answers as if everything that fewer than K documents hold were not on file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.serving.draft_service.frequent_windows import cut_windows
+from suffolk.datastore.tree_paths import tree_paths
+from suffolk.serving.draft_service.frequent_windows import cut_windows, largest_frequent
 
 T = TypeVar("T")
 
 
 class MinCount(Retriever):
-    """The matches and nodes of ``store`` that occur at least ``least`` times. Thread-safe if ``store`` is.
+    """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
 
-    A match is the longest suffix that occurs ``least`` times or more, and a tree has only nodes that do. Both are exact, since
-    counts only fall as a text grows. Occurrences are counted, not documents: text that one document repeats counts each time.
+    A match is the longest suffix that so many documents hold, and a tree has only nodes that they do. A text is shown only if
+    its documents were counted one by one. Very frequent text of few documents may be hidden (``Retriever.count_documents``).
     A lookup below the limit costs further lookups: the binary logarithm of its length.
     """
 
@@ -41,57 +43,30 @@ class MinCount(Retriever):
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """See ``Retriever.find_matches``."""
-        return _group_first(query, self._frequent, lambda match: match.count > 0)
-
-    def _frequent(self, query: ContextQuery) -> list[Match]:
-        """The longest match of each context that is frequent enough, in one scope."""
-        contexts, shortest = query.contexts, query.min_match - 1
-        found = self._store.find_matches(query)
-        low = [match if match.count >= self._least else Match(0, 0) for match in found]
-        high = [match.length for match in found]  # this length or more occurs too rarely, unless ``low`` has it
-        while True:
-            open_ = [at for at, match in enumerate(low) if max(match.length, shortest) + 1 < high[at]]
-            if not open_:
-                return low
-            sizes = [(max(low[at].length, shortest) + high[at]) // 2 for at in open_]
-            tails = [_tail(contexts[at], size) for at, size in zip(open_, sizes, strict=True)]
-            matches = self._store.find_matches(query.at(open_)._replace(contexts=tails, max_match=max(sizes)))
-            for at, size, match in zip(open_, sizes, matches, strict=True):
-                if match.length == size and match.count >= self._least:
-                    low[at] = match
-                else:
-                    high[at] = size
+        return _group_first(query, self._matches, lambda match: match.count > 0)
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         """See ``Retriever.find_drafts``. A tree is of one scope: that of a group is not filled up with nodes of the store."""
-
-        def draft(query: ContextQuery) -> list[DraftTree]:
-            matches = self._frequent(query)
-            tails = [_tail(context, match.length) for context, match in zip(query.contexts, matches, strict=True)]
-            return [self._kept(tree) for tree in self._store.find_drafts(query._replace(contexts=tails))]
-
-        return _group_first(query, draft, lambda tree: tree.match_length > 0)
+        return _group_first(query, self._drafts, lambda tree: tree.match_length > 0)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``. The text around an occurrence is cut to what occurs ``least`` times together with the
-        pattern."""
+        """See ``Retriever.occurrences``. The text around an occurrence is cut to what ``least`` documents hold together with
+        the pattern."""
         longest = int(self._store.info()["order_depth"])
         query.check(longest)
 
         def find(part: ContextQuery) -> list[list[Occurrence]]:
-            if not part.contexts:
-                return []
-            asked = query._replace(group=part.groups[0], scope=part.scope)
-
-            def are_frequent(texts: Sequence[Tokens]) -> list[bool]:
-                sizes = list(map(len, texts))
-                matches = self._store.lookup_batch(texts, max(sizes), 1, asked.group, asked.scope)
-                pairs = zip(sizes, matches, strict=True)
-                return [match.length == size and match.count >= self._least for size, match in pairs]
-
-            if not all(are_frequent([query.pattern])):
-                return [[]]
-            return [cut_windows(self._store.find_occurrences(asked), len(query.pattern), are_frequent, longest)]
+            if not part.contexts or not all(self._are_frequent(part, [0], [query.pattern])):
+                return [[]] * len(part.contexts)
+            found = self._store.find_occurrences(query._replace(group=part.groups[0], scope=part.scope))
+            return [
+                cut_windows(
+                    found,
+                    len(query.pattern),
+                    lambda _, texts: self._are_frequent(part, [0] * len(texts), texts),
+                    longest,
+                )
+            ]
 
         return _group_first(query.whole, find, bool)[0]
 
@@ -106,10 +81,45 @@ class MinCount(Retriever):
     def close(self) -> None:
         """Do nothing: the store belongs to the caller."""
 
-    def _kept(self, tree: DraftTree) -> DraftTree:
-        if tree.match_count < self._least or tree.counts is None:
+    def _matches(self, query: ContextQuery) -> list[Match]:
+        """The longest frequent match of each context, in one scope."""
+        found = self._store.find_matches(query)
+        contexts = query.contexts
+        lengths = largest_frequent(
+            [match.length for match in found],
+            lambda at, length: _tail(contexts[at], length),
+            lambda places, texts: self._are_frequent(query, places, texts),
+        )
+        if all(match.length == length for match, length in zip(found, lengths, strict=True)):
+            return found
+        tails = [_tail(context, length) for context, length in zip(contexts, lengths, strict=True)]
+        return self._store.find_matches(query._replace(contexts=tails))
+
+    def _drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """The frequent nodes behind the longest frequent match of each context, in one scope."""
+        matches = self._matches(query)
+        tails = [_tail(context, match.length) for context, match in zip(query.contexts, matches, strict=True)]
+        trees = self._store.find_drafts(query._replace(contexts=tails))
+        trees = [self._often(tree) for tree in trees]
+        places = [at for at, tree in enumerate(trees) for _ in range(len(tree))]
+        texts = [
+            [*map(int, _tail(tail, tree.match_length)), *path]
+            for tail, tree in zip(tails, trees, strict=True)
+            for path in tree_paths(tree)
+        ]
+        kept = iter(self._are_frequent(query, places, texts))
+        return [tree.where(np.fromiter(kept, np.bool_, len(tree))) for tree in trees]
+
+    def _often(self, tree: DraftTree) -> DraftTree:
+        """The nodes that may be frequent: a document holds a text at least once."""
+        if tree.counts is None:
             return DraftTree.empty()
         return tree.where(tree.counts >= self._least)
+
+    def _are_frequent(self, query: ContextQuery, places: Sequence[int], texts: Sequence[Tokens]) -> list[bool]:
+        """Whether enough documents hold each text, in the scope of the context of ``query`` at its place."""
+        part = query.at(places)._replace(contexts=texts)
+        return [count >= self._least for count in self._store.count_documents(part, self._least)]
 
 
 def _group_first(

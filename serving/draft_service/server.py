@@ -23,7 +23,7 @@ from suffolk.serving.transport.limits import check_range
 from suffolk.serving.transport.quota_metrics import QuotaMetrics
 from suffolk.serving.transport.server import Server
 
-MAX_MIN_COUNT = 1 << 40
+MAX_MIN_COUNT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class DraftServerConfig(ServerConfig):
     Attributes:
         max_concurrent: calls in flight, 1..1024; more are rejected. At 2,000 calls per second, each additional call
             in flight adds 0.5 ms of latency.
-        min_count: text of fewer occurrences is hidden (``MinCount``); 1 shows all.
+        min_count: text of fewer documents is hidden (``MinCount``); 1 shows all.
         shows_occurrences: whether callers may ask in which documents a text occurs.
         playground: whether there is a web page at the HTTP endpoint.
     """

@@ -58,7 +58,7 @@ class DraftService:
         min_count: int = 1,
         shows_occurrences: bool = True,
     ) -> None:
-        """``min_count``: text of fewer occurrences is hidden. ``shows_occurrences``: whether ``occurrences`` is allowed."""
+        """``min_count``: text of fewer documents is hidden. ``shows_occurrences``: whether ``occurrences`` is allowed."""
         self._datastores = dict(sorted(datastores.items()))
         self._min_count = min_count
         self._shows_occurrences = shows_occurrences
@@ -187,10 +187,7 @@ class DraftService:
 
     def _searched(self, choices: Mapping[str, int]) -> Retriever:
         found = self._datastores[next(iter(choices))] if len(choices) == 1 else self._merge(choices)
-        if self._min_count == 1:
-            return found
-        weight = 1 if len(choices) == 1 else max(choices.values())  # counts are multiplied by weights
-        return MinCount(found, self._min_count * weight)
+        return found if self._min_count == 1 else MinCount(found, self._min_count)
 
     def _merge(self, choices: Mapping[str, int]) -> Retriever:
         key = tuple(choices.items())

@@ -71,7 +71,7 @@ class Options(ServerOptions, LiveOptions, Configurable):
         0, "threads for the contexts of one request; 0 is one for each core"
     )
     min_count: Annotated[int, Within(1, MAX_MIN_COUNT)] = option(
-        1, "hide text that occurs fewer times than this: shorten matches, and leave out continuations"
+        1, "hide text that fewer documents than this hold: shorten matches, and leave out continuations"
     )
     playground: str = switch_option("web page at the HTTP address that looks texts up while they are typed")
     occurrences: str = switch_option(

@@ -21,6 +21,7 @@ from suffolk.cli.main import main
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import read_manifest, writer_lock
+from suffolk.serving.live_store.store import create_live_store
 from tests.support.interrupts import default_interrupts
 from tests.support.waiting import until
 
@@ -104,13 +105,34 @@ def test_a_segment_that_nothing_is_left_of_goes(tmp_path):
     open_datastore(store).verify("full")
 
 
-def test_a_datastore_of_which_nothing_is_left_is_refused(tmp_path):
+def test_a_datastore_of_which_nothing_is_left_becomes_one_empty_document(tmp_path):
     store = make_store(tmp_path, 2)
+    with open_datastore(store) as opened:
+        text = opened.read_document(opened.manifest.segments[0].name, 0).tobytes()
     delete(store, where=["source~*"])
-    before = files(store)
-    with pytest.raises(InvalidArgument, match="all documents are deleted"):
-        compact(store)
-    assert files(store) == before
+    report = compact(store)
+    assert (report.segments, report.documents, report.tokens) == (1, 1, 0)
+    assert report.removed_documents > 1
+    assert not any(text in content for content in files(store).values())
+    with open_datastore(store) as opened:
+        opened.verify("full")
+        assert [document.tokens.tolist() for document in opened.documents()] == [[]]
+        assert opened.lookup([1]) == (0, 0)
+    assert not compact(store).changed
+
+
+def test_a_live_datastore_of_which_nothing_is_left_goes_on(tmp_path):
+    with create_live_store(tmp_path / "live", vocab_size=VOCAB_SIZE) as live:
+        live.append([1, 2, 3], id="a")
+        live.seal()
+        live.delete(["a"])
+        compact(tmp_path / "live")
+        live.refresh()
+        live.append([4, 5, 6])
+        live.seal()
+        assert (live.lookup([1]), live.lookup([4])) == ((0, 0), (1, 1))
+    with open_datastore(tmp_path / "live") as opened:
+        opened.verify("full")
 
 
 def test_nothing_to_do_says_so_and_exits_0(tmp_path, capsys):

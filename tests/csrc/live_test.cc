@@ -72,11 +72,13 @@ void check_counts(const LiveIndex& index, const std::map<std::uint64_t, std::pai
   for (int i = 0; i < 60; ++i) {
     const Path pattern = random_text(random, vocab_size, 1 + random() % 3);
     const std::uint64_t group = 1 + random() % 3;
-    std::uint64_t all = 0, grouped = 0;
+    std::uint64_t all = 0, grouped = 0, holders = 0, group_holders = 0;
     for (const auto& [sequence, text] : texts) {
       const std::uint64_t count = occurrences(text.first, pattern);
       all += count;
       grouped += text.second == group ? count : 0;
+      holders += count > 0;
+      group_holders += count > 0 && text.second == group;
     }
     const auto length = static_cast<std::uint32_t>(pattern.size());
     const ScopedQuery query = {.context = pattern, .bounds = {.max_match = length, .min_match = length, .max_depth = 4}, .scope = Scope::kStore, .groups = {&group, 1}};
@@ -85,6 +87,9 @@ void check_counts(const LiveIndex& index, const std::map<std::uint64_t, std::pai
     ScopedSearch search(*snapshot, vocab_size);
     expect(search.lookup(query).second == all, "the count of a pattern");
     expect(search.lookup(of_group).second == grouped, "the count of a pattern in a group");
+    const std::uint64_t most = 1 + random() % 20;
+    expect(search.count_documents(query, most) == std::min(most, holders), "the documents of a pattern");
+    expect(search.count_documents(of_group, most) == std::min(most, group_holders), "the documents of a pattern in a group");
     search.draft(of_group);
     const std::uint64_t limit = 1 + random() % 8;
     const auto places = search.occurrences(of_group, limit);

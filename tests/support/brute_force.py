@@ -50,6 +50,9 @@ class BruteForceRetriever(Retriever):
             self._tree(list(ids), *bounds, budget) for ids, budget in zip(query.contexts, query.budgets, strict=True)
         ]
 
+    def count_documents(self, query: ContextQuery, most: int) -> list[int]:
+        return [min(most, oracle.holders(self.documents, list(ids))) for ids in query.contexts]
+
     def tokenizer(self) -> None:
         return None
 

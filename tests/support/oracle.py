@@ -17,6 +17,11 @@ def occurrences(documents: Sequence[Sequence[int]], pattern: Sequence[int]) -> l
     ]
 
 
+def holders(documents: Sequence[Sequence[int]], text: Sequence[int]) -> int:
+    """The number of documents that hold ``text``."""
+    return len({number for number, _ in occurrences(documents, text)})
+
+
 def lookup(
     documents: Sequence[Sequence[int]], context: Sequence[int], max_match: int, min_match: int
 ) -> tuple[int, int]:

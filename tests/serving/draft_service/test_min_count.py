@@ -11,15 +11,14 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.live_store.store import create_live_store
+from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, connected, serving
 from tests.support.stores import make_store
 
 
 def occurrences(text: list[int]) -> int:
-    return sum(
-        document[at : at + len(text)] == text for document in DOCUMENTS for at in range(len(document) - len(text) + 1)
-    )
+    return len(oracle.occurrences(DOCUMENTS, text))
 
 
 @pytest.mark.parametrize("least", [1, 2, 3, 10, 500])
@@ -30,7 +29,7 @@ def test_answers_are_those_of_the_frequent_text_alone(least: int, min_match: int
     trees = store.draft_batch(CONTEXTS, 8, min_match, 4, 32)
     for context, match, tree in zip(CONTEXTS, matches, trees, strict=True):
         known = [size for size in range(min_match, 9) if size <= len(context)]
-        frequent = [size for size in known if occurrences(context[-size:]) >= least]
+        frequent = [size for size in known if oracle.holders(DOCUMENTS, context[-size:]) >= least]
         assert match == ((max(frequent), occurrences(context[-max(frequent) :])) if frequent else (0, 0))
         assert (tree.match_length, tree.match_count) == match
         assert tree.counts is not None
@@ -41,6 +40,7 @@ def test_answers_are_those_of_the_frequent_text_alone(least: int, min_match: int
                 path.insert(0, int(tree.tokens[at]))
                 at = int(tree.parents[at])
             assert count == occurrences([*context[-match.length :], *path])
+            assert oracle.holders(DOCUMENTS, [*context[-match.length :], *path]) >= least
 
 
 def test_a_server_hides_rare_text(tmp_path: Path) -> None:
@@ -58,7 +58,28 @@ def test_a_server_hides_rare_text(tmp_path: Path) -> None:
         pass
 
 
-def test_weights_do_not_count_as_occurrences(tmp_path: Path) -> None:
+def test_a_document_that_repeats_itself_reveals_nothing(tmp_path: Path) -> None:
+    """Regression: occurrences were counted, so a text of one document was shown if the document repeats it."""
+    secret = [5, 6, 7] * 50
+    with make_store(tmp_path / "a", [[secret, [1, 2, 3], [1, 2, 4]]], vocab_size=12) as store:
+        hiding = MinCount(store, 2)
+        assert store.lookup([5, 6]).count == 50
+        assert hiding.lookup([5, 6]) == (0, 0)
+        assert len(hiding.draft([5, 6])) == 0
+        assert hiding.occurrences([5, 6]) == []
+        assert hiding.lookup([1, 2]) == (2, 2)
+
+
+@pytest.mark.parametrize(("repeats", "is_shown"), [(100, True), (100_000, False)])
+def test_few_documents_among_very_many_occurrences_are_hidden(repeats: int, is_shown: bool, tmp_path: Path) -> None:
+    """The work for a text is bounded. What is not found within the bound is hidden, never shown."""
+    with make_store(tmp_path / "a", [[[1] * repeats, [1]]], vocab_size=12) as store:
+        assert MinCount(store, 2).lookup([1]) == ((1, repeats + 1) if is_shown else (0, 0))
+    with make_store(tmp_path / "b", [[[1] * repeats, [1] * repeats]], vocab_size=12) as store:
+        assert MinCount(store, 2).lookup([1]) == (1, 2 * repeats)  # probes are spread over all occurrences
+
+
+def test_weights_do_not_count_as_documents(tmp_path: Path) -> None:
     from suffolk.serving.proto import draft_pb2
     from suffolk.serving.transport.identity import OPERATOR, acting_as
 
