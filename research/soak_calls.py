@@ -134,7 +134,7 @@ class Caller:
     def http_half(self) -> None:
         host, _, port = self.http.rpartition(":")
         with socket.create_connection((host, int(port)), DEADLINE) as connection:
-            connection.sendall(b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            connection.sendall(b"POST /v1/draft HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 
     def metrics(self) -> None:
         self._get("/metrics")

@@ -39,6 +39,7 @@ from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.playground.pages import page_routes
 from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.host_rules import HostRules
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import parse_body, read_body
 from suffolk.serving.transport.http_errors import plain_error
@@ -54,13 +55,18 @@ Work = Callable[[DraftService, Request, Any, Expired], Any]
 
 
 def build_draft_app(
-    service: DraftService, ready: Readiness, authenticator: Authenticator, playground: bool = False
+    service: DraftService,
+    ready: Readiness,
+    authenticator: Authenticator,
+    hosts: HostRules,
+    playground: bool = False,
 ) -> ASGIApp:
     """The application of ``service``.
 
     Args:
         ready: set while calls are accepted.
         authenticator: finds callers.
+        hosts: which requests of browsers are answered.
         playground: whether there is a web page at /.
     """
     calls, bodies = LiveCalls(service), LargeBodies()
@@ -87,7 +93,7 @@ def build_draft_app(
         Route("/v1/append_stream", stream_endpoint(service, calls, bodies), methods=["POST"], name="AppendStream"),
     ]
     pages = page_routes(PAGE) if playground else []
-    return build_app(routes, service.metrics, ready, plain_error, authenticator, open_routes=pages)
+    return build_app(routes, service.metrics, ready, plain_error, authenticator, hosts, open_routes=pages)
 
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class DraftServer(Server):
         )
 
     def build_app(self) -> ASGIApp:
-        return build_draft_app(self.service, self.ready, self.authenticator, self._playground)
+        return build_draft_app(self.service, self.ready, self.authenticator, self.config.host_rules(), self._playground)
 
     def subject(self) -> str:
         return ",".join(self.names)

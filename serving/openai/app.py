@@ -39,6 +39,7 @@ from suffolk.serving.openai.tokens import detokenize, tokenize
 from suffolk.serving.openai.tool_format import AUTO, find_format
 from suffolk.serving.playground.pages import page_routes
 from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.host_rules import HostRules
 from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import Body, parse_body
 from suffolk.serving.transport.large_bodies import LargeBodies
@@ -53,6 +54,7 @@ def build_openai_app(
     service: DecodeService,
     ready: Readiness,
     authenticator: Authenticator,
+    hosts: HostRules,
     started: int,
     cors_origins: Sequence[str] = (),
     tool_format: str = AUTO,
@@ -62,6 +64,7 @@ def build_openai_app(
     Args:
         ready: set while calls are accepted.
         authenticator: finds the caller of a request.
+        hosts: which requests of browsers are answered.
         started: time of the start, in seconds.
         cors_origins: origins of web pages that may read answers; "*" for all.
         tool_format: format of the model's tool calls (``tool_format.py``).
@@ -114,7 +117,7 @@ def build_openai_app(
     middleware = (
         [_cors(cors_origins)] if cors_origins else []
     )  # before access is checked: a browser's preflight request has no token
-    return build_app(routes, service.metrics, ready, error_body, authenticator, middleware, pages)
+    return build_app(routes, service.metrics, ready, error_body, authenticator, hosts, middleware, pages)
 
 
 def _cors(origins: Sequence[str]) -> Middleware:

@@ -24,6 +24,7 @@ class OpenAIServer(WorkerServer):
 
     def build_app(self) -> ASGIApp:
         started = int(time.time())
+        hosts = self.config.host_rules(self._cors_origins)
         return build_openai_app(
-            self.service, self.ready, self.authenticator, started, self._cors_origins, self._tool_format
+            self.service, self.ready, self.authenticator, hosts, started, self._cors_origins, self._tool_format
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.transport.access_file import read_access_file
 from suffolk.serving.transport.endpoint import Endpoint, check_free
+from suffolk.serving.transport.host_rules import HostRules, check_hosts
 from suffolk.serving.transport.tls import TlsFiles, check_files
 
 
@@ -23,6 +25,8 @@ class ServerConfig:
         tls: encrypts gRPC over TCP, and HTTP. Unix sockets are protected by their mode, 0600.
         access: access file with tokens and subjects of certificates; None: every caller may do everything.
         insecure: permits plaintext, and calls without a token or certificate, on addresses that other machines can reach.
+        allowed_hosts: hosts that requests over HTTP may name, beside loopback and the host of ``http``. If there are any, the
+            host of every request is checked.
     """
 
     listen: tuple[Endpoint, ...]
@@ -32,6 +36,7 @@ class ServerConfig:
     tls: TlsFiles | None = None
     access: Path | None = None
     insecure: bool = False
+    allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.listen:
@@ -42,6 +47,7 @@ class ServerConfig:
             raise InvalidArgument(f"drain is {self.drain}; it must be in 0..600 seconds")
         if self.http is not None and self.http.path:
             raise InvalidArgument(f"--http: {self.http} is a unix socket; give HOST:PORT")
+        check_hosts(self.allowed_hosts)
         taken: list[Endpoint] = []
         for field, endpoint in self._endpoints():
             if endpoint in taken and (endpoint.port or endpoint.path):
@@ -61,6 +67,17 @@ class ServerConfig:
     def authenticates(self) -> bool:
         """Whether callers need a token or a certificate."""
         return self.access is not None or bool(self.tls and self.tls.ca)
+
+    def host_rules(self, origins: Sequence[str] = ()) -> HostRules:
+        """Which requests of browsers are answered over HTTP. ``origins``: those of pages that may read answers; "*" for all."""
+        http = self.http or Endpoint()
+        takes_certificates = bool(self.tls and self.tls.ca)  # a browser sends its certificate for every page
+        return HostRules(
+            (*self.allowed_hosts, http.host),
+            checks_host=bool(self.allowed_hosts) or (http.is_private() and not self.authenticates),
+            checks_origin=self.access is None or takes_certificates,
+            origins=origins,
+        )
 
     def check(self) -> None:
         """Raise the errors of ``Server.start`` early. Servers that load a model call ``check`` first."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,8 +24,10 @@ from starlette.types import Scope
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.host_rules import HostRules
 from suffolk.serving.transport.http_access import AccessMiddleware
 from suffolk.serving.transport.http_errors import ErrorBody, error_response
+from suffolk.serving.transport.http_hosts import HostMiddleware
 from suffolk.serving.transport.http_request_id import RequestIds
 from suffolk.serving.transport.identity import EVERY_TENANT, Role, caller
 from suffolk.serving.transport.readiness import Readiness
@@ -37,6 +40,7 @@ def build_app(
     ready: Readiness,
     error_body: ErrorBody,
     authenticator: Authenticator,
+    hosts: HostRules,
     middleware: Sequence[Middleware] = (),
     open_routes: Sequence[Route] = (),
 ) -> Starlette:
@@ -47,6 +51,7 @@ def build_app(
         ready: set while calls are accepted.
         error_body: converts errors of routes to JSON.
         authenticator: finds the caller of a request.
+        hosts: which requests of browsers are answered.
         middleware: runs before the caller is known.
         open_routes: further routes, which need no identity.
     """
@@ -55,17 +60,16 @@ def build_app(
         return error_response(error, error_body)
 
     routes = [*routes, *_pages(metrics, ready)]
-    access = partial(
-        AccessMiddleware,
-        authenticator=authenticator,
-        error_body=error_body,
-        metrics=metrics,
-        method_of=partial(_method_of, routes),
-        open_paths=[route.path for route in open_routes],
-    )
+    refusals: dict[str, Any] = {"error_body": error_body, "metrics": metrics, "method_of": partial(_method_of, routes)}
+    open_paths = [route.path for route in open_routes]
     return Starlette(
         routes=[*routes, *open_routes],
-        middleware=[Middleware(RequestIds), *middleware, Middleware(access)],
+        middleware=[
+            Middleware(RequestIds),
+            Middleware(HostMiddleware, rules=hosts, **refusals),
+            *middleware,
+            Middleware(AccessMiddleware, authenticator=authenticator, open_paths=open_paths, **refusals),
+        ],
         exception_handlers={SuffolkError: answer, HTTPException: answer, ClientDisconnect: _nothing},
     )
 

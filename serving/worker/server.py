@@ -58,7 +58,9 @@ class WorkerServer(Server):
         )
 
     def build_app(self) -> ASGIApp:
-        return build_app([], self.service.metrics, self.ready, plain_error, self.authenticator)
+        return build_app(
+            [], self.service.metrics, self.ready, plain_error, self.authenticator, self.config.host_rules()
+        )
 
     def http_limits(self) -> HttpLimits:
         connections = self.service.admission.max_in_flight + SPARE_CONNECTIONS

@@ -73,6 +73,12 @@ class ServerOptions(Options):
     insecure: bool = option(
         False, "allow plaintext, and callers without token or certificate, on addresses that other machines can reach"
     )
+    allowed_host: tuple[str, ...] = rare(
+        (),
+        "host that requests over HTTP may name, beside loopback and the host of --http; if given, the host of every request is "
+        "checked, not only on loopback without --access",
+        metavar="HOST",
+    )
     grace: Annotated[float, Within(0, 600)] = rare(
         5.0, "seconds that running requests may still take when the server stops", metavar="SECONDS"
     )
@@ -111,6 +117,7 @@ class ServerOptions(Options):
             "tls": tls,
             "access": self.access,
             "insecure": self.insecure,
+            "allowed_hosts": self.allowed_host,
         }
 
 

@@ -180,13 +180,13 @@ def raw(server: DraftServer, request: bytes) -> bytes:
 
 
 def test_bodies_are_bounded_before_they_are_read(server: DraftServer) -> None:
-    request = b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    request = b"POST /v1/draft HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
     reply = raw(server, request % (limits.MAX_REQUEST_BYTES + 1))
     assert reply.startswith(b"HTTP/1.1 413 ")
     assert b"the body has more than 4194304 bytes, the limit; split it" in reply
     for length in (b"9" * 5000, b"-1", b"1x"):
         assert raw(server, request.replace(b"%d", length)).startswith(b"HTTP/1.1 400 ")
-    chunked = b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked = b"POST /v1/draft HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n%s\r\n" % (limits.MAX_REQUEST_BYTES + 1, b" " * (limits.MAX_REQUEST_BYTES + 1))
     assert raw(server, chunked + chunk).startswith(b"HTTP/1.1 413 ")
 
@@ -194,10 +194,12 @@ def test_bodies_are_bounded_before_they_are_read(server: DraftServer) -> None:
 def test_silent_connections_are_closed(brute: BruteForceRetriever, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DraftServer, "http_limits", lambda server: HttpLimits(read_seconds=0.1))
     with serving({"wiki": brute}) as server:
-        assert raw(server, b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{") == b""
+        assert raw(server, b"POST /v1/draft HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{") == b""
         assert raw(server, b"GET") == b""
         assert raw(server, b"") == b""
-        assert raw(server, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 200")  # idle afterwards
+        assert raw(server, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").startswith(
+            b"HTTP/1.1 200"
+        )  # idle afterwards
         assert ask(server, "GET", "/livez")[0] == 200
 
 
@@ -207,7 +209,7 @@ def test_connections_are_bounded(server: DraftServer, monkeypatch: pytest.Monkey
     held = []
     for _ in range(SPARE_CONNECTIONS):
         connection = socket.create_connection(address, HANG)
-        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(17).startswith(b"HTTP/1.1 200")
         held.append(connection)
     reply = raw(server, b"")

@@ -76,7 +76,10 @@ def test_a_client_that_hangs_up_frees_its_slots(texts: int, target: Target) -> N
             b'{"messages": [{"role": "user", "content": "abc"}], "max_tokens": 3900, "n": %d, "ignore_eos": true}'
             % texts
         )
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        head = (
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        )
         assert server.http is not None
         with socket.create_connection((server.http.host, server.http.port), HANG) as connection:
             connection.sendall(head % len(body) + body)
@@ -129,9 +132,7 @@ def test_a_slow_reader_holds_no_slot_and_is_cut_off(target: Target) -> None:
         b'{"messages": [{"role": "user", "content": "abc"}], "stream": true, "max_tokens": 3900, "ignore_eos": true, '
     )
     body += b'"logprobs": true, "top_logprobs": 20}'
-    head = (
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-    )
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     with answering(target, slots=1, queue=1, slow_client_seconds=0.3) as server:
         assert server.http is not None
         connection = socket.socket()

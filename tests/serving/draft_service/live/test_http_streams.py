@@ -42,7 +42,7 @@ def open_stream(server: DraftServer) -> socket.socket:
     """A stream that has sent one line, and stays open."""
     assert server.http is not None
     opened = socket.create_connection((server.http.host, server.http.port), HANG)
-    opened.sendall(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+    opened.sendall(f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
     opened.sendall(b"%x\r\n%s\r\n" % (len(LINE), LINE))
     return opened
 
