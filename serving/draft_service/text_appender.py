@@ -37,7 +37,7 @@ def open_appendable(name: str, tokenizer: str | Path | None = None, deadline: fl
         deadline: seconds for a draft or lookup of a remote one; None: the URL's.
 
     Raises:
-        NotFound: there is no such folder, and no tokenizer.
+        NotFound: there is no datastore, and no tokenizer.
         Unsupported: the remote datastore takes no documents.
         PermissionDenied: the caller may not append there.
         Others as ``connect``, ``open_live_store``, ``create_live_store``.
@@ -57,12 +57,13 @@ def open_appendable(name: str, tokenizer: str | Path | None = None, deadline: fl
             store.close()
             raise
         return store
+    from suffolk.serving.live_store.identity import is_free
     from suffolk.serving.live_store.store import create_live_store, open_live_store
 
-    if Path(name).exists():
+    if not is_free(Path(name)):
         return open_live_store(name)
     if tokenizer is None:
-        raise NotFound(f"remember {name}: there is no such folder; make a live datastore there first")
+        raise NotFound(f"remember {name}: there is no datastore; make a live one there first")
     return create_live_store(name, tokenizer)
 
 

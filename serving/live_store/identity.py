@@ -16,6 +16,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported, dam
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
+    TOKENIZER_PATTERN,
     Manifest,
     fsync_directory,
     read_manifest,
@@ -30,6 +31,7 @@ IDENTITY_NAME = "identity.json"
 LOG_NAME = "log"
 FORMAT = 1
 _KEY_BYTES = 16
+_TOKENIZERS = TOKENIZER_PATTERN.partition("*")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +93,29 @@ def is_live(store: Path) -> bool:
     return (store / LIVE_NAME).is_dir()
 
 
+def is_free(store: Path) -> bool:
+    """Whether a store can be made here: nothing is here, or an empty folder, or what an interrupted ``create_identity`` left."""
+    if not store.is_dir():
+        return not store.exists()
+    made = {LIVE_NAME, LOCK_NAME}
+    others = [path.name for path in store.iterdir() if path.name not in made]
+    live = {path.name for path in (store / LIVE_NAME).glob("*")}
+    return (
+        all(name.startswith(_TOKENIZERS) for name in others)
+        and live <= {LOG_NAME, f"{IDENTITY_NAME}.tmp"}
+        and not has_log(store)
+    )
+
+
 def create_identity(store: Path, tokenizer: str | Path | None, size: int | None, order_depth: int) -> None:
-    """Make the folder of a store without documents, and its identity.
+    """Make the folder of a store without documents, and its identity. The identity is the last file: without it the folder is free.
 
     Raises:
-        InvalidArgument: the folder holds something, or neither a tokenizer nor a vocabulary size is given, or both disagree.
+        InvalidArgument: the folder is not free, or neither a tokenizer nor a vocabulary size is given, or both disagree.
         NotFound, Corruption: there is no tokenizer of that name, or it cannot be read.
+        Unavailable: another process makes the store.
     """
-    if store.exists() and (not store.is_dir() or any(store.iterdir())):
-        raise InvalidArgument(f"{store} exists; open it, or name a new folder")
+    _require_free(store)
     loaded = None if tokenizer is None else load_tokenizer(tokenizer)
     size = size if loaded is None else max(size or 0, vocab_size(loaded))
     if size is None:
@@ -108,11 +124,13 @@ def create_identity(store: Path, tokenizer: str | Path | None, size: int | None,
         if not 1 <= value <= most:
             raise InvalidArgument(f"{name} is {value}; it must be 1 to {most}")
     mark = None if loaded is None else fingerprint(loaded)
-    (store / LIVE_NAME).mkdir(parents=True, exist_ok=True)
-    (store / LOCK_NAME).touch()
-    if loaded is not None and mark is not None:
-        _write_tokenizer(store, loaded, mark)
-    _write(store, StoreIdentity(size, order_depth, mark, secrets.token_hex(_KEY_BYTES)))
+    store.mkdir(parents=True, exist_ok=True)
+    with writer_lock(store):
+        _require_free(store)  # another process may have made it in the meantime
+        (store / LIVE_NAME).mkdir(exist_ok=True)
+        if loaded is not None and mark is not None:
+            _write_tokenizer(store, loaded, mark)
+        _write(store, StoreIdentity(size, order_depth, mark, secrets.token_hex(_KEY_BYTES)))
 
 
 def open_identity(store: Path) -> StoreIdentity:
@@ -159,6 +177,11 @@ def published(store: Path) -> Manifest | None:
         return read_manifest(store)
     except NotFound:
         return read_manifest(store) if (store / MANIFEST_NAME).exists() else None  # it may be published at this moment
+
+
+def _require_free(store: Path) -> None:
+    if not is_free(store):
+        raise InvalidArgument(f"{store} exists; open it, or name a new folder")
 
 
 def _path(store: Path) -> Path:

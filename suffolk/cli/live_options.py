@@ -9,6 +9,7 @@ from typing import Annotated
 from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.engine.checked_fields import Within
+from suffolk.serving.live_store.identity import is_free
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
@@ -44,7 +45,7 @@ class LiveOptions(Options):
         """Open the live datastore in the folder ``path``; make it if there is none.
 
         Raises:
-            NotFound: there is no such folder, and no tokenizer to make it with. Others as ``open_live_store``.
+            NotFound: there is no datastore, and no tokenizer to make it with. Others as ``open_live_store``.
         """
         settings = LiveSettings(
             durability=self.durability,
@@ -53,8 +54,8 @@ class LiveOptions(Options):
             residency=residency,
             threads=threads,
         )
-        if Path(path).exists():
+        if not is_free(Path(path)):
             return open_live_store(path, settings)
         if self.live_tokenizer is None:
-            raise NotFound(f"live {path}: there is no such folder; add --live-tokenizer MODEL to make it")
+            raise NotFound(f"live {path}: there is no datastore; add --live-tokenizer MODEL to make one")
         return create_live_store(path, self.live_tokenizer, settings=settings)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fork_server import ForkServer
-from tests.support.live_kills import CHANGES, KilledStore
+from tests.support.live_kills import CHANGES, WORK, KilledStore
 
 RANDOM_KILLS = 6
 
@@ -41,6 +41,16 @@ def test_killed_at_every_point(server: ForkServer, tmp_path: Path, mode: str) ->
     assert REACHED[mode] <= reached.keys()
     for point, times in sorted(reached.items()):
         killed.run(failpoint=f"{point}@{max(1, times // 2)}")
+
+
+@pytest.mark.parametrize("point", ["created", "written", "renamed"])
+def test_killed_while_it_is_made(server: ForkServer, tmp_path: Path, point: str) -> None:
+    """Regression: a folder without its identity could be neither opened nor made."""
+    killed = KilledStore(server, tmp_path, "unbounded")
+    arguments = [str(killed.store), str(killed.journals), "0", "0", killed.mode]
+    assert server.run(arguments, failpoint=f"identity.json.{point}", function=WORK).code == -9
+    assert killed.store.exists()
+    killed.run()
 
 
 def test_killed_at_random_times(server: ForkServer, tmp_path: Path) -> None:

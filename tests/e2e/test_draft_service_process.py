@@ -307,7 +307,7 @@ def test_a_live_datastore_outlives_a_killed_server(store: Path, tmp_path: Path) 
     command = serve(store, "--live", f"team/chat={tmp_path / 'chat'}", "--listen", "127.0.0.1:0")
     refused = suffolk(*command)
     assert refused.returncode == 2
-    assert "there is no such folder; add --live-tokenizer MODEL to make it" in refused.stderr
+    assert "there is no datastore; add --live-tokenizer MODEL to make one" in refused.stderr
     with running(*command, "--live-tokenizer", str(tmp_path / "tokenizer.json")) as server:
         with connect(f"grpc://{server.endpoint()}/team/chat", HANG) as chat:
             chat.append("the cat sat", group="g")

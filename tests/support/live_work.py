@@ -25,6 +25,7 @@ from suffolk.datastore.errors import NotFound
 from suffolk.serving.live_store import removed_text, writer
 from suffolk.serving.live_store.check_log import check_log
 from suffolk.serving.live_store.contents import live_pages
+from suffolk.serving.live_store.identity import is_free
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
@@ -79,8 +80,11 @@ def work(arguments: Sequence[str]) -> int:
     writer.CHECKPOINT_BYTES = 1 << 12
     removed_text.DELETED_SECONDS = 0.1
     chosen = MODES[mode]
-    made = (path / "live" / "identity.json").exists()
-    store = open_live_store(path, chosen) if made else create_live_store(path, vocab_size=VOCABULARY, settings=chosen)
+    store = (
+        create_live_store(path, vocab_size=VOCABULARY, settings=chosen)
+        if is_free(path)
+        else open_live_store(path, chosen)
+    )
     store._writer.log._file_bytes = 1 << 12
     threads = [
         threading.Thread(target=_change, args=(store, folder, number, int(seed), int(changes)))

@@ -111,7 +111,7 @@ def test_one_text_that_is_refused_takes_no_other_with_it(store: LiveStore, monke
 
 
 def test_opening(tmp_path: Path, store: LiveStore) -> None:
-    with pytest.raises(NotFound, match="there is no such folder; make a live datastore there first"):
+    with pytest.raises(NotFound, match="there is no datastore; make a live one there first"):
         open_appendable(str(tmp_path / "none"))
     with serving({"chat": store, "ids": BruteForceRetriever([[1]], VOCABULARY)}) as server:
         url = f"grpc://{server.listening[0]}"
