@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,8 +115,13 @@ def _of_each(groups: Groups, count: int) -> list[str | None]:
     return [groups] * count if groups is None or isinstance(groups, str) else list(groups)
 
 
+def _go_on() -> None:
+    """Let a search go on."""
+
+
 class OccurrenceQuery(NamedTuple):
-    """The arguments of ``Retriever.occurrences``, in its order."""
+    """The arguments of ``Retriever.occurrences``, in its order. ``before_place`` is called before each place is read from a file,
+    and may raise to end the search."""
 
     pattern: Tokens
     limit: int = DEFAULT_OCCURRENCES
@@ -124,6 +129,7 @@ class OccurrenceQuery(NamedTuple):
     before: int = 0
     group: str | None = None
     scope: str | None = None
+    before_place: Callable[[], None] = _go_on
 
     @property
     def whole(self) -> ContextQuery:

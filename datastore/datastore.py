@@ -150,7 +150,11 @@ class Datastore(Retriever):
             self.group_keys(query.whole)
         found = self._live_locator().occurrences(query.pattern, query.limit)
         length = len(query.pattern) + query.context
-        return [self._segments[number].occurrence(place, query.before, length, self.name) for number, place in found]
+        places = []
+        for number, place in found:
+            query.before_place()
+            places.append(self._segments[number].occurrence(place, query.before, length, self.name))
+        return places
 
     def documents(self) -> Iterator[Document]:
         """Yield every document, in order.

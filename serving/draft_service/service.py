@@ -148,9 +148,15 @@ class DraftService:
         if request.text:
             limits.check_text(request.text)
             pattern = datastore.encode(request.text)
-        if expired():
-            raise DeadlineExceeded("the deadline passed before the search; allow more time")
-        query = OccurrenceQuery(pattern, limit, context, request.before)
+
+        def require_time() -> None:
+            if expired():
+                raise DeadlineExceeded(
+                    "the deadline passed before all occurrences were read; allow more time or lower limit"
+                )
+
+        require_time()
+        query = OccurrenceQuery(pattern, limit, context, request.before, before_place=require_time)
         if request.group:
             query = query._replace(group=request.group, scope=request.scope or None)
         found = datastore.find_occurrences(query)

@@ -68,6 +68,7 @@ class LiveQueries(Retriever):
                 source, metadata, _ = unpack_origin(packed)
                 places.append(Occurrence("", number, place, source, metadata, tokens, earlier, self.name))
             else:
+                query.before_place()
                 places.append(by_native[native].occurrence(place, query.before, length, self.name))
         return places
 

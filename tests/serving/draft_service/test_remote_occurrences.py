@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import pytest
 
 import suffolk
 from suffolk.datastore.documents import Document
-from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied, ResourceExhausted, Unsupported
+from suffolk.datastore.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unsupported,
+)
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
@@ -23,7 +31,7 @@ from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
+from suffolk.serving.transport.identity import OPERATOR, Role, acting_as
 from tests.support import oracle
 from tests.support.draft_server import ask, connected, serving
 from tests.support.stores import make_store, make_word_store, random_documents
@@ -207,6 +215,32 @@ def test_limits(request_: dict[str, Any], text: str, server: DraftServer) -> Non
         draft_pb2_grpc.DraftServiceStub(channel).Occurrences(draft_pb2.OccurrencesRequest(**fields), timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert text in caught.value.details()
+
+
+@pytest.mark.parametrize("name", ["code", "chat", "chat,code"])
+def test_the_deadline_is_checked_between_places(name: str, server: DraftServer) -> None:
+    """Regression: it was checked before the search alone, and 64 places with large metadata take more than a second."""
+    request = draft_pb2.OccurrencesRequest(
+        datastores=[draft_pb2.DatastoreChoice(name=each) for each in name.split(",")],
+        pattern=np.array(PATTERN, "<i4").tobytes(),
+        limit=6,
+    )
+    asked: list[bool] = []
+
+    def passed_after(checks: int) -> bool:
+        asked.append(len(asked) >= checks)
+        return asked[-1]
+
+    with acting_as(OPERATOR):
+        found = server.service.occurrences(request, lambda: passed_after(1000))
+        read = sum(bool(place.segment) for place in found)  # from files
+        assert read > 2
+        assert len(asked) == 1 + read
+        for checks in range(1 + read):
+            asked.clear()
+            with pytest.raises(DeadlineExceeded, match="the deadline passed before all occurrences were read"):
+                server.service.occurrences(request, partial(passed_after, checks))
+            assert len(asked) == checks + 1
 
 
 def test_a_text_is_encoded_by_the_server(tmp_path: Path, stores: dict[str, Retriever], server: DraftServer) -> None:
