@@ -97,6 +97,7 @@ def test_health_tells_loading_from_ready(model: Path) -> None:
         with running("worker", "--model", str(model), "--listen", "127.0.0.1:0", "--http", address):
             assert page(address) == "ok\n"
             ready.set()
+            asking.join()  # a killed worker may cut an answer short
     finally:
         ready.set()
         asking.join()
