@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from suffolk.build_index.block import START
 from suffolk.build_index.counts import Counts
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
+from suffolk.build_index.here import make_segments_here
 from suffolk.build_index.inputs import TOKEN_KINDS, Inputs, find_inputs
 from suffolk.build_index.journal import (
     FinishedSegment,
@@ -19,14 +19,12 @@ from suffolk.build_index.journal import (
     record_complete,
     write_journal,
 )
-from suffolk.build_index.memory import peak_memory
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
-from suffolk.build_index.pool import open_encoder
 from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
-from suffolk.build_index.reader import read_blocks
 from suffolk.build_index.report import BuildReport, count, skipped_line
+from suffolk.build_index.state import BuildState, MakeSegments
 from suffolk.build_index.target import Target, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument
@@ -50,11 +48,16 @@ def plan_build(options: BuildOptions) -> BuildPlan:
     return make_plan(options, inputs, target, _prove(inputs, target, options), _workers(inputs, options))
 
 
-def build(options: BuildOptions, progress: WorkProgress | None = None) -> BuildReport:
+def build(
+    options: BuildOptions, progress: WorkProgress | None = None, make_segments: MakeSegments = make_segments_here
+) -> BuildReport:
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
     After an interruption, a call with the same settings keeps the finished segments and resumes with the next. The
     files equal those of an uninterrupted build byte for byte.
+
+    Args:
+        make_segments: where the work is done: on this machine, or by ``on_ray(address)`` on a cluster. The bytes are the same.
 
     Raises:
         NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.
@@ -75,7 +78,9 @@ def build(options: BuildOptions, progress: WorkProgress | None = None) -> BuildR
             generation += 1
         state = _resume(workspace, inputs, target, options, generation, show)
         gatherer = Gatherer(workspace, options, target, inputs, show)
-        memory = _gather(gatherer, state, generation)
+        tokenizer_json = target.tokenizer.to_str() if target.tokenizer is not None else None
+        setup = EncodeSetup(options, tokenizer_json, state.proof.fast, target.vocab_size, target.rules)
+        memory = make_segments(gatherer, state, setup)
         if not state.finished:
             left_out = f"skipped: {skipped_line(state.skipped)}"
             if gatherer.run.left_out:
@@ -92,20 +97,9 @@ def build(options: BuildOptions, progress: WorkProgress | None = None) -> BuildR
         return _report(options, gatherer, state, generation, memory, time.monotonic() - began)
 
 
-@dataclass(slots=True)
-class _State:
-    """The progress of a build: its tokenization, finished segments and skipped files."""
-
-    proof: Proof
-    workers: int
-    finished: list[FinishedSegment]
-    resumed: int
-    skipped: Counter[str]
-
-
 def _resume(
     workspace: Workspace, inputs: Inputs, target: Target, options: BuildOptions, generation: int, show: WorkProgress
-) -> _State:
+) -> BuildState:
     """The state of an interrupted run, or of a new build."""
     settings = target.settings(options, generation)
     journal = read_journal(workspace, settings, inputs)
@@ -116,7 +110,7 @@ def _resume(
         if not journal.complete:
             write_journal(workspace.journal, settings, journal.proof, journal.finished)  # drops a torn or unusable end
         skipped = Counter(journal.finished[-1].skipped if journal.finished else {})
-        return _State(journal.proof, workers, list(journal.finished), len(journal.finished), skipped)
+        return BuildState(generation, journal.proof, workers, list(journal.finished), len(journal.finished), skipped)
     if journal is not None:
         show.note(f"starting over, not going on with the interrupted build in {workspace.folder}: {journal}")
     proof = _prove(inputs, target, options)
@@ -125,23 +119,10 @@ def _resume(
         show.note(f"tokenizing by {'the fast path' if proof.fast else 'Hugging Face tokenizers'}: {proof.reason}")
     workspace.clear()
     write_journal(workspace.journal, settings, proof)
-    return _State(proof, workers, [], 0, Counter())
+    return BuildState(generation, proof, workers, [], 0, Counter())
 
 
-def _gather(gatherer: Gatherer, state: _State, generation: int) -> int:
-    """Make the missing segments. Returns the peak memory of builder and workers, in bytes."""
-    target, options = gatherer.target, gatherer.options
-    tokenizer_json = target.tokenizer.to_str() if target.tokenizer is not None else None
-    start = state.finished[-1].next if state.finished else START
-    blocks = read_blocks(gatherer.inputs, options, target.token_width, state.skipped, start)
-    with open_encoder(
-        EncodeSetup(options, tokenizer_json, state.proof.fast, target.vocab_size, target.rules), state.workers
-    ) as encoder:
-        state.finished.extend(gatherer.gather(encoder.encode(blocks), len(state.finished), generation))
-        return peak_memory() + sum(peak_memory(process) for process in encoder.processes())
-
-
-def _publish(workspace: Workspace, target: Target, options: BuildOptions, state: _State, generation: int) -> None:
+def _publish(workspace: Workspace, target: Target, options: BuildOptions, state: BuildState, generation: int) -> None:
     base = target.previous if options.mode == "append" else None
     created = now()
     counts = _totals(state.finished)
@@ -190,7 +171,7 @@ def _totals(finished: list[FinishedSegment]) -> Counts:
 
 
 def _report(
-    options: BuildOptions, gatherer: Gatherer, state: _State, generation: int, memory: int, seconds: float
+    options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, seconds: float
 ) -> BuildReport:
     counts = _totals(state.finished)
     return BuildReport(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from suffolk.build_index.block import Block, Position
@@ -19,7 +19,7 @@ from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.segment import token_dtype, write_segment
+from suffolk.datastore.segment import SegmentEntry, token_dtype, write_segment
 
 Encoded = Iterator[tuple[Block, EncodedBlock]]
 
@@ -53,9 +53,29 @@ class Gatherer:
         """
         number = first
         while (segment := self._gather_one(encoded, self.workspace.segment_name(generation, number))) is not None:
-            record_segment(self.workspace.journal, segment)
             yield segment
             number += 1
+
+    def count(self, counts: Counts, left_out: Sequence[str], bytes_read: int) -> None:
+        """Add a block to the totals, and show them.
+
+        Args:
+            left_out: records without a document. The first one of this run is named; the report counts them.
+            bytes_read: bytes of the inputs read up to here.
+        """
+        if left_out and not self.first_left_out:
+            self.first_left_out = left_out[0]
+            self.progress.note(f"left out {self.first_left_out}; the summary counts such records")
+        self.run.add(counts)
+        self.progress.advance("reading", bytes_read / max(1, self.inputs.size), self._rates())
+
+    def finish(self, entry: SegmentEntry, place: Position, counts: Counts, skipped: dict[str, int]) -> FinishedSegment:
+        """Name a new segment by its content, and record it in the journal."""
+        entry = self.workspace.name_by_content(entry)
+        failpoint("segment.written")
+        segment = FinishedSegment(entry, place, reached(self.inputs, place), counts, skipped)
+        record_segment(self.workspace.journal, segment)
+        return segment
 
     def _gather_one(self, encoded: Encoded, name: str) -> FinishedSegment | None:
         """The next segment, made of whole blocks until it has enough tokens; None if no token is left."""
@@ -63,12 +83,10 @@ class Gatherer:
         counts, table, block = Counts(), DocumentTableWriter(), None
         with TokenFile(self.workspace.tokens, token_dtype(self.target.vocab_size)) as file:
             for block, tokens in encoded:
-                self._note_left_out(tokens)
                 file.append(tokens.tokens)
                 table.extend(zip(tokens.sources, tokens.metadata, strict=True))
                 counts.add(tokens.counts)
-                self.run.add(tokens.counts)
-                self.progress.advance("reading", block.bytes_read / max(1, self.inputs.size), self._rates())
+                self.count(tokens.counts, tokens.left_out, block.bytes_read)
                 if file.tokens >= self.options.segment_tokens:
                     break
             self.read_seconds += time.monotonic() - begin
@@ -93,17 +111,8 @@ class Gatherer:
                 work, share, f"{facts}, {rate(share * file.tokens, time.monotonic() - begin, 'tokens')}"
             ),
         )
-        entry = self.workspace.name_by_content(entry)
-        failpoint("segment.written")
         self.sort_seconds += time.monotonic() - begin
-        place = Position(*block.next)
-        return FinishedSegment(entry, place, reached(self.inputs, place), counts, block.skipped)
-
-    def _note_left_out(self, block: EncodedBlock) -> None:
-        """Name the first record of this run that yields no document; the report counts them."""
-        if block.left_out and not self.first_left_out:
-            self.first_left_out = block.left_out[0]
-            self.progress.note(f"left out {self.first_left_out}; the summary counts such records")
+        return self.finish(entry, block.next, counts, block.skipped)
 
     def _rates(self) -> str:
         seconds, run = max(time.monotonic() - self._began, 1e-9), self.run

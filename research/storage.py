@@ -34,13 +34,22 @@ NOTES = (
 )
 
 
+SERVER = """
+from werkzeug.serving import WSGIRequestHandler
+WSGIRequestHandler.handle_expect_100 = lambda self: True
+from moto.server import main
+main(["-H", "127.0.0.1", "-p", "0"])
+"""
+"""The S3 server. Without the second line, werkzeug sends 'HTTP/1.1 100 Continue' twice for each part of an upload."""
+
+
 @contextmanager
 def s3_server() -> Iterator[str]:
     """The URL of a new bucket on a server of this process, or in $AWS_ENDPOINT_URL with the bucket $SUFFOLK_BUCKET."""
     if "AWS_ENDPOINT_URL" in os.environ:
         yield f"s3://{os.environ['SUFFOLK_BUCKET']}"
         return
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    command = [sys.executable, "-c", SERVER]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
         assert server.stderr is not None
         address = next(filter(None, (re.search(r"http://127\S+", line) for line in server.stderr)))[0]

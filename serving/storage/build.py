@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from suffolk.build_index.builder import build
+from suffolk.build_index.here import make_segments_here
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.report import BuildReport
+from suffolk.build_index.state import MakeSegments
 from suffolk.build_index.target import find_target
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.datastore.manifest import MANIFEST_NAME
@@ -21,14 +23,19 @@ from suffolk.serving.storage.push import PushReport, push
 
 
 def build_at(
-    url: str, options: BuildOptions, folder: Path | None, keep: int, progress: WorkProgress
+    url: str,
+    options: BuildOptions,
+    folder: Path | None,
+    keep: int,
+    progress: WorkProgress,
+    make_segments: MakeSegments = make_segments_here,
 ) -> tuple[BuildReport, PushReport]:
     """Build in ``folder``, and push to ``url``. To append, the datastore at ``url`` is pulled first.
 
     Args:
         options: settings of the build; ``output`` is not used.
         folder: None: a temporary one. It stays if the build is done and the push fails.
-        keep: as in ``push``.
+        keep: as in ``push``. make_segments: as in ``build``.
 
     Raises:
         InvalidArgument: there is a datastore at ``url``, and the mode is "new".
@@ -42,7 +49,7 @@ def build_at(
             pull(url, work, progress=progress)
         exists = (work / MANIFEST_NAME).exists()
         mode = options.mode if exists or options.mode != "replace" else "new"
-        report = build(replace(options, output=work, mode=mode), progress)
+        report = build(replace(options, output=work, mode=mode), progress, make_segments)
     except BaseException:
         if folder is None:
             shutil.rmtree(work.parent)

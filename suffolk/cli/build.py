@@ -3,9 +3,10 @@
 line of a --record file.
 
 Corpora are files, folders or quoted patterns, on disk or in storage (s3://, gs://, hf://). The name
-of a file tells its form. With a URL as --output, the datastore is built on disk and pushed. To continue an
-interrupted build, run the same command again. An existing datastore stays in place until the new one
-is complete. Running servers of the datastore then follow within a second, and are listed.
+of a file tells its form. With a URL as --output, the datastore is built on disk and pushed. With --ray,
+the nodes of a cluster do the work. To continue an interrupted build, run the same command again. An
+existing datastore stays in place until the new one is complete. Running servers of the datastore then
+follow within a second, and are listed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.build_index.builder import build, plan_build
+from suffolk.build_index.here import make_segments_here
+from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import (
     DEFAULT_ORDER_DEPTH,
     DEFAULT_SEGMENT_TOKENS,
@@ -26,6 +29,7 @@ from suffolk.build_index.options import (
     BuildOptions,
 )
 from suffolk.build_index.progress import show_progress
+from suffolk.build_index.state import MakeSegments
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.cli.push import push_lines
@@ -43,7 +47,8 @@ suffolk build --tokenizer MODEL_FOLDER --output STORE --id-field id --metadata l
 suffolk build --tokenizer MODEL_FOLDER --output STORE chats.jsonl day.jsonl   conversations, and a file of 'worker --record'
 suffolk build --output STORE --append new/
 suffolk build --vocab-size 32000 --end-of-document 2 --output STORE tokens.bin
-suffolk build --tokenizer MODEL_FOLDER --output s3://bucket/code 's3://bucket/shards/*.jsonl.zst'"""
+suffolk build --tokenizer MODEL_FOLDER --output s3://bucket/code 's3://bucket/shards/*.jsonl.zst'
+suffolk build --tokenizer MODEL_FOLDER --output STORE --ray 10.0.0.1:6379 's3://bucket/shards/*.jsonl.zst'"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +120,12 @@ class MakingOptions(setting.Options):
         None, f"number of first tokens by which suffixes are sorted (default: {DEFAULT_ORDER_DEPTH})"
     )
     threads: int = option(0, "number of processes and threads; 0 is one for each core (default: 0)")
+    ray: str | None = option(
+        None,
+        "build on a Ray cluster: HOST:PORT, 'auto' for the one of which this machine is a node, or 'local' to start one here",
+        metavar="ADDRESS",
+        excludes=("plan",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +144,7 @@ def run(options: Options) -> int:
     if is_storage_url(options.output):
         return _build_at(options, build_options)
     with show_progress() as progress:
-        report = build(build_options, progress)
+        report = build(build_options, progress, _place(options))
     readers = wait_for_readers(build_options.output, report.generation)
     if options.json:
         print(json.dumps(report.to_dict() | {"readers": list(map(asdict, readers))}))
@@ -144,12 +155,19 @@ def run(options: Options) -> int:
 
 def _build_at(options: Options, build_options: BuildOptions) -> int:
     with show_progress() as progress:
-        report, pushed = build_at(options.output, build_options, options.work_folder, options.keep, progress)
+        report, pushed = build_at(
+            options.output, build_options, options.work_folder, options.keep, progress, _place(options)
+        )
     if options.json:
         print(json.dumps(report.to_dict() | {"push": asdict(pushed)}))
     else:
         print("\n".join([*report.lines(), *push_lines(pushed)]))
     return 0
+
+
+def _place(options: Options) -> MakeSegments:
+    """Where segments are made."""
+    return make_segments_here if options.ray is None else on_ray(options.ray)
 
 
 def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:

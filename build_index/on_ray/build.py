@@ -1,0 +1,31 @@
+"""The way into builds on Ray. It imports Ray only when a build begins."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import partial
+
+from suffolk.build_index.encode_block import EncodeSetup
+from suffolk.build_index.gather import Gatherer
+from suffolk.build_index.state import BuildState, MakeSegments
+from suffolk.datastore.errors import Unsupported
+
+
+def on_ray(address: str) -> MakeSegments:
+    """Lets ``build`` work on a cluster.
+
+    Args:
+        address: HOST:PORT of the cluster, "auto" for the one that runs on this machine, or "local" to start one here.
+
+    Raises:
+        Unsupported: Ray is not installed.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise Unsupported("ray is not installed; pip install 'suffolk[ray]'")
+    return partial(_make_segments, address)
+
+
+def _make_segments(address: str, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+    from suffolk.build_index.on_ray.segments import make_segments
+
+    return make_segments(address, gatherer, state, setup)

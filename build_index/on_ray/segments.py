@@ -1,0 +1,211 @@
+"""Makes the segments of a build on a Ray cluster. This process is the coordinator, and handles no text."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from suffolk.build_index.counts import Counts
+from suffolk.build_index.encode_block import EncodeSetup
+from suffolk.build_index.gather import Gatherer
+from suffolk.build_index.memory import peak_memory
+from suffolk.build_index.on_ray.blocks import BlockSource, EncodedReference
+from suffolk.build_index.on_ray.cluster import Cluster, connected, find_cluster, working_nodes
+from suffolk.build_index.on_ray.failures import Lost, ray_errors
+from suffolk.build_index.on_ray.tasks import Sorted, SortSetup, sort_segment
+from suffolk.build_index.on_ray.units import Place
+from suffolk.build_index.plan import STORE_BYTES_PER_TOKEN, WORKER_BYTES, segment_bytes
+from suffolk.build_index.report import count
+from suffolk.build_index.state import BuildState
+from suffolk.build_index.workspace import disk_error
+from suffolk.datastore import _native
+from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.segment import token_dtype
+
+SORT_CORES = 4
+"""Cores of a task that sorts, at most."""
+ATTEMPTS = 5
+"""Losses without a new segment between them, after which a build ends."""
+WAIT_SECONDS = 10.0
+
+
+def make_segments(address: str, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+    """Make the missing segments on the cluster at ``address``. See ``MakeSegments`` and ``connected``.
+
+    After the loss of a node or process, the segments that are not here yet are made again.
+
+    Raises:
+        Unavailable: nodes are lost again and again. Others as ``connected``, ``find_cluster`` and the tasks.
+    """
+    losses = 0
+    while True:
+        before = len(state.finished)
+        try:
+            with connected(address, gatherer.options.threads):
+                return _make(gatherer, state, setup)
+        except Lost as error:
+            losses = 1 if len(state.finished) > before else losses + 1
+            if losses == ATTEMPTS:
+                raise Unavailable(
+                    f"ray: {address}: lost {ATTEMPTS} times without a further segment, at last: {error}; check the nodes, and "
+                    "run the command again to resume"
+                ) from error
+            gatherer.progress.note(f"lost: {error}; going on after {count(len(state.finished), 'segment')}")
+
+
+def _make(gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+    width = token_dtype(gatherer.target.vocab_size).itemsize
+    tokens = min(gatherer.options.segment_tokens, int(gatherer.inputs.size * max(1.0, state.proof.growth)))
+    cluster = find_cluster(task_memory(tokens, width), int(tokens * (STORE_BYTES_PER_TOKEN[width] + width)))
+    state.workers = cluster.cores
+    work = _Work(gatherer, state, setup, cluster)
+    with ray_errors():
+        work.run()
+    return peak_memory() + work.task_memory
+
+
+def task_memory(tokens: int, width: int) -> int:
+    """Bytes of memory of a task that sorts ``tokens`` of ``width`` bytes; the tasks that tokenize take WORKER_BYTES."""
+    return int(segment_bytes(tokens, width) + WORKER_BYTES)
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """A segment while blocks are added to it."""
+
+    blocks: list[Any] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    length: int = 0
+    last: EncodedReference | None = None
+
+    def add(self, block: EncodedReference) -> None:
+        self.blocks.append(block.block)
+        self.counts.add(block.facts.counts)
+        self.length += block.facts.length
+        self.last = block
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorting:
+    """A segment that a task sorts."""
+
+    parts: Any
+    place: Place
+    counts: Counts
+
+
+@dataclass(slots=True)
+class _Work:
+    """The work from the last finished segment on. ``task_memory``: peak memory of the largest task."""
+
+    gatherer: Gatherer
+    state: BuildState
+    setup: EncodeSetup
+    cluster: Cluster
+    task_memory: int = 0
+    _sorting: deque[_Sorting] = field(default_factory=deque)
+
+    def run(self) -> None:
+        """Make all missing segments."""
+        gatherer, state, begin = self.gatherer, self.state, time.monotonic()
+        gatherer.run = self._finished_now()
+        skipped = Counter(state.finished[-1].skipped if state.finished else {})
+        source = BlockSource(
+            gatherer.inputs,
+            gatherer.options,
+            gatherer.target.token_width,
+            self.setup,
+            self.cluster,
+            state.next,
+            skipped,
+            self._wait,
+        )
+        most = max(1, self.cluster.cores // self._sort_cores())
+        for gathering in self._gather(source.blocks()):
+            self._sorting.append(self._sort(gathering, len(state.finished) + len(self._sorting)))
+            while len(self._sorting) > most or (self._sorting and self._is_ready(self._sorting[0].parts)):
+                self._receive()
+        state.skipped = source.skipped
+        gatherer.read_seconds += time.monotonic() - begin
+        begin, left = time.monotonic(), len(self._sorting)
+        while self._sorting:
+            gatherer.progress.advance("sorting", 1 - len(self._sorting) / left, f"{len(self._sorting)} segments left")
+            self._receive()
+        gatherer.sort_seconds += time.monotonic() - begin
+
+    def _finished_now(self) -> Counts:
+        """The totals of the segments that this run of the command finished."""
+        counts = Counts()
+        for segment in self.state.finished[self.state.resumed :]:
+            counts.add(segment.counts)
+        return counts
+
+    def _gather(self, blocks: Iterator[EncodedReference]) -> Iterator[_Gathering]:
+        """Segments of whole blocks, as ``Gatherer`` makes them."""
+        gathering = _Gathering()
+        for block in blocks:
+            gathering.add(block)
+            self.task_memory = max(self.task_memory, block.facts.memory)
+            self.gatherer.count(block.facts.counts, block.facts.left_out, block.place.bytes_read)
+            if gathering.length >= self.gatherer.options.segment_tokens:
+                yield gathering
+                gathering = _Gathering()
+        if gathering.length:
+            yield gathering
+
+    def _sort(self, gathering: _Gathering, number: int) -> _Sorting:
+        assert gathering.last is not None
+        target = self.gatherer.target
+        name = self.gatherer.workspace.segment_name(self.state.generation, number)
+        self.gatherer.progress.note(f"sorting segment {name}: {gathering.length:,} tokens")
+        cores = self._sort_cores()
+        task = ray.remote(sort_segment).options(
+            num_cpus=cores,
+            memory=task_memory(gathering.length, token_dtype(target.vocab_size).itemsize),
+            num_returns="streaming",
+            max_retries=0,
+        )
+        setup = SortSetup(target.vocab_size, target.order_depth, target.fingerprint, cores)
+        parts = task.remote(name, gathering.blocks, setup)
+        return _Sorting(parts, gathering.last.place, gathering.counts)
+
+    def _sort_cores(self) -> int:
+        return min(self.gatherer.options.threads or SORT_CORES, SORT_CORES, self.cluster.node_cores)
+
+    def _receive(self) -> None:
+        """Write the file of the oldest segment, verify it, and add it to the journal."""
+        sorting = self._sorting[0]
+        self._wait(sorting.parts)
+        done: Sorted = ray.get(next(sorting.parts))
+        self.task_memory = max(self.task_memory, done.memory)
+        path = self.gatherer.workspace.new_segment(done.entry.name)
+        try:
+            with open(path, "wb") as file:
+                for part in sorting.parts:
+                    self._wait(part)
+                    file.write(ray.get(part))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise disk_error(path, error) from error
+        _native.Segment(os.fspath(path)).verify("checksums")
+        self.state.finished.append(
+            self.gatherer.finish(done.entry, sorting.place.next, sorting.counts, sorting.place.skipped)
+        )
+        self._sorting.popleft()
+
+    @staticmethod
+    def _is_ready(reference: Any) -> bool:
+        return bool(ray.wait([reference], timeout=0)[0])
+
+    def _wait(self, reference: Any) -> None:
+        """Wait for an object. Raises Unavailable: no node is left that could make it."""
+        while not ray.wait([reference], timeout=WAIT_SECONDS)[0]:
+            if not working_nodes():
+                raise Unavailable("ray: no node with a core is left; start one, and run the command again to resume")

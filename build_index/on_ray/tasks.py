@@ -1,0 +1,124 @@
+"""What the tasks on a cluster do. The functions run in processes of Ray, and import nothing of it but to fetch objects."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffolk.build_index.block import Payload, Position
+from suffolk.build_index.counts import Counts
+from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
+from suffolk.build_index.inputs import InputFile, Inputs
+from suffolk.build_index.memory import peak_memory
+from suffolk.build_index.on_ray.scratch import scratch_folder
+from suffolk.build_index.on_ray.units import Place
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.token_file import TokenFile
+from suffolk.datastore.documents import DocumentTableWriter
+from suffolk.datastore.segment import SegmentEntry, token_dtype, write_segment
+
+PART_BYTES = 16 << 20
+"""A segment travels in parts of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What the coordinator knows of an encoded block.
+
+    Attributes:
+        length: number of tokens and separators.
+        counts, left_out: see ``EncodedBlock``.
+        memory: peak memory of the process, in bytes.
+    """
+
+    length: int
+    counts: Counts
+    left_out: list[str]
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What the coordinator knows of a sorted segment. ``memory``: peak memory of the process, in bytes."""
+
+    entry: SegmentEntry
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class SortSetup:
+    """The settings of a segment."""
+
+    vocab_size: int
+    order_depth: int
+    fingerprint: str | None
+    threads: int
+
+
+def read_unit(files: tuple[InputFile, ...], options: BuildOptions, token_width: str, start: Position) -> Iterator[Any]:
+    """Yield the place of a block and then its content, for each block, and at last a place without a block."""
+    skipped: Counter[str] = Counter()
+    inputs = Inputs(files)
+    for block in read_blocks(inputs, options, token_width, skipped, start):
+        yield Place(True, block.next, block.bytes_read, block.skipped)
+        yield block.payload
+    yield Place(False, Position(len(files), 0), inputs.size, dict(skipped))
+
+
+_encoder: tuple[str, BlockEncoder] | None = None
+
+
+def encode_block(build: str, setup: Sequence[Any], payload: Payload) -> tuple[EncodedBlock, Encoded]:
+    """Tokenize a block.
+
+    Args:
+        build: names the build. A process keeps the encoder of the last one, because making it takes seconds.
+        setup: the reference to the ``EncodeSetup``, in a list, so that Ray does not fetch it for each block.
+    """
+    global _encoder
+    if _encoder is None or _encoder[0] != build:
+        import ray
+
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a task for each core
+        settings: EncodeSetup = ray.get(setup[0])
+        _encoder = build, BlockEncoder(settings)
+    block = _encoder[1].encode(payload)
+    return block, Encoded(len(block.tokens), block.counts, block.left_out, peak_memory())
+
+
+def sort_segment(name: str, blocks: Sequence[Any], setup: SortSetup) -> Iterator[Any]:
+    """Sort encoded blocks to a segment in a temporary folder. Yields a ``Sorted``, and then the file in parts.
+
+    Args:
+        blocks: references to ``EncodedBlock``, fetched one at a time.
+    """
+    import ray
+
+    begin, table = time.monotonic(), DocumentTableWriter()
+    with scratch_folder() as folder:
+        path = folder / name
+        with TokenFile(folder / "tokens", token_dtype(setup.vocab_size)) as file:
+            for reference in blocks:
+                block: EncodedBlock = ray.get(reference)
+                file.append(block.tokens)
+                table.extend(zip(block.sources, block.metadata, strict=True))
+                del block
+            entry = write_segment(
+                path,
+                file.mapped(),
+                vocab_size=setup.vocab_size,
+                order_depth=setup.order_depth,
+                fingerprint=setup.fingerprint,
+                documents=table.finish(),
+                threads=setup.threads,
+            )
+        yield Sorted(entry, time.monotonic() - begin, peak_memory())
+        with open(path, "rb") as written:
+            while part := written.read(PART_BYTES):
+                yield part

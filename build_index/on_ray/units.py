@@ -1,0 +1,64 @@
+"""Cuts the inputs of a build into units that tasks read apart from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from suffolk.build_index.block import BLOCK_BYTES, Position
+from suffolk.build_index.inputs import InputFile, Inputs
+
+UNIT_BYTES = 16 << 20
+"""A unit takes whole files until it has so many bytes, because a task costs some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a block of a unit ends; see ``Block``. The last place of a unit has no block."""
+
+    has_block: bool
+    next: Position
+    bytes_read: int
+    skipped: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Consecutive files of the inputs.
+
+    Attributes:
+        files: the files.
+        first: index of the first file in the inputs.
+        bytes_before: bytes of the files before it.
+        start: where reading begins, counted from ``first``.
+    """
+
+    files: tuple[InputFile, ...]
+    first: int
+    bytes_before: int
+    start: Position
+
+    def in_inputs(self, place: Place, skipped: dict[str, int]) -> Place:
+        """A place of this unit, counted in all inputs. ``skipped``: with those of the files before the unit."""
+        next = Position(self.first + place.next.file, place.next.block)
+        return replace(place, next=next, bytes_read=self.bytes_before + place.bytes_read, skipped=skipped)
+
+
+def cut_units(inputs: Inputs, start: Position) -> Iterator[Unit]:
+    """The units from ``start`` on. Read one after another, they have the blocks that ``read_blocks`` yields for all inputs.
+
+    Small text files share blocks. So there is no cut between two of them.
+    """
+    files, first, size = inputs.files, start.file, 0
+    before = sum(file.size for file in files[:first])
+    for index in range(start.file, len(files)):
+        size += files[index].size
+        last = index + 1 == len(files)
+        if last or (size >= UNIT_BYTES and not (_is_small(files[index]) and _is_small(files[index + 1]))):
+            block = start.block if first == start.file else 0
+            yield Unit(files[first : index + 1], first, before, Position(0, block))
+            first, before, size = index + 1, before + size, 0
+
+
+def _is_small(file: InputFile) -> bool:
+    return file.kind == "text" and file.size <= BLOCK_BYTES
