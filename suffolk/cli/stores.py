@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.draft_service.open_store import open_store
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.fanout.open_store import open_store
 from suffolk.serving.live_store.store import LiveStore
-from suffolk.serving.transport.url import is_url
+from suffolk.serving.transport.url import is_remote
 
 log = logging.getLogger(__name__)
 
@@ -77,4 +77,4 @@ def checked_stores(
 def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Retriever:
     """The datastore in that folder or behind that URL. Raises as ``open_datastore`` and ``connect``."""
     seconds = None if deadline_ms is None else deadline_ms / 1000
-    return open_store(name, None, seconds) if is_url(name) else open_store(name, "auto", watch=watch)
+    return open_store(name, None, seconds) if is_remote(name) else open_store(name, "auto", watch=watch)
