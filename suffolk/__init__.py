@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target as Target
     from suffolk.serving.engine.sampling.grammar import Grammar as Grammar
     from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
+    from suffolk.serving.fanout.datastore import FanoutDatastore as FanoutDatastore
     from suffolk.serving.integrations.transformers.generate import generate as generate
     from suffolk.serving.live_store.settings import LiveSettings as LiveSettings
     from suffolk.serving.live_store.store import LiveStore as LiveStore
@@ -133,6 +134,7 @@ _MODULES = {
     "suffolk.serving.engine.model.target": "Target",
     "suffolk.serving.engine.sampling.grammar": "Grammar",
     "suffolk.serving.engine.sampling.settings": "SamplingSettings",
+    "suffolk.serving.fanout.datastore": "FanoutDatastore",
     "suffolk.serving.integrations.transformers.generate": "generate",
     "suffolk.serving.live_store.settings": "LiveSettings",
     "suffolk.serving.live_store.store": "LiveStore",
@@ -168,7 +170,7 @@ def open(
     watch: bool = ...,
     *,
     cache: str | Path | None = ...,
-) -> Datastore | RemoteDatastore | WatchedDatastore: ...
+) -> Datastore | RemoteDatastore | FanoutDatastore | WatchedDatastore: ...
 @overload
 def open(
     path_or_url: str | Path,
@@ -187,7 +189,7 @@ def open(
     watch: bool = False,
     append: bool | LiveSettings = False,
     cache: str | Path | None = None,
-) -> Datastore | RemoteDatastore | WatchedDatastore | LiveStore:
+) -> Datastore | RemoteDatastore | FanoutDatastore | WatchedDatastore | LiveStore:
     """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
 
     A datastore in object storage (``s3://bucket/name``) is copied to the folder ``cache`` and opened there.
@@ -195,7 +197,8 @@ def open(
     All have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
 
     Args:
-        path_or_url: a folder, or a URL (``suffolk.serving.transport.url``).
+        path_or_url: a folder, a URL (``suffolk.serving.transport.url``), or the address of several servers
+            (``suffolk.serving.fanout.address``).
         residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not for
             a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
@@ -212,9 +215,13 @@ def open(
     """
     from suffolk.datastore.errors import InvalidArgument
     from suffolk.datastore.file_systems import is_storage_url
-    from suffolk.serving.draft_service.open_store import open_store
-    from suffolk.serving.transport.url import is_url
+    from suffolk.serving.fanout.open_store import open_store
+    from suffolk.serving.transport.url import is_url, names_several
 
+    if append and names_several(str(path_or_url)):
+        raise InvalidArgument(
+            f"{path_or_url}: several servers take no appends; name the one that has the live datastore"
+        )
     if append and is_storage_url(str(path_or_url)):
         raise InvalidArgument(f"{path_or_url}: storage takes no appends; append to a datastore's folder, and push that")
     if append and not (isinstance(path_or_url, str) and is_url(path_or_url)):

@@ -19,12 +19,12 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.load import load_drafters, make_drafter
 from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.transport.url import is_url
+from suffolk.serving.fanout.open_store import connect_any
+from suffolk.serving.transport.url import is_remote
 
 
 def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
@@ -63,7 +63,7 @@ def opened_datastores(options: DecodingOptions) -> Iterator[list[Retriever]]:
     with contextlib.ExitStack() as stack:
         retrievers: list[Retriever] = []
         for name in merge_urls(options.datastores):
-            retrievers.append(connect(name) if is_url(name) else open_datastore(name, "warm"))
+            retrievers.append(connect_any(name) if is_remote(name) else open_datastore(name, "warm"))
             stack.callback(retrievers[-1].close)
             require_match(retrievers[-1], name, LIMITS, options.model, fingerprint(load_tokenizer(options.model)))
         yield retrievers

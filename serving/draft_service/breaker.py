@@ -11,6 +11,9 @@ class CircuitBreaker:
     """Opens after ``max_failures`` failures in a row. An open breaker allows one call per ``retry_seconds``. Thread-safe.
 
     A hung server therefore costs one deadline per ``retry_seconds``, not one per call.
+
+    Attributes:
+        openings: how often it opened.
     """
 
     def __init__(
@@ -22,6 +25,7 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._failures = 0
         self._next_retry = 0.0
+        self.openings = 0
 
     @property
     def healthy(self) -> bool:
@@ -49,4 +53,5 @@ class CircuitBreaker:
     def record_failure(self) -> None:
         with self._lock:
             self._failures += 1
+            self.openings += self._failures == self._max_failures
             self._next_retry = self._clock() + self._retry_seconds

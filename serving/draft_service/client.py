@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from copy import copy
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
@@ -45,6 +47,18 @@ _KEEPALIVE_TIMEOUT = 1.0
 """Seconds without an acknowledgement after which the connection is replaced."""
 Reply = TypeVar("Reply")
 Result = TypeVar("Result")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[Answer]):
+    """A call that can be sent, and how its reply is parsed: one answer for each of ``queries``."""
+
+    name: str
+    queries: int
+    method: Any
+    request: Message
+    parse: Callable[[Any], list[Answer]]
 
 
 def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
@@ -122,52 +136,27 @@ class RemoteDatastore(RemoteWriter):
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """See ``Retriever.find_matches``."""
-        limits.check_match(query.max_match, query.min_match)
-        request = draft_pb2.LookupRequest(**self._fields(query))
-        size, max_match = len(query.contexts), query.max_match
-        self._check_breaker()
-        with tracing.client_span("Lookup", size) as metadata:
-            return self._finish(
-                lambda: self._stub.Lookup(request, timeout=self.deadline, metadata=metadata),
-                lambda reply: wire.unpack_matches(reply, size, max_match),
-                self.deadline,
-            )
+        return self._call(self._lookup(query))
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         """See ``Retriever.find_drafts``."""
-        request, parse = self._draft_request(query)
-        self._check_breaker()
-        with tracing.client_span("Draft", len(query.contexts)) as metadata:
-            return self._finish(
-                lambda: self._stub.Draft(request, timeout=self.deadline, metadata=metadata), parse, self.deadline
-            )
+        return self._call(self._draft(query))
 
     def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
         """Same as ``find_drafts``, but returns a future at once. The deadline is at least PREFETCH_DEADLINE.
 
         InvalidArgument, and Unavailable while the breaker is open, are raised at once. The future raises all other
-        errors.
+        errors. Cancelling the future cancels the call, and tells the breaker nothing.
         """
-        request, parse = self._draft_request(query)
-        self._check_breaker()
-        deadline = max(self.deadline, PREFETCH_DEADLINE)
-        future: Future[list[DraftTree]] = Future()
-        span = tracing.start_client_span("Draft", len(query.contexts))
-        call = self._invoke(
-            lambda: self._stub.Draft.future(request, timeout=deadline, metadata=span.metadata), deadline
-        )
+        return self.start_drafts(query, max(self.deadline, PREFETCH_DEADLINE))
 
-        def finish(call: grpc.Future[draft_pb2.DraftReply]) -> None:
-            try:
-                trees = self._finish(call.result, parse, deadline)
-                span.end()
-                future.set_result(trees)
-            except Exception as error:  # noqa: BLE001 - the reader of the future gets it
-                span.end(error)
-                future.set_exception(error)
+    def start_drafts(self, query: ContextQuery, deadline: float) -> Future[list[DraftTree]]:
+        """As ``draft_batch_future``, with a deadline of its own."""
+        return self._start(self._draft(query), deadline)
 
-        call.add_done_callback(finish)
-        return future
+    def start_matches(self, query: ContextQuery, deadline: float) -> Future[list[Match]]:
+        """As ``start_drafts``, for a lookup."""
+        return self._start(self._lookup(query), deadline)
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """See ``Retriever.occurrences``. Ignores the breaker. The service limits the numbers (limits.py)."""
@@ -189,13 +178,13 @@ class RemoteDatastore(RemoteWriter):
             lambda sent: unpack_occurrences(sent, ids.tolist(), query.limit, self.names, self._vocab_size), reply
         )
 
-    def info(self) -> dict[str, Any]:
+    def info(self, deadline: float = INFO_DEADLINE) -> dict[str, Any]:
         """Fetch the datastore's info from the server, and add ``url``.
 
         Updates ``names`` and ``vocab_size``. Ignores the breaker. Several datastores give ``merged_info``.
         """
         request = draft_pb2.GetInfoRequest(datastores=self.names)
-        reply = self._invoke(lambda: self._stub.GetInfo(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
+        reply = self._invoke(lambda: self._stub.GetInfo(request, timeout=deadline), deadline)
         found = {each.name: each for each in reply.datastores}
         if not found:
             raise NotFound(f"{self.url}: the server has no datastore")
@@ -244,10 +233,15 @@ class RemoteDatastore(RemoteWriter):
         self._closed = True
         self._channel.close()
 
-    def _draft_request(
-        self, query: ContextQuery
-    ) -> tuple[draft_pb2.DraftRequest, Callable[[draft_pb2.DraftReply], list[DraftTree]]]:
-        """The request, and the function that parses the reply."""
+    def _lookup(self, query: ContextQuery) -> _Call[Match]:
+        limits.check_match(query.max_match, query.min_match)
+        size, max_match = len(query.contexts), query.max_match
+        request = draft_pb2.LookupRequest(**self._fields(query))
+        return _Call(
+            "Lookup", size, self._stub.Lookup, request, lambda reply: wire.unpack_matches(reply, size, max_match)
+        )
+
+    def _draft(self, query: ContextQuery) -> _Call[DraftTree]:
         sizes = list(map(int, query.budgets))
         if len(sizes) != len(query.contexts):
             raise InvalidArgument(
@@ -259,7 +253,46 @@ class RemoteDatastore(RemoteWriter):
         request = draft_pb2.DraftRequest(
             **self._fields(query), max_depth=query.max_depth, max_nodes=wire.pack_sizes(sizes)
         )
-        return request, lambda reply: wire.unpack_trees(reply, sizes, query.max_match, self._vocab_size)
+        return _Call(
+            "Draft",
+            len(sizes),
+            self._stub.Draft,
+            request,
+            lambda reply: wire.unpack_trees(reply, sizes, query.max_match, self._vocab_size),
+        )
+
+    def _call(self, call: _Call[Answer]) -> list[Answer]:
+        """The answer of ``call``."""
+        self._check_breaker()
+        with tracing.client_span(call.name, call.queries) as metadata:
+            return self._finish(
+                lambda: call.method(call.request, timeout=self.deadline, metadata=metadata), call.parse, self.deadline
+            )
+
+    def _start(self, call: _Call[Answer], deadline: float) -> Future[list[Answer]]:
+        """The answer of ``call``, later."""
+        self._check_breaker()
+        future: Future[list[Answer]] = Future()
+        span = tracing.start_client_span(call.name, call.queries)
+        sent = self._invoke(
+            lambda: call.method.future(call.request, timeout=deadline, metadata=span.metadata), deadline
+        )
+
+        def finish(sent: grpc.Future[Any]) -> None:
+            if not future.set_running_or_notify_cancel():
+                span.end()
+                return
+            try:
+                answer = self._finish(sent.result, call.parse, deadline)
+                span.end()
+                future.set_result(answer)
+            except Exception as error:  # noqa: BLE001 - the reader of the future gets it
+                span.end(error)
+                future.set_exception(error)
+
+        future.add_done_callback(lambda done: sent.cancel() if done.cancelled() else None)
+        sent.add_done_callback(finish)
+        return future
 
     def _fields(self, query: ContextQuery) -> dict[str, Any]:
         """The fields of a lookup. ``groups`` and ``scope`` are unset without a group.

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
-from suffolk.serving.draft_service.client import RemoteDatastore
+from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.live_store.stats import LiveStats
 from suffolk.serving.live_store.store import LiveStore
 
@@ -39,7 +39,7 @@ class DatastoreMetrics(Collector):
 
     def __init__(self, datastores: Mapping[str, Retriever]) -> None:
         """``datastores``: by their label. Those behind a draft service are left out, because their own server reports them."""
-        self._datastores = {name: store for name, store in datastores.items() if not isinstance(store, RemoteDatastore)}
+        self._datastores = {name: store for name, store in datastores.items() if not isinstance(store, LaterRetriever)}
 
     def add(self, name: str, datastore: Retriever) -> None:
         """Report one more datastore."""

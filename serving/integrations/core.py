@@ -19,7 +19,7 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.draft_service.client import RemoteDatastore, connect
+from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.draft_service.text_appender import TextAppender, open_appendable
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -32,11 +32,12 @@ from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOpti
 from suffolk.serving.engine.loop.drafter import GREEDY, DraftRequest
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.fanout.open_store import connect_any
 from suffolk.serving.integrations.chain_planner import ChainPlanner
 from suffolk.serving.integrations.flat_draft import best_chain, masked_tree
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context, RunningRequest, RunningRequests
-from suffolk.serving.transport.url import is_url
+from suffolk.serving.transport.url import is_remote
 
 Result = TypeVar("Result")
 _NODES = 2
@@ -101,7 +102,7 @@ class DraftCore:
         except SuffolkError:
             self._close_memory()
             raise
-        remote = {name for store in self._stores if isinstance(store, RemoteDatastore) for name in store.names}
+        remote = {name for store in self._stores if isinstance(store, LaterRetriever) for name in store.names}
         self._has_remote = bool(remote)
         local = {name for store in self._stores for name in store.names} - remote
         self._without_remote = DraftOptions(datastores=tuple(sorted(local)))
@@ -278,10 +279,10 @@ def _open(
     try:
         for name in merge_urls(options.datastores):
             store: Retriever
-            if memory is not None and name == options.remember and not is_url(name):
+            if memory is not None and name == options.remember and not is_remote(name):
                 store = memory
             else:
-                store = connect(name, deadline) if is_url(name) else WatchedDatastore(name)
+                store = connect_any(name, deadline) if is_remote(name) else WatchedDatastore(name)
             stores.append(store)
             require_match(store, name, options.limits, model, mark, vocab_size)
     except SuffolkError:

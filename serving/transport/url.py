@@ -5,13 +5,15 @@
     grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
 
 NAME is a datastore of a draft service: STORE, or TENANT/STORE. NAME may be omitted if the caller sees only one datastore.
-Several are searched as one: STORE:WEIGHT,STORE (``draft_service/choices.py``).
+Several are searched as one: STORE:WEIGHT,STORE (``draft_service/choices.py``). ``fanout/address.py`` has the addresses of several
+servers.
 The URL of a worker has no NAME. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts
 and lookups. ``token_file=FILE`` names a file with the caller's token in its first line.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -55,6 +57,22 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
+def is_topology_file(text: str) -> bool:
+    """Whether ``text`` is the path of a file that lists servers (``fanout/address.py``)."""
+    return not is_url(text) and text.partition("?")[0].endswith(".json")
+
+
+def is_remote(text: str) -> bool:
+    """Whether ``text`` is a URL or a topology file, rather than the folder of a datastore."""
+    return is_url(text) or is_topology_file(text)
+
+
+def names_several(text: str) -> bool:
+    """Whether ``text`` is a topology file, or a URL with several servers: grpc://HOST:PORT,HOST:PORT/NAME."""
+    hosts = re.split("[/?#]", text.partition("://")[2])[0] if text.startswith(("grpc://", "grpcs://")) else ""
+    return is_topology_file(text) or "," in hosts or "+" in hosts
+
+
 def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     """Parse a URL.
 
@@ -69,7 +87,7 @@ def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     if parts.scheme not in SCHEMES:
         raise InvalidArgument(f"{url}: not the URL of a draft service or worker; the forms are {forms}")
     options = _options(url, parts)
-    deadline = _deadline(url, options.pop("deadline_ms", None))
+    deadline = parse_deadline(url, options.pop("deadline_ms", None))
     if parts.scheme == "grpc+unix":
         if parts.netloc or len(parts.path) < 2:
             raise InvalidArgument(f"{url}: the URL of a unix socket has three slashes; the forms are {forms}")
@@ -96,6 +114,19 @@ def describe_url(url: str, default_port: int = DRAFT_PORT) -> str:
     return f"{url} (default port {default_port})"
 
 
+def parse_deadline(url: str, text: str | None) -> float | None:
+    """The option ``deadline_ms`` of ``url`` in seconds; None without ``text``. Raises InvalidArgument if it is out of range."""
+    if text is None:
+        return None
+    try:
+        milliseconds = float(text)
+    except ValueError:
+        milliseconds = -1.0
+    if not 0 < milliseconds <= 600_000:
+        raise InvalidArgument(f"{url}: deadline_ms is {text!r}; it must be a number above 0 and at most 600000")
+    return milliseconds / 1000
+
+
 def _options(url: str, parts: SplitResult) -> dict[str, str]:
     known = ("deadline_ms", "token_file", *(("ca", "cert", "key") if parts.scheme == "grpcs" else ()))
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -107,15 +138,3 @@ def _options(url: str, parts: SplitResult) -> dict[str, str]:
     if ("cert" in options) != ("key" in options):
         raise InvalidArgument(f"{url}: cert and key belong together; give both or neither")
     return options
-
-
-def _deadline(url: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        milliseconds = float(text)
-    except ValueError:
-        milliseconds = -1.0
-    if not 0 < milliseconds <= 600_000:
-        raise InvalidArgument(f"{url}: deadline_ms is {text!r}; it must be a number above 0 and at most 600000")
-    return milliseconds / 1000

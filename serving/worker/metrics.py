@@ -15,6 +15,7 @@ from suffolk.serving.draft_service.datastore_metrics import DatastoreMetrics
 from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.fanout.metrics import FanoutMetrics
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.request_metrics import RequestMetrics
 
@@ -60,6 +61,7 @@ class WorkerMetrics(RequestMetrics):
         super().__init__(admission, SECONDS)
         self.registry.register(EngineMetrics(engine))
         self.registry.register(DatastoreMetrics(datastores))
+        self.registry.register(FanoutMetrics(datastores.values()))
         self.recording_failures = Counter(
             "suffolk_recording_failures", "Texts that could not be recorded", registry=self.registry
         )

@@ -23,7 +23,8 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.transport.url import is_url, parse_url
+from suffolk.serving.fanout.open_store import connect_any
+from suffolk.serving.transport.url import is_remote
 
 
 def run(options: Options) -> int:
@@ -39,7 +40,7 @@ def run(options: Options) -> int:
 def _open(options: Options, stack: ExitStack) -> Retriever:
     """The datastores of ``options`` as one, until ``stack`` is closed."""
     names = merge_urls([options.store, *options.also])
-    if options.deadline is not None and not any(map(is_url, names)):
+    if options.deadline is not None and not any(map(is_remote, names)):
         raise InvalidArgument(f"--deadline {options.deadline:g} has an effect only with a draft service; leave it out")
     stores = [_open_one(name, options.deadline) for name in names]
     for store in stores:
@@ -51,8 +52,6 @@ def _open(options: Options, stack: ExitStack) -> Retriever:
 
 
 def _open_one(name: str, deadline: float | None) -> Retriever:
-    if not is_url(name):
+    if not is_remote(name):
         return open_datastore(name)
-    from suffolk.serving.draft_service.client import connect  # loads gRPC
-
-    return connect(name, deadline or parse_url(name).deadline or DEADLINE)
+    return connect_any(name, deadline or (None if "deadline_ms=" in name else DEADLINE))

@@ -10,11 +10,11 @@ from suffolk.cli.unpublished import unpublished_note
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.draft_service.open_store import open_store
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.fanout.open_store import open_store
 from suffolk.serving.live_store.store import LiveStore
-from suffolk.serving.transport.url import is_url
+from suffolk.serving.transport.url import is_remote
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def open_named(name: str, deadline_ms: float | None, watch: bool = False) -> Ret
 
     Raises as ``open_datastore`` and ``connect``.
     """
-    if is_url(name):
+    if is_remote(name):
         return open_store(name, None, None if deadline_ms is None else deadline_ms / 1000)
     store = open_store(name, "auto", watch=watch)
     if (note := unpublished_note(name)) is not None:

@@ -13,11 +13,11 @@ from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal, SuffolkError
 from suffolk.datastore.retriever import Retriever
+from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.retrieval.group_argument import group_argument
-from suffolk.serving.drafters.retrieval.inflight_call import LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.drafters.retrieval.retrieval_scorer import (

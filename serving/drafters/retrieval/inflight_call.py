@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import NoneType
-from typing import Protocol, runtime_checkable
 
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal
-from suffolk.datastore.retriever import Retriever
+from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.draft_service.limits import MAX_DEPTH
 from suffolk.serving.drafters.retrieval.group_argument import group_argument
 from suffolk.serving.drafters.retrieval.limits import Limits
@@ -22,22 +21,6 @@ from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 _TIMES = 8
 Query = tuple[Ids, str | None]
 """A context and its group."""
-
-
-@runtime_checkable
-class LaterRetriever(Retriever, Protocol):
-    """A retriever with asynchronous calls: a client of a draft service.
-
-    Attributes:
-        healthy: whether the last finished call succeeded.
-    """
-
-    @property
-    def healthy(self) -> bool: ...
-
-    def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
-        """As ``find_drafts``, but without waiting. The future ends in bounded time, with the answer or an error."""
-        ...
 
 
 class InflightCall:

@@ -14,8 +14,9 @@ import numpy as np
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.retriever import MAX_NODES
+from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
-from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, LaterRetriever, Query
+from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, Query
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import likely_ends
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids, known_end, nodes_wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.retrieval.inflight_call import LaterRetriever
+from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.draft_service.open_store import open_store
 from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.drafters.registry import NONE
 from suffolk.serving.drafters.retrieval.limits import Limits
@@ -23,6 +22,7 @@ from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model import tree_attention
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.planner import Planner
+from suffolk.serving.fanout.open_store import open_store
 
 _ATTRIBUTE = "_suffolk_sessions"
 _LOCK = threading.Lock()

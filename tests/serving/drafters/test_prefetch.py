@@ -12,9 +12,10 @@ import pytest
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
+from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, LaterRetriever
+from suffolk.serving.drafters.retrieval.inflight_call import InflightCall
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import likely_ends, subtree
 from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher

@@ -1,4 +1,4 @@
-"""Opens a datastore by its folder or its URL."""
+"""Opens a datastore by its folder or its address."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.watched_datastore import WatchedDatastore
-from suffolk.serving.transport.url import is_url
+from suffolk.serving.transport.url import is_remote, names_several
 
 if TYPE_CHECKING:
     from suffolk.serving.draft_service.client import RemoteDatastore
+    from suffolk.serving.fanout.datastore import FanoutDatastore
 
 
 def open_store(
@@ -21,7 +22,7 @@ def open_store(
     deadline: float | None = None,
     watch: bool = False,
     cache: str | Path | None = None,
-) -> Datastore | RemoteDatastore | WatchedDatastore:
+) -> Datastore | RemoteDatastore | FanoutDatastore | WatchedDatastore:
     """A datastore on disk, a client of one behind a draft service, or a copy of one in storage.
 
     Arguments and errors as for ``suffolk.open``.
@@ -32,15 +33,24 @@ def open_store(
         raise InvalidArgument(
             f"cache is {str(cache)!r} for {path_or_url}; only a datastore in storage has one, leave it out"
         )
-    if isinstance(path_or_url, str) and is_url(path_or_url):
-        from suffolk.serving.draft_service.client import connect  # imports gRPC, which local stores do not need
-
+    if isinstance(path_or_url, str) and is_remote(path_or_url):
         if residency is not None:
             raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")
-        return connect(path_or_url, deadline)
+        return connect_any(path_or_url, deadline)
     if deadline is not None:
         raise InvalidArgument(f"deadline is {deadline!r} for {path_or_url}; only a service has one, leave it out")
     return (WatchedDatastore if watch else open_datastore)(path_or_url, residency or "mmap")
+
+
+def connect_any(address: str, deadline: float | None = None) -> RemoteDatastore | FanoutDatastore:
+    """A client of the datastore behind a URL or a topology file. Arguments and errors as ``connect`` and ``connect_several``."""
+    if names_several(address):
+        from suffolk.serving.fanout.datastore import connect_several  # imports gRPC, which local stores do not need
+
+        return connect_several(address, deadline)
+    from suffolk.serving.draft_service.client import connect
+
+    return connect(address, deadline)
 
 
 def _open_copy(url: str, residency: str, watch: bool, cache: str | Path | None) -> Datastore | WatchedDatastore:

@@ -1,0 +1,168 @@
+"""A datastore that several servers serve, with the methods of a local one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from copy import copy
+from typing import Any, TypeVar
+
+from tokenizers import Tokenizer
+
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Match, Retriever
+from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, MAX_DEADLINE, PREFETCH_DEADLINE, RemoteDatastore
+from suffolk.serving.fanout.address import parse_address
+from suffolk.serving.fanout.race import Race, run
+from suffolk.serving.fanout.replica import Send
+from suffolk.serving.fanout.servers import Servers
+from suffolk.serving.transport.limits import check_deadline
+
+T = TypeVar("T")
+_THREADS = 4
+"""Calls of ``draft_batch_future`` at a time. A drafter has one in flight."""
+
+
+def connect_several(name: str, deadline: float | None = None) -> FanoutDatastore:
+    """Open the datastore at an address with several servers (``address.py``).
+
+    Args:
+        deadline: seconds that a draft or lookup may take; None uses the address's deadline, else DEFAULT_DEADLINE.
+
+    Raises:
+        InvalidArgument: the address is malformed, or two servers differ in their vocabulary or tokenizer.
+        NotFound: the topology file cannot be read.
+        Others as ``connect``, if no server answers.
+    """
+    address = parse_address(name)
+    if deadline is None:
+        deadline = address.deadline or DEFAULT_DEADLINE
+    check_deadline(deadline, MAX_DEADLINE)
+    if len(address.topology.shards) > 1:
+        raise Unsupported(f"{name}: shards are not supported yet; name one set of replicas")
+    return FanoutDatastore(Servers(name, address, deadline), deadline)
+
+
+class FanoutDatastore(Retriever):
+    """A ``Retriever`` over several draft services. Thread-safe. ``connect_several`` makes it.
+
+    Each call goes to one replica. If it fails, it goes to another one; if it is late, to a second one too. Errors are those of
+    ``RemoteDatastore``, when no replica answers in time.
+    """
+
+    def __init__(self, servers: Servers, deadline: float) -> None:
+        self.url, self.deadline, self.servers = servers.name, deadline, servers
+        self._selected: tuple[str, ...] | None = None
+        self._pool = ThreadPoolExecutor(_THREADS, "suffolk-fanout-call")
+
+    @property
+    def name(self) -> str:
+        """See ``Retriever.name``. Several names are joined by commas."""
+        return ",".join(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Retriever.names``."""
+        if self._selected is not None:
+            return self._selected
+        return next(replica.remote.names for shard in self.servers.shards for replica in shard if replica.remote.names)
+
+    @property
+    def vocab_size(self) -> int:
+        """See ``Retriever.vocab_size``."""
+        return self.servers.vocab_size
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a server of each shard is up and has answered its last call."""
+        return all(shard.healthy for shard in self.servers.shards)
+
+    @property
+    def has_groups(self) -> bool:
+        """See ``Retriever.has_groups``. Shards have none."""
+        shards = self.servers.shards
+        return len(shards) == 1 and any(replica.remote.has_groups for replica in shards[0] if replica.is_up)
+
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        """See ``Retriever.find_matches``."""
+        return self._answer(lambda remote, deadline: self._part(remote).start_matches(query, deadline), self.deadline)
+
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """See ``Retriever.find_drafts``."""
+        return self._draft(query, self.deadline)
+
+    def draft_batch_future(self, query: ContextQuery) -> Future[list[DraftTree]]:
+        """See ``RemoteDatastore.draft_batch_future``. Unavailable is raised at once if no server is up."""
+        shards = self.servers.shards
+        if not any(shard.is_up for shard in shards):
+            raise shards[0].unavailable()
+        deadline = max(self.deadline, PREFETCH_DEADLINE)
+        try:
+            return self._pool.submit(copy_context().run, self._draft, query, deadline)
+        except RuntimeError:  # the pool is shut down
+            raise Unavailable(f"{self.url}: this datastore was closed; open it again") from None
+
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """See ``Retriever.occurrences``."""
+        return self._ask_any(lambda remote: remote.find_occurrences(query))
+
+    def info(self) -> dict[str, Any]:
+        """The info of the datastore from a server, with ``url`` and ``servers``: by URL, zone, generation and problem."""
+        info = self._ask_any(lambda remote: remote.info())
+        servers = {
+            replica.label: {
+                "shard": number,
+                "zone": replica.address.zone,
+                "generation": replica.generation,
+                "problem": replica.problem,
+            }
+            for number, shard in enumerate(self.servers.shards)
+            for replica in shard
+        }
+        return {**info, "url": self.url, "servers": servers}
+
+    def select(self, names: Collection[str]) -> FanoutDatastore:
+        """See ``Retriever.select``. The found datastore shares these connections."""
+        found = copy(self)
+        found._selected = self._ask_any(lambda remote: self._part(remote).select(names).names)
+        return found
+
+    def tokenizer(self) -> Tokenizer | None:
+        """See ``RemoteDatastore.tokenizer``."""
+        return self._ask_any(lambda remote: remote.tokenizer())
+
+    def close(self) -> None:
+        """Close all connections; later calls raise Unavailable."""
+        self._pool.shutdown(cancel_futures=True)
+        self.servers.close()
+
+    def _draft(self, query: ContextQuery, deadline: float) -> list[DraftTree]:
+        return self._answer(lambda remote, left: self._part(remote).start_drafts(query, left), deadline)
+
+    def _answer(self, send: Send, deadline: float) -> list[Any]:
+        """The answer of the first replica."""
+        [race] = races = [Race(shard, send, deadline) for shard in self.servers.shards]
+        run(races)
+        if race.error is not None:
+            raise race.error
+        answer: list[Any] = race.answer
+        return answer
+
+    def _ask_any(self, ask: Callable[[RemoteDatastore], T]) -> T:
+        """The answer of the first server that has one."""
+        error: SuffolkError | None = None
+        for shard in self.servers.shards:
+            try:
+                return shard.ask_any(lambda remote: ask(self._part(remote)))
+            except SuffolkError as found:
+                error = error or found
+        assert error is not None
+        raise error
+
+    def _part(self, remote: RemoteDatastore) -> RemoteDatastore:
+        """The chosen datastores of a server."""
+        return remote if self._selected is None else remote.select(self._selected)

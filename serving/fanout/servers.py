@@ -1,0 +1,173 @@
+"""The servers of a datastore: opened, probed, and replaced when their topology file changes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.fanout.address import Address
+from suffolk.serving.fanout.replica import Replica
+from suffolk.serving.fanout.replica_set import ReplicaSet
+from suffolk.serving.fanout.topology import ReplicaAddress, Topology, read_topology
+
+UPKEEP_SECONDS = 1.0
+"""Seconds between two probes of an ejected server, and between two looks at the topology file."""
+PROBE_DEADLINE = 1.0
+_FULL_ROUND = 10
+"""Rounds of upkeep after which servers that are up are probed too: another datastore may be served there."""
+LOG = logging.getLogger("suffolk.fanout")
+
+
+class Servers:
+    """All servers of a datastore, by shard. A thread probes them and follows the topology file. Thread-safe.
+
+    Attributes:
+        vocab_size: the vocabulary size of the datastore.
+        shards: the replica sets of now.
+    """
+
+    def __init__(self, name: str, address: Address, deadline: float) -> None:
+        """Connect.
+
+        Args:
+            name: the address as it was given, for messages.
+            deadline: seconds that a draft or lookup may take.
+
+        Raises:
+            InvalidArgument: two servers differ in their vocabulary or tokenizer.
+            Unavailable, NotFound, PermissionDenied and others: no server answers; the first error.
+        """
+        self.name, self._address, self._deadline = name, address, deadline
+        self.vocab_size = 0
+        self._tokenizer: str | None = None
+        self._known_by = ""  # the server that has told vocabulary and tokenizer
+        self._retired: list[Replica] = []  # their last calls may still run
+        self._seen = _identity(address.file)
+        self.shards: tuple[ReplicaSet, ...] = self._connect(address.topology)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        errors = self._probe([replica for shard in self.shards for replica in shard])
+        refused = [error for error in errors if isinstance(error, InvalidArgument)]
+        if refused or not any(shard.is_up for shard in self.shards):
+            self._close_replicas()
+            raise (refused or errors)[0]
+        for replica in self._replicas():
+            if replica.problem:
+                LOG.warning("%s: %s is not used: %s", name, replica.label, replica.problem)
+        self._thread = threading.Thread(target=self._run, name="suffolk-fanout", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, and close all connections."""
+        self._closed.set()
+        self._thread.join()
+        self._close_replicas()
+
+    def upkeep(self, everything: bool = False) -> None:
+        """Take up a changed topology file, and probe the servers that are ejected, or ``everything``."""
+        with self._lock:
+            for replica in self._retired:
+                replica.remote.close()
+            self._retired = []
+            self._follow_file()
+            self._probe([replica for replica in self._replicas() if everything or not replica.is_up])
+
+    def _run(self) -> None:
+        rounds = 0
+        while not self._closed.wait(UPKEEP_SECONDS):
+            rounds += 1
+            try:
+                self.upkeep(everything=rounds % _FULL_ROUND == 0)
+            except Exception:  # without this thread, no server would ever return
+                LOG.exception("%s: upkeep failed; it goes on in a second", self.name)
+
+    def _follow_file(self) -> None:
+        file = self._address.file
+        seen = _identity(file)
+        if file is None or seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            shards = self._connect(read_topology(file))
+        except SuffolkError as error:
+            LOG.warning("%s: the changed file is not used, the servers stay: %s", self.name, error)
+            return
+        kept = {replica for shard in shards for replica in shard}
+        gone = [replica for replica in self._replicas() if replica not in kept]
+        self._probe([replica for replica in kept if not replica.is_up])
+        if not any(shard.is_up for shard in shards):
+            LOG.warning("%s: no server of the changed file answers; they are probed once a second", self.name)
+        self.shards, self._retired = shards, gone
+
+    def _connect(self, topology: Topology) -> tuple[ReplicaSet, ...]:
+        """The replica sets of a topology. Servers that are connected stay connected."""
+        present = {replica.address: replica for replica in self._replicas()} if self.vocab_size else {}
+
+        def replica(address: ReplicaAddress) -> Replica:
+            return present.get(address) or Replica(address, self._deadline)
+
+        return tuple(ReplicaSet(list(map(replica, shard.replicas)), self._address.zone) for shard in topology.shards)
+
+    def _probe(self, replicas: Sequence[Replica]) -> list[SuffolkError]:
+        """Probe servers at the same time. Returns the errors of those that did not pass."""
+        if not replicas:
+            return []
+
+        def ask(replica: Replica) -> dict[str, Any] | SuffolkError:
+            try:
+                return replica.remote.info(PROBE_DEADLINE)
+            except SuffolkError as error:
+                return error
+
+        with ThreadPoolExecutor(len(replicas), "suffolk-probe") as pool:
+            found = list(pool.map(ask, replicas))
+        errors = []
+        for replica, answer in zip(replicas, found, strict=True):
+            error = answer if isinstance(answer, SuffolkError) else self._mismatch(replica, answer)
+            if error is None and not isinstance(answer, SuffolkError):
+                replica.probed(int(answer["generation"]))
+            elif error is not None:
+                if isinstance(error, InvalidArgument) and replica.problem != str(error):
+                    LOG.warning("%s", error)
+                replica.refuse(str(error))
+                errors.append(error)
+        return errors
+
+    def _mismatch(self, replica: Replica, info: dict[str, Any]) -> InvalidArgument | None:
+        """The error of a server with another vocabulary or tokenizer. The first server sets them."""
+        tokenizer = info.get("tokenizer")
+        if not self.vocab_size:
+            self.vocab_size, self._known_by = int(info["vocab_size"]), replica.label
+        for field, found, expected in (
+            ("vocabulary", info["vocab_size"], self.vocab_size),
+            ("tokenizer", tokenizer, self._tokenizer or tokenizer),
+        ):
+            if found is not None and found != expected:
+                return InvalidArgument(
+                    f"{self.name}: {replica.label} has another {field} ({str(found)[:12]}) than {self._known_by} "
+                    f"({str(expected)[:12]}); serve the same datastore on both"
+                )
+        self._tokenizer = self._tokenizer or tokenizer
+        return None
+
+    def _replicas(self) -> list[Replica]:
+        return [replica for shard in self.shards for replica in shard]
+
+    def _close_replicas(self) -> None:
+        for replica in [*self._replicas(), *self._retired]:
+            replica.remote.close()
+
+
+def _identity(file: Path | None) -> tuple[int, ...] | None:
+    """Differs after each replacement of the file; None if there is none."""
+    try:
+        status = None if file is None else os.stat(file)
+    except OSError:
+        return None
+    return None if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)
