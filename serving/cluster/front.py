@@ -1,12 +1,13 @@
 """An HTTP application that forwards requests to the workers of a cluster: OpenAI's API on one address.
 
-A request goes to the worker with the fewest running requests. If that worker cannot be reached or is stopping, another
-one gets it. An answer that has begun is not begun again: its stream breaks if its worker dies.
+A request goes to the worker with the fewest running requests. If that worker cannot be reached, is full or stops, another
+one gets it. So does a request whose worker dies before the answer begins. A stream that has begun breaks with its worker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.openai.errors import error_body
@@ -32,6 +34,8 @@ _RETRY_SECONDS = 0.1
 _CONNECT_SECONDS = 2.0
 _MAX_LOST = 2
 """Workers that may die while they work on a request, before it fails: it may be what ends them."""
+_REFUSALS = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+"""A worker with one of these has not begun to work on the request: it is full, or it stops."""
 _HOP_HEADERS = ("host", "connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "te", "trailer")
 
 
@@ -46,32 +50,33 @@ class Front:
     async def forward(self, request: Request) -> Response:
         """Answer ``request`` by a worker. Raises Unavailable: none takes it within WAIT_SECONDS, or they die of it."""
         body = await read_body(request, MAX_BODY_BYTES)
-        loop = asyncio.get_running_loop()
-        end, lost, refused = loop.time() + WAIT_SECONDS, 0, set[str]()
+        end, lost, tried, full = time.monotonic() + WAIT_SECONDS, 0, set[str](), None
         while lost < _MAX_LOST:
-            free = [each for each in await self._workers() if each not in refused]
+            free = [each for each in await self._workers() if each not in tried]
             if free:
                 worker = min(free, key=lambda each: self._running[each])
-                refused.add(worker)
+                tried.add(worker)
                 try:
-                    if (answer := await self._ask(worker, request, body)) is not None:
-                        return answer
-                except aiohttp.ClientConnectorError:
-                    pass  # it has not got the request
+                    answer = await self._ask(worker, request, body)
+                except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+                    continue  # the request has not reached it
                 except (aiohttp.ClientError, ConnectionError):
                     lost += 1
-            elif loop.time() > end:
+                    continue
+                if answer.status_code not in _REFUSALS:
+                    return answer
+                full = answer if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS else full
+            elif full is not None:
+                return full
+            elif time.monotonic() > end:
                 raise Unavailable("no worker takes requests; see 'suffolk cluster status', and try again")
             else:
                 await asyncio.sleep(_RETRY_SECONDS)
-                refused.clear()
+                tried.clear()
         raise Unavailable("the workers that got this request have ended; see 'suffolk cluster status'")
 
-    async def _ask(self, worker: str, request: Request, body: bytes) -> Response | None:
-        """The answer of ``worker``; None if it is stopping.
-
-        Raises aiohttp.ClientError, ConnectionError: the worker ended before the answer began.
-        """
+    async def _ask(self, worker: str, request: Request, body: bytes) -> Response:
+        """The answer of ``worker``. Raises aiohttp.ClientError, ConnectionError: the worker ended before the answer began."""
         self._session = self._session or aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             auto_decompress=False,
@@ -81,26 +86,40 @@ class Front:
         try:
             url = f"http://{worker}{request.url.path}{'?' if request.url.query else ''}{request.url.query}"
             answer = await self._session.request(request.method, url, data=body, headers=_kept(request.headers))
-            if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
-                answer.close()
-                return None
             headers = _kept(answer.headers)
             if not answer.content_type.endswith("event-stream"):
                 return Response(await answer.read(), answer.status, headers)
-            parts = self._parts(worker, answer)
-            self._running[worker] += 1  # until ``parts`` ends
-            return StreamingResponse(parts, answer.status, headers)
+            first = await answer.content.readany()  # before it, the request may still go to another worker
+            self._running[worker] += 1
+            return _Relay(first, answer, headers, lambda: self._end(worker, answer))
         finally:
             self._running[worker] -= 1
 
-    async def _parts(self, worker: str, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """What the worker sends, as it arrives. A client that leaves cancels the worker's request."""
+    def _end(self, worker: str, answer: aiohttp.ClientResponse) -> None:
+        self._running[worker] -= 1
+        answer.close()
+
+
+class _Relay(StreamingResponse):
+    """Sends what a worker sends, as it arrives. A client that leaves ends the worker's request."""
+
+    def __init__(
+        self, first: bytes, answer: aiohttp.ClientResponse, headers: dict[str, str], end: Callable[[], None]
+    ) -> None:
+        super().__init__(_parts(first, answer), answer.status, headers)
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async for part in answer.content.iter_any():
-                yield part
+            await super().__call__(scope, receive, send)
         finally:
-            self._running[worker] -= 1
-            answer.close()
+            self._end()
+
+
+async def _parts(first: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    yield first
+    async for part in answer.content.iter_any():
+        yield part
 
 
 def front_app(workers: Workers) -> Starlette:
