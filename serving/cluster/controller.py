@@ -56,8 +56,8 @@ class Controller:
         return self._supervisor.settled()
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Name -> state and last error of each server."""
-        return {slot.spec.name: (slot.state, slot.error) for slot in self._supervisor.slots()}
+        """Name -> state of each server, and why its last start failed; empty if it did not."""
+        return {slot.spec.name: (slot.state, slot.error if slot.failures else "") for slot in self._supervisor.slots()}
 
     def workers(self) -> list[str]:
         """HTTP addresses of the workers that take requests."""

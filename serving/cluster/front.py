@@ -28,6 +28,8 @@ from suffolk.serving.transport.http_errors import error_response
 Workers = Callable[[], Awaitable[list[str]]]
 """Gives the HTTP addresses of the workers that take requests now."""
 MAX_BODY_BYTES = 64 << 20
+WORKER_HEADER = "suffolk-worker"
+"""Header of an answer: HOST:PORT of the worker that wrote it."""
 WAIT_SECONDS = 60.0
 """Longest time that a request waits for a worker, as while the only one is replaced."""
 _RETRY_SECONDS = 0.1
@@ -86,7 +88,7 @@ class Front:
         try:
             url = f"http://{worker}{request.url.path}{'?' if request.url.query else ''}{request.url.query}"
             answer = await self._session.request(request.method, url, data=body, headers=_kept(request.headers))
-            headers = _kept(answer.headers)
+            headers = {**_kept(answer.headers), WORKER_HEADER: worker}
             if not answer.content_type.endswith("event-stream"):
                 return Response(await answer.read(), answer.status, headers)
             first = await answer.content.readany()  # before it, the request may still go to another worker

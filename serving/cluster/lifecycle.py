@@ -161,8 +161,8 @@ def _wait(controller: Any, report: Report) -> None:
     while True:
         settled = ray.get(controller.settled.remote())
         states: dict[str, tuple[str, str]] = ray.get(controller.states.remote())
-        for name, (state, error) in states.items():
-            if state == "failed" and error:
+        for name, (_, error) in states.items():
+            if error:
                 raise Unavailable(f"{name}: {error}")
         line = ", ".join(f"{name} {state}" for name, (state, _) in states.items())
         if line != last:
