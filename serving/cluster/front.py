@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 import aiohttp
@@ -48,6 +49,11 @@ class Front:
         self._workers = workers
         self._running: Counter[str] = Counter()
         self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
 
     async def forward(self, request: Request) -> Response:
         """Answer ``request`` by a worker. Raises Unavailable: none takes it within WAIT_SECONDS, or they die of it."""
@@ -128,6 +134,11 @@ def front_app(workers: Workers) -> Starlette:
     """The application: /livez, /readyz and /healthz of its own; the rest is a worker's."""
     front = Front(workers)
 
+    @asynccontextmanager
+    async def closing(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await front.close()
+
     async def alive(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
@@ -146,6 +157,7 @@ def front_app(workers: Workers) -> Starlette:
             Route("/{path:path}", front.forward, methods=["GET", "POST", "OPTIONS"]),
         ],
         exception_handlers={SuffolkError: answer, HTTPException: answer},
+        lifespan=closing,
     )
 
 

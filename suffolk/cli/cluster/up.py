@@ -20,16 +20,16 @@ suffolk cluster status
 
 cluster.yaml:
   name: code
-  folder: /var/lib/suffolk            on every node: copies of datastores, logs
+  folder: /var/lib/suffolk            # on every node: copies of datastores, logs
   stores:
     datastores:
-      code: s3://bucket/code          or a folder that every node has
-    options: {residency: warm}        further options of 'suffolk serve'
+      code: s3://bucket/code          # or a folder that every node has
+    options: {residency: warm}        # further options of 'suffolk serve'
   workers:
-    model: /models/qwen               on every node
+    model: /models/qwen               # on every node
     count: 2
     gpus: 1
-    options: {slots: 16}              further options of 'suffolk worker'
+    options: {slots: 16}              # further options of 'suffolk worker'
   front: {host: 0.0.0.0, port: 8000}"""
 
 
