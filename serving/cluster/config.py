@@ -1,0 +1,173 @@
+"""The settings of a cluster, from a YAML file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import yaml
+
+from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.file_systems import is_storage_url
+from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
+from suffolk.serving.transport.store_names import check_store_name
+
+Port = Annotated[int, Within(0, 65_535)]
+Count = Annotated[int, Within(0, 1024)]
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_MANAGED = ("listen", "http", "stores", "datastore", "model", "cache", "config", "assignments", "drain")
+"""Options of servers that the cluster sets itself."""
+
+
+@dataclass(frozen=True)
+class StoresConfig:
+    """Servers of datastores, at most one on a node.
+
+    Attributes:
+        datastores: name -> folder or URL. A folder must lie on every node; what is at a URL is copied there.
+        count: servers; 0 for one on every node.
+        port: gRPC port on each node; 0 takes a free one.
+        options: further options of ``suffolk serve``.
+    """
+
+    datastores: Mapping[str, str]
+    count: Count = 0
+    port: Port = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self, " of stores")
+        _check_options(self.options, "stores")
+        if not isinstance(self.datastores, Mapping) or not self.datastores:
+            raise InvalidArgument(
+                f"datastores of stores is {self.datastores!r}; name at least one as NAME: FOLDER or NAME: URL"
+            )
+        for name, store in self.datastores.items():
+            check_store_name(str(name), f"datastores of stores: {name}")
+            if not is_storage_url(str(store)) and not Path(str(store)).is_absolute():
+                raise InvalidArgument(f"datastores of stores: {name} is {store!r}; give an absolute path or a URL")
+
+
+@dataclass(frozen=True)
+class WorkersConfig:
+    """Decoding workers.
+
+    Attributes:
+        model: folder of the model, on every node.
+        count: workers.
+        port: gRPC port of worker 0; its HTTP port is one higher, and worker i adds 2 * i. 0 takes free ports.
+        cpus, gpus: what Ray reserves for each worker.
+        options: further options of ``suffolk worker``.
+    """
+
+    model: str
+    count: Count = 1
+    port: Annotated[int, Within(0, 60_000)] = 0
+    cpus: Annotated[float, Within(0, 1024)] = 1.0
+    gpus: Annotated[float, Within(0, 64)] = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self, " of workers")
+        _check_options(self.options, "workers")
+
+
+@dataclass(frozen=True)
+class FrontConfig:
+    """OpenAI's API in front of all workers, as a Ray Serve deployment on the head node.
+
+    Attributes:
+        host, port: address.
+        replicas: processes that forward requests.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Within(1, 65_535)] = 8000
+    replicas: Annotated[int, Within(1, 64)] = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self, " of front")
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """A cluster.
+
+    Attributes:
+        name: tells it from other clusters on the same Ray: 1 to 40 of a-z, 0-9 and '-'.
+        folder: on every node, for copies of datastores, logs and the topology file. Each node uses the part with its name.
+        grace: seconds that running requests get when a worker is replaced or stopped.
+        start_seconds: seconds until a server must have started, with the copy of its datastores or the load of its model.
+        front: None for no HTTP front.
+    """
+
+    name: str
+    folder: str
+    stores: StoresConfig
+    workers: WorkersConfig
+    front: FrontConfig | None = None
+    grace: Annotated[float, Within(0, 600)] = 30.0
+    start_seconds: Annotated[float, Within(1, 86_400)] = 600.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not _NAME.fullmatch(self.name):
+            raise InvalidArgument(f"name is {self.name!r}; it must be 1 to 40 of a-z, 0-9 and '-'")
+        if not Path(self.folder).is_absolute():
+            raise InvalidArgument(f"folder is {self.folder!r}; it must be an absolute path, the same on every node")
+
+
+def read_config(path: str | Path) -> ClusterConfig:
+    """The cluster in a YAML file.
+
+    Raises:
+        NotFound: the file cannot be read.
+        InvalidArgument: it is no YAML, a key is unknown or missing, or a value is out of its bounds.
+    """
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise NotFound(f"{path}: cannot be read ({error.strerror}); name the cluster's YAML file") from error
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidArgument(f"{path}: no YAML ({error}); correct it") from error
+    return config_from(values, str(path))
+
+
+def config_from(values: object, what: str) -> ClusterConfig:
+    """The cluster that ``values`` describe; ``what`` names them in messages. Raises InvalidArgument."""
+    _refuse_unknown(values, ClusterConfig, what)
+    return from_json(ClusterConfig, values, what)
+
+
+def _refuse_unknown(values: object, kind: type[Any], what: str) -> None:
+    """Raises InvalidArgument for an unknown key, and names the nearest known one."""
+    if not isinstance(values, Mapping):
+        return  # ``from_json`` reports it
+    hints, known = get_type_hints(kind), [each.name for each in fields(kind)]
+    for key, value in values.items():
+        if key not in known:
+            near = get_close_matches(str(key), known, 1, 0)[0]
+            raise InvalidArgument(
+                f"{what}: unknown key {key!r}; the nearest one is {near!r}, all are {', '.join(known)}"
+            )
+        parts = [hints[key], *getattr(hints[key], "__args__", ())]
+        for part in parts:
+            if is_dataclass(part):
+                _refuse_unknown(value, part, f"{what}: {key}")  # type: ignore[arg-type]  # a class
+
+
+def _check_options(options: Mapping[str, Any], of: str) -> None:
+    if not isinstance(options, Mapping):
+        raise InvalidArgument(f"options of {of} is {options!r}; it must be an object of options and their values")
+    for name, value in options.items():
+        if name in _MANAGED:
+            raise InvalidArgument(f"options of {of} has {name!r}, which the cluster sets; leave it out")
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, bool | int | float | str) for each in values):
+            raise InvalidArgument(f"options of {of}: {name} is {value!r}; it must be a value or a list of values")

@@ -1,0 +1,104 @@
+"""The actor that keeps a cluster running and answers questions about it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.version import __version__
+from suffolk.serving.cluster.config import ClusterConfig, config_from
+from suffolk.serving.cluster.node import alive_nodes, node_folder, this_node
+from suffolk.serving.cluster.slot import Slot, result_of
+from suffolk.serving.cluster.supervisor import Supervisor
+
+CONTROLLER = "controller"
+"""Name of the actor, in the namespace of its cluster."""
+THREADS = 16
+"""Calls that the actor answers at the same time."""
+_FACTS_SECONDS = 6.0
+
+
+def namespace_of(cluster: str) -> str:
+    """The Ray namespace of a cluster."""
+    return f"suffolk-{cluster}"
+
+
+class Controller:
+    """Supervises the servers of one cluster, on the head node. Ray restarts it; the servers go on meanwhile.
+
+    The wanted cluster is kept in a file, so that a restarted controller knows of later changes. Thread-safe.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self._folder = node_folder(config.folder, this_node())
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if ray.get_runtime_context().was_current_actor_reconstructed:
+            config = config_from(json.loads(self._file.read_text()), str(self._file))
+        self._supervisor = Supervisor(config, namespace_of(config.name))
+        self.apply(config)
+
+    def apply(self, config: ClusterConfig) -> None:
+        """Want another cluster, and keep it in the file. Raises ResourceExhausted, PermissionDenied: it cannot be written."""
+        write_atomically(self._file, json.dumps(asdict(config)).encode())
+        self._supervisor.apply(config)
+
+    def config(self) -> ClusterConfig:
+        """The wanted cluster."""
+        return self._supervisor.config
+
+    def settled(self) -> bool:
+        """Whether exactly the wanted servers run."""
+        return self._supervisor.settled()
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        """Name -> state of each server, and why its last start failed; empty if it did not."""
+        return {slot.spec.name: (slot.state, slot.error if slot.failures else "") for slot in self._supervisor.slots()}
+
+    def workers(self) -> list[str]:
+        """HTTP addresses of the workers that take requests."""
+        return [
+            slot.placed.address.http
+            for slot in self._supervisor.slots()
+            if slot.spec.kind == "worker" and slot.state == "ready" and slot.placed
+        ]
+
+    def status(self) -> dict[str, Any]:
+        """Nodes, servers and the last events, as a JSON object (docs/how-to/run-a-cluster.md)."""
+        slots = self._supervisor.slots()
+        asked = {slot.spec.name: slot.actor.facts.remote() for slot in slots if slot.state == "ready"}
+        ray.wait([*asked.values()], num_returns=len(asked), timeout=_FACTS_SECONDS) if asked else None
+        return {
+            "name": self._supervisor.config.name,
+            "version": __version__,
+            "settled": self.settled(),
+            "nodes": [asdict(node) for node in alive_nodes()],
+            "servers": [_described(slot, asked.get(slot.spec.name)) for slot in slots],
+            "events": self._supervisor.events(),
+        }
+
+    def close(self, graceful: bool = True) -> list[str]:
+        """Stop all servers; returns their names. The caller kills this actor afterwards."""
+        names = self._supervisor.close(graceful)
+        self._file.unlink(missing_ok=True)
+        return names
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / "cluster.json"
+
+
+def _described(slot: Slot, facts: Any) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if facts is not None:
+        done, _ = ray.wait([facts], timeout=0)
+        result, error = result_of(facts) if done else (None, "it does not answer")
+        said = result or {"problem": error}
+    placed = slot.placed
+    where = {} if placed is None else {"node": placed.node.name, **asdict(placed.address)}
+    own = {"name": slot.spec.name, "kind": slot.spec.kind, "state": slot.state, "restarts": slot.restarts}
+    return own | where | {"error": slot.error} | said

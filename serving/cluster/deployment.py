@@ -1,0 +1,107 @@
+"""The front as a Ray Serve deployment.
+
+It forwards to workers instead of hosting an engine in each replica: a worker has the same process, options, metrics and
+drain with and without a cluster, and a replica that ends takes no engine with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+from typing import Any
+
+import ray
+from ray import serve
+from starlette.applications import Starlette
+
+from suffolk.datastore.errors import ResourceExhausted
+from suffolk.serving.cluster.config import FrontConfig
+from suffolk.serving.cluster.controller import CONTROLLER, namespace_of
+from suffolk.serving.cluster.front import front_app
+from suffolk.serving.transport.endpoint import Endpoint, check_free
+
+_MAX_ONGOING = 4096
+"""Requests that a replica forwards at a time; workers have limits of their own."""
+_REFRESH_SECONDS = 0.25
+_ANSWER_SECONDS = 10.0
+
+
+class KnownWorkers:
+    """The addresses of the workers of ``cluster``, asked of its controller. The last known ones while it is away."""
+
+    def __init__(self, cluster: str) -> None:
+        self._namespace = namespace_of(cluster)
+        self._known: list[str] = []
+        self._asked = 0.0
+        self._asking: asyncio.Task[None] | None = None
+
+    async def __call__(self) -> list[str]:
+        if not self._known or time.monotonic() > self._asked + _REFRESH_SECONDS:
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.create_task(self._ask())
+            if not self._known:
+                await self._asking
+        return self._known
+
+    async def _ask(self) -> None:
+        try:
+            self._known = await ray.get_actor(CONTROLLER, self._namespace).workers.remote()
+        except (ray.exceptions.RayError, ValueError):  # it restarts, or it is not there
+            await asyncio.sleep(_REFRESH_SECONDS)
+        self._asked = time.monotonic()
+
+
+def deploy_front(config: FrontConfig, cluster: str) -> None:
+    """Start the front, or change the one that runs, and wait until it answers.
+
+    Raises ResourceExhausted, PermissionDenied, InvalidArgument: its address cannot be used.
+    """
+
+    if not _serve_runs():
+        check_free(Endpoint(config.host, config.port), "port of front")
+
+    def build() -> Starlette:  # in the process of each replica
+        return front_app(KnownWorkers(cluster))
+
+    serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": config.port})
+    deployment = serve.deployment(
+        name="front",
+        num_replicas=config.replicas,
+        max_ongoing_requests=_MAX_ONGOING,
+        ray_actor_options={"num_cpus": 0},
+        health_check_period_s=2,
+        health_check_timeout_s=5,
+    )
+    serve.run(deployment(serve.ingress(build)()).bind(), name=cluster, route_prefix="/")
+    _require_answer(config)
+
+
+def remove_front(cluster: str) -> bool:
+    """Stop the front of ``cluster``, and Ray Serve if it serves nothing else. Whether there was one."""
+    if not _serve_runs():
+        return False
+    applications = serve.status().applications
+    if cluster in applications:
+        serve.delete(cluster)
+    if not {*applications} - {cluster}:
+        serve.shutdown()  # type: ignore[no-untyped-call]
+    return cluster in applications
+
+
+def _require_answer(config: FrontConfig) -> None:
+    """Raises ResourceExhausted: Ray Serve ran before, at another address, which it keeps."""
+    host = "127.0.0.1" if config.host == "0.0.0.0" else config.host
+    try:
+        with urllib.request.urlopen(f"http://{host}:{config.port}/livez", timeout=_ANSWER_SECONDS):
+            return
+    except OSError as error:
+        raise ResourceExhausted(
+            f"port of front: nothing answers on {config.host}:{config.port} ({error}); Ray Serve keeps the address at which it "
+            "was started first: use that one, or end what else it serves"
+        ) from None
+
+
+def _serve_runs() -> bool:
+    names: list[dict[str, Any]] = ray.util.list_named_actors(all_namespaces=True)
+    return any(each["namespace"] == "serve" and each["name"] == "SERVE_CONTROLLER_ACTOR" for each in names)

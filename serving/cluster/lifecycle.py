@@ -1,0 +1,184 @@
+"""Starts, shows, changes and stops a cluster on a running Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from time import sleep
+from typing import Any
+
+import ray
+
+from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
+from suffolk.serving.cluster.deployment import deploy_front, remove_front
+from suffolk.serving.cluster.node import check_nodes
+
+Report = Callable[[str], None]
+"""Gets one line about the progress."""
+_POLL_SECONDS = 0.5
+_ANSWER_SECONDS = 30.0
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Connect to the Ray cluster at ``address``; "auto" finds the one on this machine. Raises Unavailable: there is none."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    try:
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise Unavailable(
+            f"no Ray at {address!r} ({reason}); start it with 'ray start --head', or name it with --ray"
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def up(config: ClusterConfig, report: Report) -> None:
+    """Start a cluster, and wait until all of it takes requests. If it is up already with the same config, only wait.
+
+    On an error, and on KeyboardInterrupt, nothing is left running that this call started.
+
+    Raises:
+        InvalidArgument: it is up with another config, or a node cannot run it.
+        Unavailable: a server does not start; the message holds its error.
+        ResourceExhausted: an address is in use, or a disk is full.
+    """
+    if (running := _find(config.name)) is not None:
+        if ray.get(running.config.remote()) != config:
+            raise InvalidArgument(
+                f"cluster {config.name} is up with other settings; change it with 'suffolk cluster update', or stop it first"
+            )
+        report(f"cluster {config.name} is up already")
+        _wait(running, report)
+        return
+    nodes = check_nodes(config.folder)
+    report(f"{len(nodes)} nodes: {', '.join(node.name for node in nodes)}")
+    try:
+        controller = _start_controller(config)
+        _wait(controller, report)
+        if config.front is not None:
+            deploy_front(config.front, config.name)
+            report(f"front on http://{config.front.host}:{config.front.port}/v1")
+    except (SuffolkError, KeyboardInterrupt, ray.exceptions.RayError):
+        _remove(config.name, graceful=False)
+        raise
+
+
+def update(config: ClusterConfig, report: Report) -> None:
+    """Change a running cluster to ``config``. Servers whose settings change are replaced one at a time.
+
+    Raises:
+        NotFound: it is not up.
+        InvalidArgument: ``folder`` changes.
+        Unavailable: a replaced server does not start. The others go on with their old settings.
+    """
+    controller = _require(config.name)
+    old: ClusterConfig = ray.get(controller.config.remote())
+    if old.folder != config.folder:
+        raise InvalidArgument(
+            f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
+        )
+    check_nodes(config.folder)
+    ray.get(controller.apply.remote(config))
+    _wait(controller, report)
+    if config.front is not None and config.front != old.front:
+        deploy_front(config.front, config.name)
+    elif config.front is None:
+        remove_front(config.name)
+
+
+def scale(cluster: str, workers: int | None, stores: int | None, report: Report) -> None:
+    """Change how many workers and stores run. None leaves a number as it is. Raises as ``update``."""
+    old: ClusterConfig = ray.get(_require(cluster).config.remote())
+    new = replace(
+        old,
+        workers=old.workers if workers is None else replace(old.workers, count=workers),
+        stores=old.stores if stores is None else replace(old.stores, count=stores),
+    )
+    update(new, report)
+
+
+def status(cluster: str) -> dict[str, Any]:
+    """What ``Controller.status`` says. Raises NotFound: the cluster is not up."""
+    found: dict[str, Any] = ray.get(_require(cluster).status.remote(), timeout=_ANSWER_SECONDS)
+    return found
+
+
+def down(cluster: str) -> list[str]:
+    """Stop a cluster; returns the names of what was stopped, none if nothing ran."""
+    return _remove(cluster, graceful=True)
+
+
+def clusters() -> list[str]:
+    """The names of the clusters that are up on this Ray."""
+    prefix = namespace_of("")
+    found = ray.util.list_named_actors(all_namespaces=True)
+    return sorted(each["namespace"].removeprefix(prefix) for each in found if each["name"] == CONTROLLER)
+
+
+def _start_controller(config: ClusterConfig) -> Any:
+    """The controller of a new cluster, which starts its servers."""
+    actor = ray.remote(Controller).options(
+        name=CONTROLLER,
+        namespace=namespace_of(config.name),
+        lifetime="detached",
+        num_cpus=0,
+        resources={"node:__internal_head__": 0.001},
+        max_concurrency=THREADS,
+        max_restarts=-1,
+        max_task_retries=-1,
+    )
+    return actor.remote(config)
+
+
+def _find(cluster: str) -> Any:
+    """The controller of a cluster; None if it is not up."""
+    try:
+        return ray.get_actor(CONTROLLER, namespace_of(cluster))
+    except ValueError:
+        return None
+
+
+def _require(cluster: str) -> Any:
+    if (controller := _find(cluster)) is None:
+        up_ones = ", ".join(clusters()) or "none"
+        raise NotFound(f"cluster {cluster} is not up on this Ray (up: {up_ones}); start it with 'suffolk cluster up'")
+    return controller
+
+
+def _wait(controller: Any, report: Report) -> None:
+    """Wait until all wanted servers run. Raises Unavailable: one does not start."""
+    last = ""
+    while True:
+        settled = ray.get(controller.settled.remote())
+        states: dict[str, tuple[str, str]] = ray.get(controller.states.remote())
+        for name, (_, error) in states.items():
+            if error:
+                raise Unavailable(f"{name}: {error}")
+        line = ", ".join(f"{name} {state}" for name, (state, _) in states.items())
+        if line != last:
+            report(line)
+            last = line
+        if settled:
+            return
+        sleep(_POLL_SECONDS)
+
+
+def _remove(cluster: str, graceful: bool) -> list[str]:
+    stopped = ["front"] if remove_front(cluster) else []
+    if (controller := _find(cluster)) is None:
+        return stopped
+    try:
+        stopped += ray.get(controller.close.remote(graceful))
+    finally:
+        ray.kill(controller)
+    return [*stopped, CONTROLLER]

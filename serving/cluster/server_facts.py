@@ -1,0 +1,47 @@
+"""Asks a store or a worker over gRPC for its version, generation and load."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import grpc
+
+from suffolk.serving.draft_service import limits
+from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport.call_errors import call_error
+from suffolk.serving.transport.channel import open_channel
+from suffolk.serving.transport.url import ServiceUrl
+from suffolk.serving.worker.client import connect_worker
+
+_DEADLINE = 5.0
+_KEEPALIVE_TIMEOUT = 2.0
+
+
+def server_facts(kind: Literal["store", "worker"], address: str) -> dict[str, Any]:
+    """``version``, and of a store ``generations`` (name -> number) and ``tokens``, of a worker ``running``, ``waiting``, ``slots``.
+
+    Raises Unavailable, DeadlineExceeded, PermissionDenied: the server does not answer, or not without a token.
+    """
+    return _store_facts(address) if kind == "store" else _worker_facts(address)
+
+
+def _store_facts(address: str) -> dict[str, Any]:
+    channel = open_channel(ServiceUrl(address), limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _KEEPALIVE_TIMEOUT)
+    try:
+        stub = draft_pb2_grpc.DraftServiceStub(channel)
+        reply = stub.GetInfo(draft_pb2.GetInfoRequest(), timeout=_DEADLINE)
+    except grpc.RpcError as error:
+        raise call_error(error, address, "draft service", f"no answer within {_DEADLINE:g} s") from None
+    finally:
+        channel.close()
+    return {
+        "version": reply.server_version,
+        "generations": {each.name: each.generation for each in reply.datastores},
+        "tokens": sum(each.tokens for each in reply.datastores),
+    }
+
+
+def _worker_facts(address: str) -> dict[str, Any]:
+    with connect_worker(f"grpc://{address}") as client:
+        info = client.info()
+    return {"version": info["server_version"]} | {key: info[key] for key in ("running", "waiting", "slots")}

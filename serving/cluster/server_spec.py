@@ -1,0 +1,95 @@
+"""Which servers a cluster shall run, and the command line of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.node import Node
+
+DRAIN_SECONDS = 2.0
+"""Seconds for which a stopping server still answers new requests: longer than the front and clients need to notice."""
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """One server that shall run. A server whose spec differs from the wanted one is replaced.
+
+    Attributes:
+        name: store-NODE or worker-NUMBER.
+        node: id of the node that it must run on; empty if Ray chooses.
+        port: gRPC port; 0 for a free one. HTTP has the next port, or a free one.
+        words: the command, without what depends on the node.
+        datastores: the names that a store serves, and a worker searches.
+        folder: folder of the cluster on every node.
+        cpus, gpus: what Ray reserves.
+        grace, start_seconds: as in ``ClusterConfig``.
+    """
+
+    name: str
+    kind: Literal["store", "worker"]
+    node: str
+    port: int
+    words: tuple[str, ...]
+    datastores: tuple[str, ...]
+    folder: str
+    cpus: float
+    gpus: float
+    grace: float
+    start_seconds: float
+
+    def command(self, host: str, port: int, folder: Path, stores: Sequence[str]) -> list[str]:
+        """The words after ``suffolk``. ``port``: 0 for a free one; ``stores``: gRPC addresses of stores, the nearest first."""
+        addresses = ["--listen", f"{host}:{port}", "--http", f"{host}:{self.port and self.port + 1}"]
+        stopping = [f"--set=grace={self.grace:g}", f"--set=drain={DRAIN_SECONDS:g}"]
+        if self.kind == "store":
+            return [*self.words, *addresses, *stopping, "--cache", str(folder / "copies")]
+        searched = ["--datastore", f"grpc://{stores[0]}/{','.join(self.datastores)}"] if stores else []
+        return [*self.words, *addresses, *stopping, *searched]
+
+
+def wanted_servers(config: ClusterConfig, nodes: Sequence[Node]) -> dict[str, ServerSpec]:
+    """Name -> spec of all servers of ``config``, stores first. ``nodes``: those that are alive."""
+    return {spec.name: spec for spec in [*_stores(config, nodes), *_workers(config)]}
+
+
+def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec]:
+    stores = config.stores
+    folders = [f"{name}={place}" for name, place in stores.datastores.items()]
+    words = ("serve", *folders, *_option_words(stores.options))
+    for node in sorted(nodes, key=lambda each: each.name)[: stores.count or None]:
+        yield _spec(config, f"store-{node.name}", "store", words, stores.port, node.id)
+
+
+def _workers(config: ClusterConfig) -> Iterator[ServerSpec]:
+    workers = config.workers
+    words = ("worker", "--model", workers.model, *_option_words(workers.options))
+    for number in range(workers.count):
+        port = workers.port and workers.port + 2 * number
+        yield _spec(config, f"worker-{number}", "worker", words, port, "", workers.cpus, workers.gpus)
+
+
+def _spec(
+    config: ClusterConfig,
+    name: str,
+    kind: Literal["store", "worker"],
+    words: tuple[str, ...],
+    port: int,
+    node: str,
+    cpus: float = 0,
+    gpus: float = 0,
+) -> ServerSpec:
+    names = tuple(config.stores.datastores)
+    return ServerSpec(
+        name, kind, node, port, words, names, config.folder, cpus, gpus, config.grace, config.start_seconds
+    )
+
+
+def _option_words(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        for each in value if isinstance(value, list) else [value]:
+            text = str(each).lower() if isinstance(each, bool) else str(each)
+            yield f"--set={name.replace('-', '_')}={text}"

@@ -1,0 +1,199 @@
+"""Keeps the wanted servers of a cluster running: starts, replaces and stops their actors."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.node import alive_nodes
+from suffolk.serving.cluster.server_actor import THREADS, ServerActor
+from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
+from suffolk.serving.cluster.slot import Slot, result_of
+
+LOG = logging.getLogger("suffolk.cluster")
+_POLL_SECONDS = 0.25
+_PLACE_SECONDS = 60.0
+"""Seconds that Ray may take to place an actor, in addition to the start of its server."""
+_ADOPT_SECONDS = 5.0
+_EVENTS = 200
+
+
+class Supervisor:
+    """Runs the servers of ``config`` as actors in the Ray namespace ``namespace``, in a thread. Thread-safe.
+
+    Its actors outlive it. A new supervisor adopts those that it finds.
+    """
+
+    def __init__(self, config: ClusterConfig, namespace: str) -> None:
+        self._config = config
+        self._namespace = namespace
+        self._lock = threading.RLock()
+        self._slots = {slot.spec.name: slot for slot in _found(namespace)}
+        self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._thread.start()
+
+    @property
+    def config(self) -> ClusterConfig:
+        """The wanted cluster."""
+        return self._config
+
+    def apply(self, config: ClusterConfig) -> None:
+        """Want another cluster. Running servers whose spec changes are replaced one at a time."""
+        with self._lock:
+            self._config = config
+
+    def slots(self) -> list[Slot]:
+        """The servers, stores first."""
+        with self._lock:
+            return sorted(self._slots.values(), key=lambda slot: (slot.spec.kind != "store", slot.spec.name))
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened last: ``time``, ``server``, ``event``, and ``seconds`` that a server was away."""
+        with self._lock:
+            return [*self._events]
+
+    def settled(self) -> bool:
+        """Whether exactly the wanted servers run, all with their wanted specs."""
+        wanted = wanted_servers(self._config, alive_nodes())
+        with self._lock:
+            return {name: slot.spec for name, slot in self._slots.items()} == wanted and all(
+                slot.state == "ready" for slot in self._slots.values()
+            )
+
+    def close(self, graceful: bool) -> list[str]:
+        """Stop all servers, workers first; returns their names. Without ``graceful``, running requests are cut off."""
+        self._closing.set()
+        self._thread.join()
+        with self._lock:
+            names = [slot.spec.name for slot in self.slots()]
+            for kind in ("worker", "store"):
+                slots = [slot for slot in self._slots.values() if slot.spec.kind == kind and slot.actor is not None]
+                if graceful:
+                    stops = [slot.actor.stop.remote() for slot in slots]
+                    ray.wait(
+                        stops, num_returns=len(stops), timeout=self._config.grace + _PLACE_SECONDS
+                    ) if stops else None
+                for slot in slots:
+                    slot.kill()
+            self._slots.clear()
+        return names
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            with self._lock:
+                self._reconcile()
+                waiting = {slot.pending: slot for slot in self._slots.values() if slot.pending is not None}
+            if not waiting:
+                self._closing.wait(_POLL_SECONDS)
+                continue
+            ended, _ = ray.wait([*waiting], timeout=_POLL_SECONDS)
+            with self._lock:
+                for reference in ended:
+                    self._settle(waiting[reference], reference)
+
+    def _reconcile(self) -> None:
+        """Start what is missing, and stop what is not wanted, or outdated."""
+        wanted, now = wanted_servers(self._config, alive_nodes()), time.monotonic()
+        for name, slot in [*self._slots.items()]:
+            if slot.state == "starting" and now - slot.since > slot.spec.start_seconds + _PLACE_SECONDS:
+                slot.fail(f"Ray has not placed it; it needs {slot.spec.cpus:g} CPUs and {slot.spec.gpus:g} GPUs", now)
+            if name not in wanted and slot.state != "stopping":
+                self._stop(slot)
+        for name, spec in wanted.items():
+            slot = self._slots.setdefault(name, Slot(spec))
+            if slot.state in ("idle", "failed") and now >= slot.retry_at and self._may_start(spec):
+                self._start(slot, spec)
+        if all(slot.state == "ready" for slot in self._slots.values()):
+            outdated = [slot for name, slot in self._slots.items() if slot.spec != wanted[name]]
+            if outdated:
+                self._stop(outdated[0])
+
+    def _may_start(self, spec: ServerSpec) -> bool:
+        """Workers wait for stores that start."""
+        stores = [slot for slot in self._slots.values() if slot.spec.kind == "store"]
+        return spec.kind == "store" or not any(slot.state in ("idle", "starting") for slot in stores)
+
+    def _start(self, slot: Slot, spec: ServerSpec) -> None:
+        kept = slot.placed if slot.placed and slot.placed.node.id == spec.node and not slot.failures else None
+        port = spec.port or (
+            int(kept.address.grpc.rpartition(":")[2]) if kept else 0
+        )  # workers know the store's address
+        slot.spec = spec
+        slot.actor = (
+            ray.remote(ServerActor)
+            .options(
+                name=f"{spec.name}#{secrets.token_hex(4)}",
+                namespace=self._namespace,
+                lifetime="detached",
+                num_cpus=spec.cpus,
+                num_gpus=spec.gpus,
+                max_concurrency=THREADS,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(spec.node, soft=False) if spec.node else "SPREAD",
+            )
+            .remote(spec)
+        )
+        stores = {
+            each.placed.node.id: address
+            for each in self._slots.values()
+            if each.spec.kind == "store" and each.placed and (address := each.address())
+        }
+        slot.change("starting", slot.actor.start.remote(port, stores))
+
+    def _stop(self, slot: Slot) -> None:
+        if slot.state == "ready":
+            slot.change("stopping", slot.actor.stop.remote())
+            self._record(slot, "stopping")
+        else:
+            slot.kill()
+            del self._slots[slot.spec.name]
+
+    def _settle(self, slot: Slot, reference: Any) -> None:
+        """The call that ``slot`` awaited has ended."""
+        if slot.pending is not reference:
+            return
+        result, error = result_of(reference)
+        now = time.monotonic()
+        if slot.state == "stopping":
+            slot.kill()
+            del self._slots[slot.spec.name]
+            self._record(slot, "stopped")
+        elif slot.state == "starting" and not error:
+            slot.placed, slot.failures = result, 0
+            slot.change("ready", slot.actor.wait.remote())
+            away = {} if slot.lost is None else {"seconds": round(now - slot.lost, 2)}
+            slot.lost = None
+            self._record(slot, "ready", **away)
+        else:
+            event = "lost" if slot.state == "ready" else "not started"
+            slot.fail(error or str(result), now)
+            self._record(slot, event, reason=slot.error)
+
+    def _record(self, slot: Slot, event: str, **more: Any) -> None:
+        self._events.append({"time": time.time(), "server": slot.spec.name, "event": event, **more})
+        LOG.info("%s: %s %s", slot.spec.name, event, more or "")
+
+
+def _found(namespace: str) -> Iterator[Slot]:
+    """The servers that an earlier supervisor left. Those that still started are ended."""
+    names = [each["name"] for each in ray.util.list_named_actors(all_namespaces=True) if each["namespace"] == namespace]
+    actors = [ray.get_actor(name, namespace) for name in names if "#" in name]
+    described = [actor.describe.remote() for actor in actors]
+    ray.wait(described, num_returns=len(described), timeout=_ADOPT_SECONDS) if described else None
+    for actor, reference in zip(actors, described, strict=True):
+        done, _ = ray.wait([reference], timeout=0)
+        found, _ = result_of(reference) if done else (None, "")
+        if found is None or found[1] is None:
+            ray.kill(actor)
+        else:
+            yield Slot(found[0], "ready", actor, actor.wait.remote(), found[1])

@@ -1,0 +1,83 @@
+"""The settings of a cluster: bounds, unknown keys, and the servers that follow from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.cli.cluster import EXAMPLES
+from suffolk.cli.cluster.up import EXAMPLES as UP_EXAMPLES
+from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.serving.cluster.config import config_from, read_config
+from suffolk.serving.cluster.node import Node
+from suffolk.serving.cluster.server_spec import wanted_servers
+
+NODES = [Node("2", "b", "10.0.0.2"), Node("1", "a", "10.0.0.1")]
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    given = {
+        "name": "demo",
+        "folder": "/tmp/demo",
+        "stores": {"datastores": {"code": "/data/code"}},
+        "workers": {"model": "/models/tiny"},
+    }
+    return given | changes
+
+
+@pytest.mark.parametrize("text", [EXAMPLES, UP_EXAMPLES])
+def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text.partition("cluster.yaml:\n")[2])
+    config = read_config(path)
+    assert (config.name, config.workers.count) == ("code", 2)
+    assert config.front is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"workerz": {}}, "x: unknown key 'workerz'; the nearest one is 'workers'"),
+        ({"front": {"prot": 1}}, "x: front: unknown key 'prot'; the nearest one is 'port'"),
+        ({"front": {"port": 70_000}}, "port of front is 70000; it must be between 1 and 65535"),
+        ({"workers": {"model": "/m", "count": -1}}, "count of workers is -1; it must be between 0 and 1024"),
+        (
+            {"workers": {"model": "/m", "options": {"listen": "x"}}},
+            "options of workers has 'listen', which the cluster",
+        ),
+        ({"workers": {"model": "/m", "options": {"slots": {}}}}, "options of workers: slots is {}; it must be a value"),
+        ({"stores": {"datastores": {}}}, "datastores of stores is {}; name at least one"),
+        ({"stores": {"datastores": {"code": "data/code"}}}, "code is 'data/code'; give an absolute path or a URL"),
+        ({"name": "Demo"}, "name is 'Demo'; it must be"),
+        ({"folder": "demo"}, "folder is 'demo'; it must be an absolute path"),
+        ({"grace": 601.0}, "grace is 601.0; it must be between 0 and 600"),
+    ],
+)
+def test_bad_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        config_from(values(**changes), "x")
+    assert message in str(caught.value)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="No such file"):
+        read_config(tmp_path / "cluster.yaml")
+    (tmp_path / "cluster.yaml").write_text("name: [")
+    with pytest.raises(InvalidArgument, match="no YAML"):
+        read_config(tmp_path / "cluster.yaml")
+    (tmp_path / "cluster.yaml").write_text("demo")
+    with pytest.raises(InvalidArgument, match="must be an object"):
+        read_config(tmp_path / "cluster.yaml")
+
+
+def test_each_node_has_a_store_and_workers_have_ports_of_their_own() -> None:
+    config = config_from(values(workers={"model": "/m", "count": 2, "port": 7710, "options": {"seed": True}}), "x")
+    servers = wanted_servers(config, NODES)
+    assert [*servers] == ["store-a", "store-b", "worker-0", "worker-1"]
+    assert [each.port for each in servers.values()] == [0, 0, 7710, 7712]
+    assert servers["store-a"].node == "1"
+    assert "--set=seed=true" in servers["worker-0"].words
+    few = config_from(values(stores={"datastores": {"code": "s3://b/code"}, "count": 1}), "x")
+    assert [*wanted_servers(few, NODES)] == ["store-a", "worker-0"]

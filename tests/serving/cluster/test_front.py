@@ -1,0 +1,118 @@
+"""The front: it forwards to the least busy worker, and goes to another one when a worker ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import httpx2
+import pytest
+
+from suffolk.serving.cluster import front
+from suffolk.serving.cluster.front import WORKER_HEADER, front_app
+from tests.support.openai_server import answering
+from tests.support.worker_server import talking_target
+
+BODY = {"model": "tiny", "prompt": "abcabc", "max_tokens": 12, "temperature": 0}
+
+
+def closed_port() -> str:
+    """An address that refuses connections."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+async def asked(workers: list[str], body: dict[str, object], path: str = "/v1/completions") -> httpx2.Response:
+    async def known() -> list[str]:
+        return workers
+
+    app = front_app(known)
+    transport = httpx2.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=transport, base_url="http://front") as client,
+    ):
+        return await client.post(path, json=body)
+
+
+class Ending:
+    """A worker whose connection ends after some bytes of the answer."""
+
+    def __init__(self, sent: bytes) -> None:
+        self.sent, self.calls = sent, 0
+
+    async def __aenter__(self) -> str:
+        self.server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        return f"127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.calls += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(self.sent)
+        writer.close()
+
+
+def test_answers_are_those_of_the_worker() -> None:
+    with answering(talking_target()) as server:
+        address = str(server.http)
+        whole = asyncio.run(asked([closed_port(), address], BODY))
+        stream = asyncio.run(asked([address], BODY | {"stream": True}))
+        missing = asyncio.run(asked([address], {"model": "other", "prompt": "a"}))
+    assert whole.status_code == 200
+    assert whole.headers[WORKER_HEADER] == address
+    parts = [line.removeprefix("data: ") for line in stream.text.split("\n\n") if line]
+    assert parts[-1] == "[DONE]"
+    text = "".join(json.loads(part)["choices"][0]["text"] for part in parts[:-1])
+    assert text == whole.json()["choices"][0]["text"]
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99\r\n\r\n",
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n",
+    ],
+)
+def test_another_worker_answers_when_one_ends_or_refuses(sent: bytes) -> None:
+    async def both(address: str) -> tuple[httpx2.Response, int]:
+        ending = Ending(sent)
+        async with ending as dying:
+            return await asked([dying, address], BODY), ending.calls
+
+    with answering(talking_target()) as server:
+        answer, calls = asyncio.run(both(str(server.http)))
+    assert (answer.status_code, calls) == (200, 1)
+
+
+def test_a_request_that_ends_two_workers_is_not_tried_on_a_third() -> None:
+    async def three() -> tuple[httpx2.Response, list[int]]:
+        workers = [Ending(b"") for _ in range(3)]
+        async with workers[0] as first, workers[1] as second, workers[2] as third:
+            answer = await asked([first, second, third], BODY)
+        return answer, [each.calls for each in workers]
+
+    answer, calls = asyncio.run(three())
+    assert (answer.status_code, calls) == (503, [1, 1, 0])
+    assert "have ended" in answer.json()["error"]["message"]
+
+
+def test_a_full_cluster_and_an_empty_one_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full() -> httpx2.Response:
+        async with Ending(b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n") as address:
+            return await asked([address], BODY)
+
+    assert asyncio.run(full()).status_code == 429
+    monkeypatch.setattr(front, "WAIT_SECONDS", 0.0)
+    answer = asyncio.run(asked([], BODY))
+    assert answer.status_code == 503
+    assert "no worker takes requests" in answer.json()["error"]["message"]

@@ -1,0 +1,70 @@
+"""Servers as child processes: start, errors, and their end with the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from suffolk.datastore.errors import DeadlineExceeded, Unavailable
+from suffolk.serving.cluster.server_process import ServerProcess
+from tests.support.stores import make_store
+from tests.support.waiting import HANG
+
+LOOPBACK = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stores") / "store"
+    make_store(path, [[[1, 2, 3, 4] * 9]], vocab_size=9).close()
+    return path
+
+
+def test_a_server_starts_and_stops(store: Path, tmp_path: Path) -> None:
+    server = ServerProcess(["serve", f"s={store}", *LOOPBACK], tmp_path / "log")
+    address = server.wait_ready(HANG)
+    assert address.grpc.startswith("127.0.0.1:")
+    assert psutil.pid_exists(address.pid)
+    server.stop(1)
+    assert server.wait() == "ended with exit code 0"
+
+
+def test_an_error_at_the_start_is_one_line(tmp_path: Path) -> None:
+    server = ServerProcess(["serve", f"s={tmp_path / 'nothing'}", *LOOPBACK], tmp_path / "log")
+    with pytest.raises(Unavailable, match="nothing") as caught:
+        server.wait_ready(HANG)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_does_not_start_in_time_is_killed(store: Path, tmp_path: Path) -> None:
+    server = ServerProcess(["serve", f"s={store}", *LOOPBACK], tmp_path / "log")
+    with pytest.raises(DeadlineExceeded, match=r"not started within 0\.01 s"):
+        server.wait_ready(0.01)
+    assert server.wait() == "ended by SIGKILL"
+
+
+def test_a_server_ends_with_a_killed_parent(store: Path, tmp_path: Path) -> None:
+    words = ["serve", f"s={store}", *LOOPBACK]
+    code = f"""
+from pathlib import Path
+from suffolk.serving.cluster.server_process import ServerProcess
+server = ServerProcess({words!r}, Path({str(tmp_path / "log")!r}))
+print(server.wait_ready({HANG}).pid, flush=True)
+server.wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        os.kill(parent.pid, signal.SIGKILL)
+        psutil.wait_procs([child], timeout=HANG)
+    end = time.monotonic() + HANG
+    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.05)
