@@ -48,7 +48,8 @@ def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_
             assert each["identical"] == each["requests"]
             assert each["tokens_per_second"] > 0
         assert ways["none"]["speed_up"] == 1.0
-        assert ways["none"]["tokens_per_pass"] == pytest.approx(1.0), size
+        # Below 1 if a prompt is read in several passes, because others decode.
+        assert 0.9 < ways["none"]["tokens_per_pass"] <= 1.0, size
     done = suffolk("bench", *command[:-2], "--control")
     assert done.returncode == 2
     assert "unknown option --control" in done.stderr
