@@ -11,6 +11,11 @@ def resident_memory() -> dict[str, int]:
     return {"anonymous": _field(status, "RssAnon"), "file": _field(status, "RssFile")}
 
 
+def private_memory(process: int) -> int:
+    """Resident memory of a process in bytes, without mapped files."""
+    return _field(Path(f"/proc/{process}/status").read_text(), "RssAnon")
+
+
 def peak_memory() -> int:
     """Largest resident memory of this process so far, in bytes, mapped files included."""
     return _field(Path("/proc/self/status").read_text(), "VmHWM")

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from suffolk.benchmarks.folder import make_folder, writing
 from suffolk.benchmarks.memory import limited_process
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
 from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.random_windows import random_windows
 from suffolk.benchmarks.watched_process import run_watched
-from suffolk.datastore import _native
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
-from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
+from suffolk.datastore.manifest import SEGMENTS_NAME
 
 DISK_READS = 2000
 MAX_MATCH, MIN_MATCH = 16, 2
@@ -70,7 +68,7 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
         facts = store.info()
         if not facts["tokens"]:
             raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
-        contexts = _sample(options.store, store.manifest, options)
+        contexts = random_windows(options.store, store.manifest, options.queries, options.context, options.seed)
     file = make_folder(options.workdir) / "contexts.json"
     with writing(file):
         file.write_text(json.dumps(contexts))
@@ -103,20 +101,3 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
     }
     watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
     return {"limit": limit, "residency": residency, **json.loads(watched.output)}
-
-
-def _sample(store: Path, manifest: Manifest, options: MemoryOptions) -> list[list[int]]:
-    """Windows of the corpus that end at random tokens.
-
-    They are read one by one, because the corpus may not fit into memory.
-    """
-    chooser = np.random.default_rng(options.seed)
-    segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
-    sizes = [entry.tokens + entry.documents for entry in manifest.segments]
-    contexts = []
-    for number in chooser.choice(len(segments), options.queries, p=np.array(sizes) / sum(sizes)).tolist():
-        position = int(chooser.integers(sizes[number]))
-        begin, _ = segments[number].document_range(segments[number].document_at(position))
-        start = max(begin, position - options.context)
-        contexts.append(segments[number].read_tokens(start, position - start).tolist())
-    return contexts

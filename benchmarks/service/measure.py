@@ -115,7 +115,7 @@ def _one_by_one(url: str, server: int, contexts: Sequence[Any], size: int, optio
         ]
         seconds = []
         for counted in (False, True):
-            server_cpu, client_cpu = _cpu_seconds(server), time.process_time()
+            server_cpu, client_cpu = cpu_seconds(server), time.process_time()
             for batch in batches:
                 begin = time.perf_counter()
                 remote.draft_batch(batch, options.max_match, 1, MAX_DEPTH, options.max_nodes)
@@ -124,13 +124,13 @@ def _one_by_one(url: str, server: int, contexts: Sequence[Any], size: int, optio
         return {
             "latency": quantiles_us(seconds),
             "calls_per_second": len(seconds) / sum(seconds),
-            "server_cpu_us": 1e6 * (_cpu_seconds(server) - server_cpu) / len(seconds),
+            "server_cpu_us": 1e6 * (cpu_seconds(server) - server_cpu) / len(seconds),
             "client_cpu_us": 1e6 * (time.process_time() - client_cpu) / len(seconds),
         }
 
 
 def _loaded(server: int, run: Any) -> dict[str, Any]:
-    memory, cpu, own_cpu = family_memory(server)[0], _cpu_seconds(server), time.process_time()
+    memory, cpu, own_cpu = family_memory(server)[0], cpu_seconds(server), time.process_time()
     load: Load = run()
     calls = max(1, sum(load.codes.values()))
     return {
@@ -139,8 +139,8 @@ def _loaded(server: int, run: Any) -> dict[str, Any]:
         "answered": quantiles_us(load.answered),
         "refused": quantiles_us(load.refused),
         "refusals_with_hint": load.hinted,
-        "server_cpu_us": 1e6 * (_cpu_seconds(server) - cpu) / calls,
-        "server_busy": (_cpu_seconds(server) - cpu) / load.seconds,
+        "server_cpu_us": 1e6 * (cpu_seconds(server) - cpu) / calls,
+        "server_busy": (cpu_seconds(server) - cpu) / load.seconds,
         "clients_busy": (time.process_time() - own_cpu) / load.seconds,
         "grown_bytes": family_memory(server)[0] - memory,
     }
@@ -156,7 +156,7 @@ def _request(contexts: Sequence[Any], options: ServiceOptions) -> bytes:
     return request.SerializeToString()
 
 
-def _cpu_seconds(process: int) -> float:
+def cpu_seconds(process: int) -> float:
     """Processor time of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -35,6 +35,7 @@ COMMANDS = {
     "calibration": "show how well acceptance is predicted",
     "replay": "compare drafters on recorded texts",
     "profile": "measure what a model's passes cost on this device",
+    "capacity": "plan the nodes for a datastore and a load",
     "hierarchy plan": "plan a hierarchy of drafters from measured costs and rates",
     "train": "train a draft head for a model",
     "bench retrieval": "measure the latency of lookups and drafts, in-process and over gRPC",

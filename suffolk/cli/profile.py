@@ -1,16 +1,21 @@
-"""Measure and store the costs of a model's passes on this device. Decoding then plans better, and
-starts without measuring.
+"""Measure and store what a model's passes cost on this device, or what it costs to serve a datastore.
 
-The command times passes of 1 to 64 rows a request, for 1 to SLOTS requests, up to 256 rows in all,
-with contexts of each length. Every command that decodes (generate, worker, hierarchy plan
---measure, replay --costs stored, bench decode ...) uses the costs stored for its model, device,
-dtype and number of threads. Run it while the machine is idle.
+With --model, the command times passes of 1 to 64 rows a request, for 1 to SLOTS requests, up to 256
+rows in all, with contexts of each length. Every command that decodes (generate, worker, hierarchy
+plan --measure, replay --costs stored, bench decode ...) uses the costs stored for its model,
+device, dtype and number of threads. It then plans better, and starts without measuring.
+
+With --datastore, the command measures searches, calls of a draft service that it starts, and disk
+reads, in less than a minute. 'suffolk capacity --profile FILE' plans nodes from these costs. Disk
+reads are counted right only if no other process uses the datastore.
+
+Run it while the machine is idle.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -18,24 +23,30 @@ from suffolk.benchmarks.passes.report import passes_lines, passes_result
 from suffolk.benchmarks.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options import setting
-from suffolk.cli.options.setting import REQUIRED, option
+from suffolk.cli.options.setting import option
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.engine.costs.cost_grid import SIZES, grid
 from suffolk.serving.engine.model.model_folder import find_folder
+from suffolk.serving.transport.limits import MAX_NODES
 
 CONTEXTS = [128, 1024]
 EXAMPLES = """
 suffolk profile --model MODEL_FOLDER
 suffolk profile --model MODEL_FOLDER --dtype bfloat16 --device cuda --slots 16 --contexts 128,1024,8192
 suffolk profile --model MODEL_FOLDER --threads 8 --output costs.json --json
-suffolk profile --model SMALL_MODEL_FOLDER --as-draft-model"""
+suffolk profile --model SMALL_MODEL_FOLDER --as-draft-model
+suffolk profile --datastore STORE --output costs.json"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringOptions(setting.Options):
-    model: str = option(REQUIRED, MODEL)
+    model: str | None = option(None, MODEL)
+    datastore: Path | None = option(
+        None, "folder of a datastore, in place of a model", metavar="STORE", excludes=("model",)
+    )
+    max_nodes: Annotated[int, Within(1, MAX_NODES)] = option(64, "nodes of a draft, with --datastore")
     slots: int = option(8, "most requests at once")
     contexts: str | None = option(
         None,
@@ -44,7 +55,9 @@ class MeasuringOptions(setting.Options):
         blank=True,
     )
     rounds: Annotated[int, Within(1)] = option(5, "passes at each point")
-    output: Path | None = option(None, "file to write (default: in the user's cache)")
+    output: Path | None = option(
+        None, "file to write (default: in the user's cache; with --datastore suffolk-profile.json)"
+    )
     as_draft_model: bool = option(False, "measure the model as a draft model, which has int8 weights on a CPU")
     json: bool = option(False, "print the result as JSON")
 
@@ -55,6 +68,10 @@ class Options(MeasuringOptions, DeviceOptions):
 
 
 def run(options: Options) -> int:
+    if options.datastore is not None:
+        return _profile_datastore(options, options.datastore)
+    if options.model is None:
+        raise InvalidArgument("profile needs --model MODEL or --datastore STORE; give one of them")
     contexts = CONTEXTS if options.contexts is None else _numbers(options.contexts)
     require_folder("--output", options.output)
     largest = grid(contexts, options.slots, None)
@@ -84,6 +101,20 @@ def run(options: Options) -> int:
     )
     print(shown)  # print first, so that the result is not lost if the file cannot be written
     save_costs(costs, key, path)
+    if not options.json:
+        print(f"wrote {path}")
+    return 0
+
+
+def _profile_datastore(options: Options, store: Path) -> int:
+    from suffolk.benchmarks.capacity.profiling.profile import ProfileOptions, measure_service_costs
+    from suffolk.benchmarks.capacity.service_costs import costs_lines, write_costs
+
+    path = options.output or Path("suffolk-profile.json")
+    require_folder("--output", path)
+    costs = measure_service_costs(ProfileOptions(store, options.max_nodes))
+    print(json.dumps({"file": str(path)} | asdict(costs)) if options.json else "\n".join(costs_lines(costs)))
+    write_costs(costs, path)
     if not options.json:
         print(f"wrote {path}")
     return 0

@@ -1,0 +1,67 @@
+"""The quantities of a month that cost money, and their price if the user gives prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from suffolk.benchmarks.capacity.amounts import amount
+from suffolk.benchmarks.capacity.plan import Plan
+from suffolk.serving.engine.checked_fields import Within, check_fields
+
+HOURS, SECONDS = 730, 730 * 3600
+"""Of a month."""
+
+Price = Annotated[float, Within(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of a node for an hour, of a TB in object storage for a month, and of a TB sent over the network."""
+
+    node_hour: Price = 0.0
+    storage_tb: Price = 0.0
+    network_tb: Price = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Quantities of a month. ``price``: None without prices."""
+
+    node_hours: float
+    core_hours: float
+    memory_tb: float
+    disk_tb: float
+    storage_tb: float
+    network_tb: float
+    price: float | None
+
+    def lines(self) -> list[str]:
+        """One line of text."""
+        price = "" if self.price is None else f"; price {self.price:,.0f}"
+        return [
+            f"month     {amount(self.node_hours)} node hours ({amount(self.core_hours)} core hours), "
+            f"{self.memory_tb:.3g} TB of memory, {self.disk_tb:.3g} TB of disk, {self.storage_tb:.3g} TB in object storage, "
+            f"{self.network_tb:.3g} TB sent{price}"
+        ]
+
+
+def bill_of(plan: Plan, prices: Prices) -> Bill:
+    """The quantities of a plan: used memory and disk of all nodes, one copy in object storage, requests and replies."""
+    shard, nodes = plan.shard, plan.nodes
+    storage = shard.disk_bytes * shard.shards / 1e12
+    sent = shard.calls_per_second * shard.shards * (shard.sent_bytes + shard.received_bytes) * SECONDS / 1e12
+    given = prices != Prices()
+    price = prices.node_hour * HOURS * nodes + prices.storage_tb * storage + prices.network_tb * sent
+    return Bill(
+        node_hours=HOURS * nodes,
+        core_hours=HOURS * nodes * shard.need.node.cores,
+        memory_tb=nodes * shard.memory_bytes / 1e12,
+        disk_tb=nodes * shard.disk_bytes / 1e12,
+        storage_tb=storage,
+        network_tb=sent,
+        price=price if given else None,
+    )

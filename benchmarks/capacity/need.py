@@ -1,0 +1,116 @@
+"""What is to be served, and the nodes that serve it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from suffolk.benchmarks.capacity.index_size import MAX_SEGMENT_TOKENS, build_bytes, build_width
+from suffolk.benchmarks.capacity.queueing import MOST_UTILISATION
+from suffolk.serving.draft_service.limits import MAX_BATCH
+from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within, check_fields
+
+MEMORY_SHARE, DISK_SHARE, NETWORK_SHARE, READS_SHARE = 0.9, 0.8, 0.7, 0.7
+"""The part of a node's memory, disk, network and disk reads that a plan uses. The rest is for the system, for files of a new
+generation beside the old one, and for peaks."""
+
+Amount = Annotated[int, Within(1, 10**18)]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine: cores, bytes of memory and of disk, bits a second in each direction, random disk reads a second."""
+
+    cores: Annotated[int, Within(1, 1024)] = 32
+    memory: Amount = 256 * 10**9
+    disk: Amount = 4 * 10**12
+    network: Amount = 25 * 10**9
+    reads: Amount = 100_000
+
+    def __post_init__(self) -> None:
+        check_fields(self, " of a node")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The text and the load. Checked when made.
+
+    Attributes:
+        tokens: of the datastore, without separators.
+        workers: decoders, each of which sends one call a step.
+        steps_per_second: of a worker.
+        batch: requests that a worker decodes at once: contexts of a call.
+        vocab_size: token ids; decides the bytes of a token.
+        document_tokens: mean tokens of a document.
+        segment_tokens: tokens of a segment; None: as many as a node can build.
+        asked: share of the steps that ask the datastore. The gate of the worker skips others.
+        in_memory: share of the index that is in memory.
+        misses: share of page reads that miss memory; None: 1 - in_memory, as if contexts were spread evenly.
+        latency: seconds within which 99 % of calls must end; None: a step.
+        utilisation: share of its cores that a node may use.
+        spares: nodes of each shard that may fail at once.
+        round_trip: seconds of a network round trip between worker and node.
+        rounds: calls to each shard for a draft.
+        append_tokens: tokens a second that clients append.
+        log_copies: nodes that keep the log of appends.
+    """
+
+    tokens: Amount
+    workers: Annotated[int, Within(1, 10**9)]
+    steps_per_second: Annotated[float, Within(ABOVE_0, 1e6)]
+    batch: Annotated[int, Within(1, MAX_BATCH)]
+    vocab_size: Annotated[int, Within(1, 2**31)] = 49152
+    document_tokens: Amount = 4000
+    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] | None = None
+    asked: Share = 1.0
+    in_memory: Share = 1.0
+    misses: Annotated[float, Within(0, 1)] | None = None
+    latency: Annotated[float, Within(ABOVE_0)] | None = None
+    utilisation: Annotated[float, Within(ABOVE_0, MOST_UTILISATION)] = 0.7
+    spares: Annotated[int, Within(0, 1000)] = 1
+    round_trip: Annotated[float, Within(0)] = 0.0002
+    rounds: Annotated[int, Within(1, 100)] = 1
+    append_tokens: Annotated[int, Within(0, 10**15)] = 0
+    log_copies: Annotated[int, Within(1, 100)] = 2
+    node: Node = field(default_factory=Node)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def calls_per_second(self) -> float:
+        """Calls of all workers; each goes to every shard."""
+        return self.workers * self.steps_per_second * self.asked
+
+    @property
+    def lookups_per_second(self) -> float:
+        """Contexts of all workers."""
+        return self.calls_per_second * self.batch
+
+    @property
+    def miss_share(self) -> float:
+        """Share of page reads that go to disk."""
+        return 1 - self.in_memory if self.misses is None else self.misses
+
+    @property
+    def latency_limit(self) -> float:
+        """Seconds within which 99 % of calls must end."""
+        return 1 / self.steps_per_second if self.latency is None else self.latency
+
+    @property
+    def tokens_of_segment(self) -> int:
+        """Tokens of a segment: as given, or as many as fit into the format and into a node's memory during the build."""
+        if self.segment_tokens is not None:
+            return min(self.segment_tokens, self.tokens)
+        buildable = int(MEMORY_SHARE * self.node.memory / build_bytes(1, self.vocab_size))
+        return max(1, min(MAX_SEGMENT_TOKENS, buildable, self.tokens))
+
+    @property
+    def log_bytes(self) -> float:
+        """Bytes a second of the log of appends on each node that keeps it. Rows of documents are not counted."""
+        return self.append_tokens * build_width(self.vocab_size)
+
+    @property
+    def segments(self) -> int:
+        """Segments of the whole datastore."""
+        return -(-self.tokens // self.tokens_of_segment)

@@ -1,0 +1,151 @@
+"""The plan with the fewest nodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from suffolk.benchmarks.capacity.need import DISK_SHARE, MEMORY_SHARE, NETWORK_SHARE, READS_SHARE, Need
+from suffolk.benchmarks.capacity.service_costs import ServiceCosts
+from suffolk.benchmarks.capacity.shard import Shard, index_bytes
+from suffolk.datastore.errors import InvalidArgument
+
+MOST_SHARDS = 64
+"""A worker asks at most so many shards."""
+THREADS = (1, 2, 4)
+"""Search threads of a server. More than CHUNK / GRAIN have nothing to do."""
+_MOST_REPLICAS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes for a need.
+
+    Attributes:
+        shard: one of its equal shards.
+        replicas: nodes of each shard that carry the load; the spares of the need come on top.
+        limits: by name, the nodes that this limit alone would take, without spares; those of the load with these shards.
+    """
+
+    shard: Shard
+    replicas: int
+    limits: dict[str, int]
+
+    @property
+    def nodes(self) -> int:
+        """All nodes."""
+        return self.shard.shards * (self.replicas + self.shard.need.spares)
+
+    @property
+    def binding(self) -> str:
+        """The limit that takes the most nodes; the first of equal ones."""
+        return max(self.limits, key=lambda name: self.limits[name])
+
+
+def best_plan(need: Need, costs: ServiceCosts) -> Plan:
+    """The plan with the fewest nodes; of equal ones, the one with the fewest shards, then with the fewest search threads.
+
+    Raises:
+        InvalidArgument: no number of nodes meets the need. The message names the limit.
+    """
+    every = _candidates(need, costs)
+    least = max(_by_disk(need, costs), min(map(_by_memory, every)))
+    shards = [shard for shard in every if shard.shards >= max(_by_disk(need, costs), _by_memory(shard))]
+    if not shards:
+        raise _too_large(need, least)
+    best: Plan | None = None
+    for shard in shards:
+        best = _better(best, shard)
+    if best is None:
+        raise _too_slow(need, shards)
+    return best
+
+
+def _candidates(need: Need, costs: ServiceCosts) -> list[Shard]:
+    """Shards worth trying: of each number of segments the fewest, with each number of search threads."""
+    most = min(MOST_SHARDS, need.segments)
+    counts = sorted({-(-need.segments // -(-need.segments // count)) for count in range(1, most + 1)})
+    threads = [count for count in THREADS if count <= need.node.cores]
+    return [Shard(need, costs, count, each) for count in counts for each in threads]
+
+
+def _better(best: Plan | None, shard: Shard) -> Plan | None:
+    """The better of ``best`` and the plan with such shards. The latency, which takes time to find, comes last."""
+    least = {"processors": _by_processors(shard), "network": _by_network(shard), "disk reads": _by_reads(shard)}
+    if not _is_better(best, shard, max(least.values())):
+        return best
+    limits = {"latency": _by_latency(shard), **least}
+    replicas = max(limits.values())
+    if not _is_better(best, shard, replicas):
+        return best
+    files = {"disk": _by_disk(shard.need, shard.costs), "memory": int(_by_memory(shard))}
+    load = {name: math.ceil(shard.shards * nodes) for name, nodes in limits.items()}
+    return Plan(shard, math.ceil(replicas), files | load)
+
+
+def _is_better(best: Plan | None, shard: Shard, replicas: float) -> bool:
+    if replicas == math.inf:
+        return False
+    return best is None or shard.shards * (math.ceil(replicas) + shard.need.spares) < best.nodes
+
+
+def _by_disk(need: Need, costs: ServiceCosts) -> int:
+    return math.ceil(index_bytes(need, costs) / (DISK_SHARE * need.node.disk))
+
+
+def _by_memory(shard: Shard) -> float:
+    """Shards without which the files do not fit into the memory of a node; infinite if its server processes alone do not."""
+    free = MEMORY_SHARE * shard.need.node.memory - shard.processes * shard.costs.process_bytes
+    return math.ceil(shard.shards * shard.resident_bytes / free) if free > 0 else math.inf
+
+
+def _by_processors(shard: Shard) -> float:
+    return shard.busy_servers / (shard.need.utilisation * shard.processes)
+
+
+def _by_network(shard: Shard) -> float:
+    return 8 * network_bytes(shard) / (NETWORK_SHARE * shard.need.node.network)
+
+
+def _by_reads(shard: Shard) -> float:
+    reads = shard.calls_per_second * shard.reads_per_call
+    return reads / (READS_SHARE * shard.need.node.reads)
+
+
+def _by_latency(shard: Shard) -> float:
+    """The fewest nodes of a shard with which the latency is met; infinite if none does."""
+    limit = shard.need.latency_limit
+    if shard.latency(math.inf) > limit:
+        return math.inf
+    few, many = 0, 1
+    while shard.latency(many) > limit:
+        few, many = many, 2 * many
+        if many > _MOST_REPLICAS:
+            return math.inf
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if shard.latency(middle) <= limit else (middle, many)
+    return many
+
+
+def network_bytes(shard: Shard) -> float:
+    """Bytes a second of all replicas of a shard, in the busier direction, with the log of appends."""
+    calls = shard.calls_per_second * max(shard.sent_bytes, shard.received_bytes)
+    return calls + shard.need.log_bytes
+
+
+def _too_large(need: Need, least: float) -> InvalidArgument:
+    most = min(MOST_SHARDS, need.segments)
+    return InvalidArgument(
+        f"the datastore takes {least:.0f} shards on nodes of this memory and disk, and at most {most} are possible; take larger "
+        "nodes, keep a smaller share in memory, or make smaller segments"
+    )
+
+
+def _too_slow(need: Need, shards: list[Shard]) -> InvalidArgument:
+    best = min(shards, key=lambda shard: shard.latency(math.inf))
+    return InvalidArgument(
+        f"latency: 99 % of the steps must have their drafts within {1e3 * need.latency_limit:.3g} ms, and take at least "
+        f"{1e3 * best.latency(math.inf):.3g} ms even on idle nodes, with {best.shards} shards; allow more, or lower the batch, the "
+        "tokens or the share of misses"
+    )

@@ -1,0 +1,1 @@
+"""Measures the costs from which capacity is planned."""

@@ -1,0 +1,115 @@
+"""Measures all costs of serving a datastore on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffolk.benchmarks.capacity.amounts import amount
+from suffolk.benchmarks.capacity.index_size import segment_bytes
+from suffolk.benchmarks.capacity.profiling.calls import measure_calls
+from suffolk.benchmarks.capacity.profiling.disk import measure_disk
+from suffolk.benchmarks.capacity.profiling.search import MAX_MATCH, measure_search, sorted_per_second
+from suffolk.benchmarks.capacity.profiling.text import measure_text
+from suffolk.benchmarks.capacity.service_costs import ServiceCosts
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.progress import part_progress
+from suffolk.benchmarks.provenance import commit
+from suffolk.benchmarks.random_windows import random_windows
+from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import InvalidArgument
+
+CONTEXTS = 512
+_LEAST_CONTEXT = 4
+_PARTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOptions:
+    """``max_nodes``: nodes of a draft. ``seconds``: of each of four loads of the server."""
+
+    store: Path
+    max_nodes: int = 64
+    seconds: float = 4.0
+
+
+def measure_service_costs(options: ProfileOptions) -> ServiceCosts:
+    """Measure, in under a minute.
+
+    Raises:
+        NotFound, Corruption: the datastore is missing or damaged.
+        InvalidArgument: it holds too little text.
+        Unavailable: the server does not start.
+    """
+    with (
+        open_datastore(options.store) as store,
+        tempfile.TemporaryDirectory(prefix="suffolk-profile-") as folder,
+        part_progress(_PARTS, "parts") as progress,
+    ):
+        workdir, contexts, parts = Path(folder), _contexts(store), iter(range(1, _PARTS + 1))
+
+        def done() -> None:
+            progress(next(parts))
+
+        disk = measure_disk(store, workdir, contexts, options.max_nodes)
+        done()
+        search = measure_search(store, workdir, contexts, options.max_nodes)
+        done()
+        text, sorted_tokens = measure_text(store), sorted_per_second(store)
+        done()
+        calls = measure_calls(options.store, contexts, options.max_nodes, options.seconds, done)
+        return ServiceCosts(
+            machine=_machine(),
+            datastore=_facts(store),
+            max_nodes=options.max_nodes,
+            server_call_s=calls.server_call_s,
+            server_context_s=max(0.0, calls.server_context_s - search.seconds),
+            client_call_s=calls.client_call_s,
+            client_context_s=calls.client_context_s,
+            segment_s=search.segment_s,
+            segment_tokens=search.segment_tokens,
+            doubling_s=search.doubling_s,
+            search_spread=search.spread,
+            wait_s=calls.wait_s,
+            request_call_bytes=calls.request_call_bytes,
+            request_context_bytes=calls.request_context_bytes,
+            reply_context_bytes=calls.reply_context_bytes,
+            cold_reads=disk.reads,
+            read_s=disk.read_s,
+            sorted_tokens=sorted_tokens,
+            text_bytes=text.bytes_per_second,
+            token_bytes=text.token_bytes,
+            table_bytes=_table_bytes(store),
+            process_bytes=calls.process_bytes,
+        )
+
+
+def _contexts(store: Datastore) -> list[list[int]]:
+    """Windows of the corpus, and as many with one token changed, in turn: long matches and short ones."""
+    windows = random_windows(store.path, store.manifest, CONTEXTS, MAX_MATCH, 0)
+    seen = [window for window in windows if len(window) >= _LEAST_CONTEXT][: CONTEXTS // 2]
+    if not seen:
+        raise InvalidArgument(
+            f"{store.path} has no documents of {_LEAST_CONTEXT} tokens; profile a datastore with more text"
+        )
+    spoilt = spoil(ContextSet("", "", seen, []), store.manifest.vocab_size, 0)
+    return [context for pair in zip(seen, spoilt.contexts, strict=True) for context in pair]
+
+
+def _table_bytes(store: Datastore) -> float:
+    """Bytes of a document in the document tables: what the other sections leave of the files."""
+    entries, vocab_size = store.manifest.segments, store.manifest.vocab_size
+    left = sum(each.bytes - segment_bytes(each.tokens, each.documents, vocab_size, 0) for each in entries)
+    return max(0.0, left / max(1, sum(each.documents for each in entries)))
+
+
+def _machine() -> str:
+    machine = describe_machine()
+    return f"{machine['cpu']}, {machine['usable_cores']} cores, commit {(commit() or 'unknown')[:8]}"
+
+
+def _facts(store: Datastore) -> str:
+    entries = store.manifest.segments
+    return f"{amount(sum(each.tokens for each in entries))} tokens in {len(entries)} segments"

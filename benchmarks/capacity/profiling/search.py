@@ -1,0 +1,84 @@
+"""Measures the search and draft of a context by the size of a segment, and the sort of a build."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.benchmarks.retrieval.substore import first_tokens
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.segment import separator, token_dtype
+
+MAX_MATCH, MAX_DEPTH = 16, 10
+CUT_TOKENS, SORTED_TOKENS = 1 << 20, 1 << 22
+BATCH = 32
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCosts:
+    """Seconds of a context in a segment of ``segment_tokens`` tokens, what a doubling of these adds, and the spread."""
+
+    segment_s: float
+    segment_tokens: int
+    doubling_s: float
+    spread: float
+    seconds: float
+    """Of a context in the whole datastore."""
+
+
+def measure_search(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> SearchCosts:
+    """Search the datastore, and one segment with its first tokens. The files are in memory, after the first round."""
+    sizes = [entry.tokens for entry in store.manifest.segments]
+    cut = max(1, min(CUT_TOKENS, sum(sizes) // 8))
+    small, _ = _seconds(first_tokens(store, cut, workdir), contexts, max_nodes)
+    whole, spread = _seconds(store.path, contexts, max_nodes)
+    doublings = sum(float(np.log2(max(size, 1) / cut)) for size in sizes)
+    doubling = max(0.0, (whole - len(sizes) * small) / doublings) if doublings > 0 else 0.0
+    return SearchCosts(small, cut, doubling, spread, whole)
+
+
+def sorted_per_second(store: Datastore) -> float:
+    """Tokens that one thread sorts in a second, in a segment of at most SORTED_TOKENS."""
+    dtype = token_dtype(store.manifest.vocab_size)
+    tokens = _first(store, dtype)
+    begin = time.process_time()
+    _native.sort_suffixes(tokens, store.manifest.vocab_size, store.manifest.order_depth, 1)
+    return len(tokens) / (time.process_time() - begin)
+
+
+def _seconds(path: Path, contexts: Sequence[Any], max_nodes: int) -> tuple[float, float]:
+    """Processor seconds of a context in batches, and the spread of single ones."""
+    batches = [contexts[start : start + BATCH] for start in range(0, len(contexts), BATCH)]
+    with open_datastore(path, threads=1) as store:
+        rounds = []
+        for _ in range(_ROUNDS):
+            begin = time.process_time()
+            for batch in batches:
+                store.draft_batch(batch, MAX_MATCH, 1, MAX_DEPTH, max_nodes)
+            rounds.append((time.process_time() - begin) / len(contexts))
+        single = []
+        for context in contexts:
+            begin = time.process_time()
+            store.draft_batch([context], MAX_MATCH, 1, MAX_DEPTH, max_nodes)
+            single.append(time.process_time() - begin)
+    return min(rounds), float(np.std(single) / np.mean(single))
+
+
+def _first(store: Datastore, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The first tokens of the datastore, each document with its separator."""
+    parts: list[npt.NDArray[Any]] = []
+    size = 0
+    for document in store.documents():
+        parts += [document.tokens.astype(dtype), np.array([separator(dtype)], dtype)]
+        size += len(document.tokens) + 1
+        if size >= SORTED_TOKENS:
+            break
+    return np.concatenate(parts)

@@ -1,0 +1,143 @@
+"""What one shard costs: bytes, and the calls that come to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from suffolk.benchmarks.capacity.index_size import directory_bytes, segment_bytes
+from suffolk.benchmarks.capacity.need import Need
+from suffolk.benchmarks.capacity.queueing import NORMAL, Response, Service
+from suffolk.benchmarks.capacity.service_costs import ServiceCosts
+from suffolk.serving.draft_service.service import CHUNK
+
+LIVE_SEGMENTS = 16
+"""A live store searches at most so many segments besides those of its datastore."""
+TAIL = 0.99
+GRAIN = 8
+"""Contexts that a search thread takes at once (csrc/core/snapshot.cc)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of ``shards`` equal parts of the datastore. Its servers have ``threads`` search threads, and as many cores each."""
+
+    need: Need
+    costs: ServiceCosts
+    shards: int
+    threads: int = 1
+
+    @property
+    def processes(self) -> int:
+        """Server processes of a node."""
+        return max(1, self.need.node.cores // self.threads)
+
+    @property
+    def segments(self) -> int:
+        """Segments that a search of this shard reads."""
+        return -(-self.need.segments // self.shards) + (LIVE_SEGMENTS if self.need.append_tokens else 0)
+
+    @property
+    def disk_bytes(self) -> float:
+        """Bytes of its files."""
+        return index_bytes(self.need, self.costs) / self.shards
+
+    @property
+    def resident_bytes(self) -> float:
+        """Bytes of its files that are in the memory of each node."""
+        always = directory_bytes(self.need.tokens, self.need.segments, self.need.vocab_size) / self.shards
+        return max(always, self.need.in_memory * self.disk_bytes)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory of a node: files and server processes."""
+        return self.resident_bytes + self.processes * self.costs.process_bytes
+
+    @property
+    def search_s(self) -> float:
+        """Seconds of a context's search."""
+        return self.segments * self.costs.search_s(self.need.tokens_of_segment)
+
+    @property
+    def service(self) -> Service:
+        """Time of a call at a server that does nothing else.
+
+        The server searches CHUNK contexts after another. A chunk ends with the longest of the pieces that its threads search last.
+        """
+        batch, costs = self.need.batch, self.costs
+        chunk = min(batch, CHUNK)
+        threads = min(self.threads, -(-chunk // GRAIN))
+        chunks, share = batch / chunk, chunk / threads
+        deviation = costs.search_spread * self.search_s
+        most = NORMAL.inv_cdf((threads - 0.375) / (threads + 0.25))  # Blom: the largest of so many normal variables
+        longest = most * deviation * math.sqrt(min(GRAIN, chunk))
+        mean = costs.server_call_s + batch * costs.server_context_s + chunks * (share * self.search_s + longest)
+        return Service(mean, deviation * math.sqrt(chunks * share) / mean)
+
+    @property
+    def calls_per_second(self) -> float:
+        """Calls that come to the shard."""
+        return self.need.calls_per_second * self.need.rounds
+
+    @property
+    def busy_servers(self) -> float:
+        """Servers that are busy with the calls of the shard, on average."""
+        return self.calls_per_second * self.service.mean
+
+    @property
+    def busy_cores(self) -> float:
+        """Cores that all replicas of the shard use together."""
+        batch = self.need.batch * (self.costs.server_context_s + self.search_s)
+        return self.calls_per_second * (self.costs.server_call_s + batch)
+
+    def utilisation(self, nodes: float) -> float:
+        """Share of the time for which a server of so many nodes is busy."""
+        return self.busy_servers / (nodes * self.processes)
+
+    @property
+    def reads_per_call(self) -> float:
+        """Disk reads."""
+        return self.need.batch * self.segments * self.costs.cold_reads * self.need.miss_share
+
+    @property
+    def received_bytes(self) -> float:
+        """Bytes of a call's request."""
+        return self.costs.request_call_bytes + self.need.batch * self.costs.request_context_bytes
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes of a call's reply."""
+        return self.need.batch * self.costs.reply_context_bytes
+
+    @property
+    def client_s(self) -> float:
+        """Processor seconds of a worker for its calls to all shards in a step. They run one after another in its process."""
+        return (
+            self.need.rounds * self.shards * (self.costs.client_call_s + self.need.batch * self.costs.client_context_s)
+        )
+
+    def response(self, nodes: float) -> Response:
+        """Times of a call if each takes one of the servers of so many nodes at random. Their utilisation must be below 1."""
+        return Response(self.service, self.utilisation(nodes))
+
+    def latency(self, nodes: float) -> float:
+        """Seconds within which 99 % of the steps have the answers of all shards; infinite if the nodes are too few.
+
+        ``nodes`` may be infinite: no call waits for another.
+        """
+        if self.utilisation(nodes) >= 1:
+            return math.inf
+        call = (
+            self.response(nodes).quantile(TAIL, self.shards)
+            + self.costs.wait_s
+            + self.need.round_trip
+            + self.reads_per_call * self.costs.read_s
+        )
+        return self.client_s + self.need.rounds * call
+
+
+def index_bytes(need: Need, costs: ServiceCosts) -> float:
+    """Bytes of the whole datastore's files, once."""
+    tokens = need.tokens / need.segments
+    one = segment_bytes(tokens, tokens / need.document_tokens, need.vocab_size, costs.table_bytes)
+    return need.segments * one

@@ -1,0 +1,119 @@
+"""Plan the nodes for a datastore and a load: how many, what limits them, and what would take fewer.
+
+The plan is computed from costs of the draft service on one core. Measure them on a node of yours with 'suffolk profile
+--datastore STORE', and give the file as --profile. Without it, the costs of a named machine are used. Amounts may be
+written as 1e12, 1T or 100G; units are decimal. The design document and the how-to 'scale' explain the model.
+
+With --simulate, the plan's calls are also simulated event by event, with all nodes and with the spare nodes down, and
+compared with the formulas.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+from suffolk.benchmarks.capacity.amounts import read_amount
+from suffolk.benchmarks.capacity.bill import Prices, bill_of
+from suffolk.benchmarks.capacity.building import building_of
+from suffolk.benchmarks.capacity.index_size import MAX_SEGMENT_TOKENS
+from suffolk.benchmarks.capacity.need import Need, Node
+from suffolk.benchmarks.capacity.plan import best_plan
+from suffolk.benchmarks.capacity.published import PUBLISHED
+from suffolk.benchmarks.capacity.queueing import MOST_UTILISATION
+from suffolk.benchmarks.capacity.relaxations import relaxations
+from suffolk.benchmarks.capacity.report import plan_lines, plan_result
+from suffolk.benchmarks.capacity.service_costs import read_costs
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, Configurable, option, passed_on, rare
+from suffolk.serving.draft_service.limits import MAX_BATCH
+from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within
+
+EXAMPLES = """
+suffolk capacity --tokens 1e12 --workers 200 --steps-per-second 40 --batch 8
+suffolk capacity --tokens 100G --workers 20 --steps-per-second 40 --batch 16 --profile costs.json --simulate
+suffolk capacity --tokens 1T --workers 200 --steps-per-second 40 --batch 8 --node-cores 96 --node-memory 1.5T --price-node-hour 4
+suffolk capacity --config capacity.toml --json"""
+
+
+def _amount(default: object, help: str, **more: object) -> int:
+    amount: int = option(default, help, read=read_amount, metavar="AMOUNT", **more)
+    return amount
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions(setting.Options):
+    tokens: Annotated[int, Within(1, 10**18)] = _amount(REQUIRED, "tokens of the datastore")
+    workers: Annotated[int, Within(1, 10**9)] = _amount(REQUIRED, "decoders, each of which sends one call a step")
+    steps_per_second: Annotated[float, Within(ABOVE_0, 1e6)] = option(REQUIRED, "steps of a worker", metavar="N")
+    batch: Annotated[int, Within(1, MAX_BATCH)] = option(REQUIRED, "requests that a worker decodes at once")
+    asked: Share = option(1.0, "share of the steps that ask the datastore", metavar="SHARE")
+    latency_ms: Annotated[float, Within(ABOVE_0)] | None = option(
+        None, "milliseconds within which 99 % of the steps must have their drafts (default: a step)", metavar="MS"
+    )
+    append_tokens: Annotated[int, Within(0, 10**15)] = _amount(0, "tokens a second that clients append")
+    log_copies: Annotated[int, Within(1, 100)] = option(2, "nodes that keep the log of appends")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(setting.Options):
+    GROUP = "text"
+    vocab_size: Annotated[int, Within(1, 2**31)] = option(49152, "token ids: a token has 2 bytes up to 65,535 of them")
+    document_tokens: Annotated[int, Within(1, 10**18)] = _amount(4000, "tokens of a document")
+    segment_tokens: Annotated[int, Within(1, MAX_SEGMENT_TOKENS)] | None = _amount(
+        None, "tokens of a segment (default: as many as a node can build)"
+    )
+    in_memory: Share = option(1.0, "share of the index that is in memory", metavar="SHARE")
+    misses: Annotated[float, Within(0, 1)] | None = option(
+        None, "share of page reads that miss memory (default: 1 less --in-memory)", metavar="SHARE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions(setting.Options):
+    GROUP = "a node"
+    node_cores: Annotated[int, Within(1, 1024)] = option(32, "cores")
+    node_memory: Annotated[int, Within(1, 10**18)] = _amount(256 * 10**9, "bytes of memory (default: 256G)")
+    node_disk: Annotated[int, Within(1, 10**18)] = _amount(4 * 10**12, "bytes of disk (default: 4T)")
+    node_network: Annotated[int, Within(1, 10**18)] = _amount(25 * 10**9, "bits a second each way (default: 25G)")
+    node_reads: Annotated[int, Within(1, 10**18)] = _amount(100_000, "random disk reads a second (default: 100K)")
+    utilisation: Annotated[float, Within(ABOVE_0, MOST_UTILISATION)] = option(
+        0.7, "share of the time for which a server may be busy", metavar="SHARE"
+    )
+    spares: Annotated[int, Within(0, 1000)] = option(1, "nodes of each shard that may fail at once")
+    round_trip_ms: Annotated[float, Within(0)] = option(0.2, "a network round trip", metavar="MS")
+    rounds: Annotated[int, Within(1, 100)] = rare(1, "calls to each shard for a draft")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceOptions(setting.Options):
+    GROUP = "prices"
+    price_node_hour: Annotated[float, Within(0)] = option(0.0, "of a node for an hour", metavar="PRICE")
+    price_storage_tb: Annotated[float, Within(0)] = option(
+        0.0, "of a TB in object storage for a month", metavar="PRICE"
+    )
+    price_network_tb: Annotated[float, Within(0)] = option(0.0, "of a TB that is sent", metavar="PRICE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(LoadOptions, TextOptions, NodeOptions, PriceOptions, Configurable):
+    profile: Path | None = option(None, "file of 'suffolk profile --datastore' (default: costs of a named machine)")
+    simulate: bool = option(False, "also simulate the calls of the plan")
+    json: bool = option(False, "print the result as JSON")
+
+
+def run(options: Options) -> int:
+    costs = PUBLISHED if options.profile is None else read_costs(options.profile)
+    node = Node(**{each.name: getattr(options, f"node_{each.name}") for each in fields(Node)})
+    latency = None if options.latency_ms is None else options.latency_ms / 1e3
+    need = passed_on(options, Need, node=node, latency=latency, round_trip=options.round_trip_ms / 1e3)
+    prices = Prices(**{each.name: getattr(options, f"price_{each.name}") for each in fields(Prices)})
+    plan = best_plan(need, costs)
+    shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, prices), relaxations(plan, costs)
+    if options.json:
+        print(json.dumps(plan_result(*shown)))
+    else:
+        print("\n".join(plan_lines(*shown)))
+    return 0
