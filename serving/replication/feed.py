@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.errors import DeadlineExceeded, Unavailable
+from suffolk.serving.transport.call_errors import UNSURE
 
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A follower that confirms nothing for as long is dropped."""
@@ -95,7 +96,7 @@ class Feed:
         """Wait until enough followers have all changes below ``position``.
 
         Raises:
-            Unavailable: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.
+            DeadlineExceeded: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._refusal or self._having(position) >= self.copies, COPY_SECONDS)
@@ -103,9 +104,9 @@ class Feed:
                 return
             for each in [each for each in self._subscriptions if each.confirmed < position]:
                 self._drop(each, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
-        raise Unavailable(
-            f"{self._name}: {have} of {self.copies} copies have the change after {COPY_SECONDS:g} s, so it may stay or vanish; "
-            f"{self._refusal or 'look for it before you repeat it'}"
+        raise DeadlineExceeded(
+            f"{self._name}: {have} of {self.copies} copies have the change after {COPY_SECONDS:g} s, so {UNSURE}; "
+            f"look for it before you repeat it{self._refusal and ': '}{self._refusal}"
         )
 
     def followers(self) -> int:

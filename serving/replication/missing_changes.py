@@ -30,14 +30,14 @@ def missing_changes(index: _native.LiveIndex, end: int, held: Runs, dtype: npt.D
     """Changes that give a follower with ``held`` the documents of ``index`` below number ``end``, and no others.
 
     Documents come first, and removals last: what was replaced meanwhile does not vanish before its replacement is there. The last
-    change names number ``end - 1`` too, so that the follower's next number is ``end``.
+    change also names number ``end - 1`` if no document has it, so that the follower's next number is ``end``.
     """
     for page in live_pages(index, end):
         lacking = ~_within(page.sequences, held)
         if lacking.any():
             yield _part(page, lacking, dtype)
-    gone = np.setdiff1d(_expanded(held), _numbers(index, end), assume_unique=True)
-    yield Change(removed=np.union1d(gone, np.array([end - 1], np.uint64)))
+    ours = np.append(_numbers(index, end), np.uint64(end - 1))
+    yield Change(removed=np.setdiff1d(np.append(_expanded(held), ours[-1]), ours[:-1]))
 
 
 def _numbers(index: _native.LiveIndex, end: int) -> npt.NDArray[np.uint64]:

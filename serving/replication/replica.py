@@ -107,8 +107,8 @@ class ReplicaStore(LiveStore):
         """See ``LiveStore.append_batch``. It returns when ``copies`` copies have the documents, as durable as their settings say.
 
         Raises:
-            Unavailable: the store does not lead, or has too few copies, and nothing is changed; or copies did not confirm in time,
-                and the documents may stay or vanish.
+            Unavailable: the store does not lead, or has too few copies; nothing is changed.
+            DeadlineExceeded: too few copies confirmed in time; the documents may stay or vanish.
         """
         self.feed.require_copies()
         appended = super().append_batch(documents, group, replace)
