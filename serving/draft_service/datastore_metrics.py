@@ -13,6 +13,7 @@ from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.live_store.stats import LiveStats
 from suffolk.serving.live_store.store import LiveStore
+from suffolk.serving.replication.replica_metrics import replica_metrics
 
 LIVE_GAUGES = {
     "tokens": ("suffolk_live_tokens", "Tokens in memory"),
@@ -62,6 +63,7 @@ class DatastoreMetrics(Collector):
             failing | self._failing(),
         )
         yield from self._live()
+        yield from replica_metrics(self._datastores)
 
     def _live(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         stats = self._stats()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import grpc
 from grpc_health.v1 import health
@@ -16,7 +15,9 @@ from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.draft_service.http_app import build_draft_app
 from suffolk.serving.draft_service.service import DraftService
-from suffolk.serving.proto import draft_pb2_grpc
+from suffolk.serving.proto import draft_pb2_grpc, replication_pb2_grpc
+from suffolk.serving.replication.replica import ReplicaStore
+from suffolk.serving.replication.servicer import FOLLOW, MAX_FOLLOWERS, ReplicationServicer
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.grpc_server import build_grpc_server
 from suffolk.serving.transport.limits import check_range
@@ -58,20 +59,28 @@ class DraftServer(Server):
         self.names = sorted(datastores)
         self.service = DraftService(datastores, config.max_concurrent, config.min_count, config.shows_occurrences)
         self._playground = config.playground
+        self._replicas = sum(isinstance(store, ReplicaStore) for store in datastores.values())
         super().__init__(config, self.service.admission)
         self.service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 
     def build_grpc(self) -> tuple[grpc.Server, health.HealthServicer]:
         return build_grpc_server(
             "suffolk.v1.DraftService",
-            partial(draft_pb2_grpc.add_DraftServiceServicer_to_server, DraftServicer(self.service)),
+            self._register,
             self.service.admission,
             self.service.metrics,
             self.authenticator,
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
             ("Draft", "Lookup"),
+            {FOLLOW: MAX_FOLLOWERS * self._replicas} if self._replicas else {},
         )
+
+    def _register(self, server: grpc.Server) -> None:
+        draft_pb2_grpc.add_DraftServiceServicer_to_server(DraftServicer(self.service), server)
+        if self._replicas:
+            servicer = ReplicationServicer(self.service.find)
+            replication_pb2_grpc.add_ReplicationServiceServicer_to_server(servicer, server)
 
     def build_app(self) -> ASGIApp:
         return build_draft_app(self.service, self.ready, self.authenticator, self.config.host_rules(), self._playground)

@@ -167,6 +167,29 @@ def read_identity(store: Path) -> StoreIdentity:
         raise damaged(path, f"is damaged: {error}") from error
 
 
+def adopt_identity(store: Path, ours: StoreIdentity, theirs: StoreIdentity, empty: bool) -> StoreIdentity:
+    """Take over the identity of the store that this one is to be a copy of. Returns it.
+
+    Args:
+        empty: whether nothing was ever appended. Then names of groups may be hashed in another way from now on.
+
+    Raises:
+        Unsupported: the stores hold other tokens, or both hold documents of their own.
+    """
+    for name in ("vocab_size", "tokenizer", "order_depth"):
+        if (here := getattr(ours, name)) != (there := getattr(theirs, name)):
+            raise Unsupported(
+                f"{store} has {name} {here}, and the store to copy has {there}; make both with the same tokenizer"
+            )
+    if ours != theirs:
+        if not empty:
+            raise Unsupported(
+                f"{store} holds documents of its own, and is no copy; name another folder, or remove this one to give them up"
+            )
+        _write(store, theirs)
+    return theirs
+
+
 def published(store: Path) -> Manifest | None:
     """The manifest of the published generation; None if a live store has published none.
 

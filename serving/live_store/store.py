@@ -21,6 +21,7 @@ from suffolk.datastore.query import parse_query
 from suffolk.serving.live_store.batch import Appended, make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select
+from suffolk.serving.live_store.feed import ChangeFeed
 from suffolk.serving.live_store.identity import append_lock, create_identity, open_identity, published
 from suffolk.serving.live_store.keeper import Keeper
 from suffolk.serving.live_store.origin import unpack_origin
@@ -80,13 +81,13 @@ class LiveStore(LiveQueries):
     log. Documents without a group are published as segment files by ``seal``.
     """
 
-    def __init__(self, path: Path, settings: LiveSettings = DEFAULT_SETTINGS) -> None:
+    def __init__(self, path: Path, settings: LiveSettings = DEFAULT_SETTINGS, feed: ChangeFeed | None = None) -> None:
         self.path = path
         self.settings = settings
         self.identity = open_identity(path)
         with ExitStack() as stack:
             stack.enter_context(append_lock(path))
-            self._writer = LiveWriter(path, self.identity, settings, published(path))
+            self._writer = LiveWriter(path, self.identity, settings, published(path), feed)
             stack.callback(self._writer.close)
             self._live = self._writer.index
             self._files = PublishedFiles(path, self.identity, settings, self._writer)

@@ -20,10 +20,12 @@ class Upkeep:
     def is_due(self) -> bool:
         """Whether a bound is exceeded, or a publication is due."""
         bounds = self._bounds
-        return self._seal_is_due() or bounds.excess(self._files.live_tokens()) > 0 or bounds.memory_excess() > 0
+        return not self._writer.repeats and (
+            self._seal_is_due() or bounds.excess(self._files.live_tokens()) > 0 or bounds.memory_excess() > 0
+        )
 
     def work(self) -> None:
-        """Evict, publish and rewrite the log, as far as it is time.
+        """Evict, publish and rewrite the log, as far as it is time. A store that repeats another one's changes only does the last.
 
         Raises:
             Unavailable: another process writes to the datastore.
@@ -31,6 +33,8 @@ class Upkeep:
         """
         try:
             with self._files.lock:
+                if self._writer.repeats:
+                    return
                 self._evict()
                 if self._seal_is_due():
                     self._files.seal()
@@ -40,7 +44,8 @@ class Upkeep:
     def relieve(self) -> None:
         """Hold the documents in memory to their bounds while nothing can be published."""
         with self._files.lock:
-            self._evict_memory(self._bounds.excess(0))
+            if not self._writer.repeats:
+                self._evict_memory(self._bounds.excess(0))
 
     def _seal_is_due(self) -> bool:
         """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next seal."""

@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import NotFound
+from suffolk.datastore.errors import NotFound, Unavailable
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.live_store.batch import Appended, Batch
 from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import add, live_pages, ungrouped_tokens
+from suffolk.serving.live_store.feed import ChangeFeed
 from suffolk.serving.live_store.group_bound import displaced
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import Log
@@ -37,14 +39,23 @@ DOCUMENT_BYTES = 128
 class LiveWriter:
     """The index and the log of one store, recovered from disk. Thread-safe.
 
+    Every change takes at least one number: those of its documents, or one for itself.
+
     Args:
         manifest: the published generation; None if there is none.
+        feed: takes the changes if the store has copies.
     """
 
     def __init__(
-        self, store: Path, identity: StoreIdentity, settings: LiveSettings, manifest: Manifest | None = None
+        self,
+        store: Path,
+        identity: StoreIdentity,
+        settings: LiveSettings,
+        manifest: Manifest | None = None,
+        feed: ChangeFeed | None = None,
     ) -> None:
         self._settings = settings
+        self._feed = feed
         self._dtype = token_dtype(identity.vocab_size)
         self._lock = threading.Lock()
         self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
@@ -57,6 +68,7 @@ class LiveWriter:
         self.unpublished_tokens = state.ungrouped_tokens
         """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
         self._next = state.next_sequence
+        self._newest_time = state.newest_time
         self._clock = StoreClock(state.newest_time)
         if self._clock.behind:
             LOG.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
@@ -70,8 +82,13 @@ class LiveWriter:
 
     @property
     def next_sequence(self) -> int:
-        """The number of the next document."""
+        """The number of the next document or change."""
         return self._next
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the store repeats the changes of another one, and makes none of its own."""
+        return self._feed is not None and not self._feed.leads
 
     def now(self) -> int:
         """The time that a document would get, in seconds."""
@@ -86,14 +103,13 @@ class LiveWriter:
         """
         count = len(batch.lengths)
         with self._lock:
+            self._require_lead()
             removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
             first = self._next
             sequences = np.arange(first, first + count, dtype=np.uint64)
             times = np.full(count, self._clock.now(), np.int64)
             change = Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed)
-            position = self._apply(change)
-            self._next = first + count
-            self.unpublished_tokens += ungrouped_tokens(batch.lengths, batch.keys)
+            position = self._make(change)
         if len(removed):
             self.removed_text.note_replaced()
         failpoint("append.visible")
@@ -108,11 +124,8 @@ class LiveWriter:
         """
         wanted = np.array(sorted(sequences), np.uint64)
         with self._lock:
-            position = self.log.write(encode(Change(removed=wanted)), 0)
-            try:
-                self.index.remove(wanted)
-            except NotFound:  # some were removed since the caller found them
-                self.index.remove(self._present(wanted))
+            self._require_lead()
+            position = self._make(Change(removed=np.append(wanted, self._own_number())))
         self.removed_text.note_replaced()
         failpoint("remove.visible")
         return self.log.acknowledge(position)
@@ -124,15 +137,46 @@ class LiveWriter:
             ResourceExhausted, Unavailable: as ``append``.
         """
         with self._lock:
-            record = encode(Change(drop_before=sequence))
-            self.log.write(record, 0)
-            self.index.drop_before(sequence)
-            rest = [page.sequences for page in live_pages(self.index, sequence, tokens=False)]
-            if rest:
-                self.index.remove(np.concatenate(rest))
+            self._require_lead()
+            self._make(Change(removed=self._own_number(), drop_before=sequence))
         self.removed_text.note_replaced()
         failpoint("evict.dropped")
         self.trim()
+
+    def repeat(self, change: Change) -> int:
+        """Make a change of the store that leads, with its numbers. Returns the position to acknowledge.
+
+        Raises:
+            ResourceExhausted: as ``append``.
+            Unavailable: as ``append``; or a document has a number below ``next_sequence``.
+        """
+        with self._lock:
+            if len(change.sequences) and change.sequences[0] < self._next:
+                raise Unavailable(
+                    f"document {change.sequences[0]} is missing in this copy, which has later ones: remove its folder, and start "
+                    "its server again"
+                )
+            removes = bool(len(change.removed)) and int(change.removed[0]) < self._next
+            position = self._make(change)
+        if removes and not len(change.lengths):
+            self.removed_text.note_deleted()
+        elif removes or change.drop_before:
+            self.removed_text.note_replaced()
+        if change.drop_before:
+            self.trim()
+        return position
+
+    def begin_at(self, sequence: int) -> None:
+        """Lead from now on: the next change has number ``sequence``, or a higher one, and no earlier time than those before."""
+        with self._lock:
+            self._next = max(self._next, sequence)
+            self._clock = StoreClock(max(self._newest_time, self._clock.now()))
+
+    @contextmanager
+    def paused(self) -> Iterator[int]:
+        """No change is made in the block, which gets ``next_sequence``."""
+        with self._lock:
+            yield self._next
 
     def begin_seal(self) -> tuple[int, int]:
         """Begin a new log file. Returns the sequence up to which all documents are in older ones, and ``unpublished_tokens``."""
@@ -183,16 +227,49 @@ class LiveWriter:
         finally:
             self.index.close()
 
-    def _apply(self, change: Change) -> int:
-        """Log a change, then make it visible."""
+    def _require_lead(self) -> None:
+        if self._feed is not None:
+            self._feed.require_lead()
+
+    def _make(self, change: Change) -> int:
+        """Log a change, make it visible, and pass it on. Returns the position to acknowledge. REQUIRES: ``_lock`` is held."""
         record = encode(change)
-        position = self.log.write(record, int(change.sequences[-1]) if len(change.sequences) else 0)
+        last = int(change.sequences[-1]) if len(change.sequences) else 0
+        position = self.log.write(record, last)
         try:
-            add(self.index, change)
+            self._show(change)
         except BaseException:
             self.log.withdraw(record)
             raise
+        self._next = max(self._next, last + 1, int(change.removed.max(initial=0)) + 1)
+        self._newest_time = max(self._newest_time, int(change.times.max(initial=0)))
+        self.unpublished_tokens += ungrouped_tokens(change.lengths, change.groups)
+        if self._feed is not None:
+            self._feed.publish(record, self._next)
         return position
+
+    def _own_number(self) -> npt.NDArray[np.uint64]:
+        """The number of a change without documents. Its record names it as removed, so that a reader of the log learns it."""
+        return np.array([self._next], np.uint64)
+
+    def _show(self, change: Change) -> None:
+        """Change the index. Of the documents to remove, some may be gone already."""
+        removed = change.removed[change.removed < self._next]  # without the change's own number
+        if change.drop_before:
+            self.index.drop_before(change.drop_before)
+            rest = [page.sequences for page in live_pages(self.index, change.drop_before, tokens=False)]
+            removed = np.unique(np.concatenate([removed, *rest]))
+        change = replace(change, removed=removed)
+        try:
+            self._add_or_remove(change)
+        except NotFound:
+            self._add_or_remove(replace(change, removed=self._present(removed)))
+
+    def _add_or_remove(self, change: Change) -> None:
+        if len(change.lengths):
+            add(self.index, change)
+        elif len(change.removed):
+            self.index.remove(change.removed)
 
     def _is_mostly_removed(self) -> bool:
         stats = self.index.stats()

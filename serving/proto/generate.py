@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("draft", "decode")
+NAMES = ("draft", "decode", "replication")
 OUTPUTS = tuple(f"{name}_{kind}" for name in NAMES for kind in ("pb2.py", "pb2.pyi", "pb2_grpc.py", "pb2_grpc.pyi"))
 
 

@@ -30,6 +30,9 @@ CANCELLED = "the {server} cancelled the call: it is stopping, or its replies wer
 TOO_LARGE = "a message of this call is larger than the {server} or this client allows; split the call into several"
 OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
 
+UNSURE = "it may stay or vanish"
+"""In the message of a server that ended a change late, of its own. Other messages about deadlines are replaced."""
+
 
 def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> SuffolkError:
     """The error to raise for a failed call to ``url``.
@@ -39,7 +42,7 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
         late: message if the deadline passed.
     """
     code, text = error.code(), error.details() or ""
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and UNSURE not in text:
         return error_from_code(code, f"{url}: {late}")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
         return InvalidArgument(f"{url}: {TOO_LARGE.format(server=server)} ({text})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import grpc
@@ -36,12 +36,11 @@ class EarlyRefusal(grpc.ServerInterceptor):
         admission: AdmissionController,
         metrics: RequestMetrics,
         others: CallPool,
-        short: CallPool,
-        short_calls: Collection[str],
+        own: Mapping[str, CallPool],
     ) -> None:
-        """``short``: threads for the methods ``short_calls``; ``others``: the server's threads for all others."""
+        """``own``: threads of their own for some methods, by name; ``others``: the server's threads for all others."""
         self._admission, self._metrics = admission, metrics
-        self._others, self._short, self._short_calls = others, short, frozenset(short_calls)
+        self._others, self._own = others, own
         self._methods: dict[str, _Method] = {}  # that the server has, by name
         self._this_thread = CallingThread(1)
 
@@ -59,10 +58,12 @@ class EarlyRefusal(grpc.ServerInterceptor):
     def _method(self, name: str, handler: Handler) -> _Method:
         if name.startswith(OPEN_SERVICE):
             return _Method(self._others, handler, handler)
-        if name not in self._short_calls:
+        pool = self._own.get(name)
+        if pool is None:
             return _Method(self._others, handler, self._refusal(name, self._others.most))
-        handler.unary_unary.experimental_thread_pool = self._short  # type: ignore[union-attr]  # gRPC runs the call there
-        return _Method(self._short, handler, self._refusal(name, self._short.most))
+        answer: Any = handler.unary_unary or handler.stream_stream
+        answer.experimental_thread_pool = pool  # gRPC runs the call there
+        return _Method(pool, handler, self._refusal(name, pool.most))
 
     def _refusal(self, name: str, most: int) -> Handler:
         """A handler that takes a stream, because nothing is read of a stream before its handler asks for it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import NoReturn
 
 import grpc
@@ -21,6 +22,7 @@ from suffolk.serving.transport.request_metrics import RequestMetrics
 from suffolk.serving.transport.retry_times import retry_seconds, retry_trailer
 from suffolk.serving.transport.status import error_text, grpc_code
 
+NO_STREAMS: Mapping[str, int] = MappingProxyType({})
 SPARE_THREADS = 8
 """Threads in addition to one per admitted call. They reject calls and answer health checks."""
 SHORT_THREADS = 8
@@ -36,6 +38,7 @@ def build_grpc_server(
     max_request_bytes: int,
     max_reply_bytes: int,
     short_calls: Collection[str] = (),
+    streams: Mapping[str, int] = NO_STREAMS,
 ) -> tuple[grpc.Server, health.HealthServicer]:
     """A server that is not yet bound or started, and its health service.
 
@@ -47,10 +50,14 @@ def build_grpc_server(
         authenticator: finds the caller of every call except health checks.
         max_request_bytes, max_reply_bytes: limits of one message.
         short_calls: methods without a stream that compute for milliseconds. They wait for one of SHORT_THREADS threads.
+        streams: full name of a method with a stream in both directions that may run for days -> how many run at a time. They take
+            no thread of the other calls.
     """
     most = admission.max_in_flight
     pool = CallPool("grpc", most + SPARE_THREADS, most + SPARE_THREADS)
     short = CallPool("grpc-short", min(most, SHORT_THREADS), most)
+    own = {f"/{name}/{method}": short for method in short_calls}
+    own |= {f"/{method}": CallPool("grpc-stream", number, number) for method, number in streams.items()}
     options = (
         ("grpc.so_reuseport", 0),  # a second server on this port fails to start instead of taking half of the calls
         ("grpc.max_receive_message_length", max_request_bytes),
@@ -59,7 +66,7 @@ def build_grpc_server(
         ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # halved: a ping may be early
     )
     interceptors: list[grpc.ServerInterceptor] = [
-        EarlyRefusal(admission, metrics, pool, short, [f"/{name}/{method}" for method in short_calls]),
+        EarlyRefusal(admission, metrics, pool, own),
         AccessInterceptor(authenticator, metrics),
         MalformedRequestInterceptor(),
     ]

@@ -13,6 +13,8 @@ from suffolk.serving.live_store.identity import is_free
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
+from suffolk.serving.replication.open_replica import open_replica
+from suffolk.serving.replication.peer import Peer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +43,17 @@ class LiveOptions(Options):
         0, "age in seconds at which documents are removed; 0 keeps them"
     )
 
-    def open_live(self, path: str, residency: str, threads: int) -> LiveStore:
-        """Open the live datastore in the folder ``path``; make it if there is none.
+    peer: tuple[str, ...] = option(
+        (),
+        "another server with copies of the live datastores; may be repeated. 'suffolk promote' chooses the copy that leads",
+        metavar="URL",
+    )
+    copies: Annotated[int, Within(1, 16)] = option(
+        2, "with --peer: copies that an append or a deletion needs before it is acknowledged"
+    )
+
+    def open_live(self, name: str, path: str, residency: str, threads: int) -> LiveStore:
+        """Open the live datastore ``name`` in the folder ``path``; make it if there is none.
 
         Raises:
             NotFound: there is no datastore, and no tokenizer to make it with. Others as ``open_live_store``.
@@ -54,8 +65,11 @@ class LiveOptions(Options):
             residency=residency,
             threads=threads,
         )
+        if self.live_tokenizer is None and is_free(Path(path)):
+            raise NotFound(f"live {path}: there is no datastore; add --live-tokenizer MODEL to make one")
+        if self.peer:
+            peers = [Peer(url, name) for url in self.peer]
+            return open_replica(Path(path), settings, self.copies, peers, self.live_tokenizer)
         if not is_free(Path(path)):
             return open_live_store(path, settings)
-        if self.live_tokenizer is None:
-            raise NotFound(f"live {path}: there is no datastore; add --live-tokenizer MODEL to make one")
         return create_live_store(path, self.live_tokenizer, settings=settings)

@@ -90,7 +90,7 @@ def run(options: Options) -> int:
         live = parse_stores(options.live)
         opening = options.residency, options.search_threads
         for name, path in parse_stores([*options.stores, *options.live]).items():
-            stores[name] = options.open_live(path, *opening) if name in live else _open(options, name, path)
+            stores[name] = options.open_live(name, path, *opening) if name in live else _open(options, name, path)
             stack.callback(stores[name].close)
         server = DraftServer(config, stores)
         more = partial(_add_stores, server.service, stack, options, [*options.stores])

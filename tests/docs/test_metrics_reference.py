@@ -9,6 +9,7 @@ from pathlib import Path
 from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.live_store.store import create_live_store
 from tests.support.draft_server import serving
+from tests.support.replica_pair import make_replica
 from tests.support.stores import make_store
 from tests.support.worker_server import talking_target, working
 
@@ -31,6 +32,8 @@ def test_the_page_names_every_metric(tmp_path: Path) -> None:
         working(talking_target(), appender=appender) as worker,
     ):
         expected |= reported(str(worker.http))
+    with make_replica(tmp_path / "copy") as copy, serving({"copy": copy}) as server:
+        expected |= reported(str(server.http))
     documented = re.findall(r"^\| `((?:suffolk_|vllm:)\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
     assert set(documented) == expected
     assert len(documented) == len(expected)

@@ -149,4 +149,4 @@ def test_numbers_rise_after_a_rewrite_of_nothing(open_store: OpenStore, tmp_path
     store.delete(group="g")
     store.scrub()
     store = open_store()
-    assert store.append([3]).sequence == 6
+    assert store.append([3]).sequence == 7

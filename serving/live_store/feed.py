@@ -1,0 +1,22 @@
+"""The interface through which a store's changes reach its copies on other machines."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class ChangeFeed(Protocol):
+    """Takes the changes of a store that has copies. The writer calls it under its lock, so in the order of the changes."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether changes begin at this store. A store that does not lead repeats those of another one."""
+        ...
+
+    def require_lead(self) -> None:
+        """Refuse a change. Raises Unavailable: changes begin at another store."""
+        ...
+
+    def publish(self, record: bytes, position: int) -> None:
+        """Pass a record of the log on. ``position``: the number of the next change."""
+        ...

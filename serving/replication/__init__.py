@@ -1,0 +1,1 @@
+"""Copies of live stores on several servers."""

@@ -1,0 +1,91 @@
+"""Calls of another server that has a copy of a live store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import grpc
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
+from suffolk.serving.replication.replica import ReplicaStatus
+from suffolk.serving.transport.call_errors import call_error
+from suffolk.serving.transport.channel import open_channel
+from suffolk.serving.transport.limits import PING_SECONDS
+from suffolk.serving.transport.url import parse_url
+
+MAX_MESSAGE_BYTES = 4 << 20
+"""Size of one message of a stream."""
+_STATE_SECONDS = 1.0
+_CHANGE_SECONDS = 10.0
+"""Deadlines of calls."""
+T = TypeVar("T")
+
+
+class Peer:
+    """A copy of a live store behind a draft service. Thread-safe.
+
+    All calls raise the errors of the server, and Unavailable or DeadlineExceeded if it does not answer.
+
+    Attributes:
+        address: its host and port, for messages.
+    """
+
+    def __init__(self, url: str, name: str = "") -> None:
+        """``name``: of the datastore, if ``url`` names none.
+
+        Raises:
+            InvalidArgument: the URL is malformed, or names a datastore twice.
+        """
+        parts = parse_url(url)
+        if name and parts.name:
+            raise InvalidArgument(f"--peer: {url} names a datastore; leave /{parts.name} out, all live ones are copied")
+        parts = replace(parts, name=name or parts.name)
+        self.address = parts.target
+        self._url = url
+        self._name = parts.name
+        self._channel = open_channel(parts, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES, _STATE_SECONDS, PING_SECONDS)
+        self._stub = replication_pb2_grpc.ReplicationServiceStub(self._channel)
+
+    def status(self) -> ReplicaStatus:
+        """What it is and has."""
+        request = replication_pb2.ReplicaRequest(datastore=self._name)
+        return self._status(lambda: self._stub.GetState(request, timeout=_STATE_SECONDS))
+
+    def fence(self, epoch: int) -> ReplicaStatus:
+        """See ``ReplicaStore.fence``."""
+        request = replication_pb2.EpochRequest(datastore=self._name, epoch=epoch)
+        return self._status(lambda: self._stub.Fence(request, timeout=_CHANGE_SECONDS))
+
+    def lead(self, epoch: int) -> ReplicaStatus:
+        """See ``ReplicaStore.lead``."""
+        request = replication_pb2.EpochRequest(datastore=self._name, epoch=epoch)
+        return self._status(lambda: self._stub.Lead(request, timeout=_CHANGE_SECONDS))
+
+    def follow(
+        self, requests: Iterable[replication_pb2.FollowRequest], begun: Callable[[Callable[[], object]], None]
+    ) -> Iterator[replication_pb2.FollowReply]:
+        """The replies to ``requests``. ``begun`` gets the function that cancels the call."""
+        try:
+            call = self._stub.Follow(iter(requests))
+            begun(call.cancel)
+            yield from call
+        except grpc.RpcError as error:
+            raise call_error(error, self._url, "draft service", "the deadline passed") from None
+
+    def first_request(self, epoch: int) -> replication_pb2.FollowRequest:
+        """A request to follow, without what the follower holds."""
+        return replication_pb2.FollowRequest(datastore=self._name, epoch=epoch)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def _status(self, call: Callable[[], replication_pb2.ReplicaState]) -> ReplicaStatus:
+        try:
+            reply = call()
+        except grpc.RpcError as error:
+            raise call_error(error, self._url, "draft service", "no answer in time") from None
+        return ReplicaStatus(reply.epoch, reply.leads, reply.data_epoch, reply.position, reply.copies, reply.followers)

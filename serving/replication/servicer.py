@@ -1,0 +1,116 @@
+"""The gRPC methods of replication."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+import grpc
+
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
+from suffolk.serving.replication.feed import Feed, Subscription
+from suffolk.serving.replication.replica import ReplicaStatus, ReplicaStore
+from suffolk.serving.replication.wire import pack_identity, pack_records, unpack_held
+from suffolk.serving.transport.grpc_server import abort_call
+from suffolk.serving.transport.identity import Role, caller
+from suffolk.serving.transport.store_names import tenant_of
+
+FOLLOW = "suffolk.v1.ReplicationService/Follow"
+MAX_FOLLOWERS = 8
+"""Followers of one store at a time."""
+HEARTBEAT_SECONDS = 0.2
+"""Longest time between two messages to a follower. So it knows within this time that it has everything."""
+_FIRST_SECONDS = 5.0
+"""Time within which a follower says what it holds."""
+
+
+class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
+    """Passes messages to the replicas among a server's datastores.
+
+    Args:
+        find: the full name and the datastore of a name; raises NotFound if the caller may not read it.
+    """
+
+    def __init__(self, find: Callable[[str], tuple[str, Retriever]]) -> None:
+        self._find = find
+
+    def GetState(
+        self, request: replication_pb2.ReplicaRequest, context: grpc.ServicerContext
+    ) -> replication_pb2.ReplicaState:
+        return _answer(context, lambda: self._replica(request.datastore, Role.READ).status())
+
+    def Fence(
+        self, request: replication_pb2.EpochRequest, context: grpc.ServicerContext
+    ) -> replication_pb2.ReplicaState:
+        return _answer(context, lambda: self._replica(request.datastore, Role.ADMIN).fence(request.epoch))
+
+    def Lead(
+        self, request: replication_pb2.EpochRequest, context: grpc.ServicerContext
+    ) -> replication_pb2.ReplicaState:
+        return _answer(context, lambda: self._replica(request.datastore, Role.ADMIN).lead(request.epoch))
+
+    def Follow(
+        self, requests: Iterator[replication_pb2.FollowRequest], context: grpc.ServicerContext
+    ) -> Iterator[replication_pb2.FollowReply]:
+        try:
+            yield from self._changes(requests, context)
+        except SuffolkError as error:
+            abort_call(context, error)
+
+    def _changes(
+        self, requests: Iterator[replication_pb2.FollowRequest], context: grpc.ServicerContext
+    ) -> Iterator[replication_pb2.FollowReply]:
+        timer = threading.Timer(_FIRST_SECONDS, context.cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            first = next(requests, None)
+            if first is None:
+                raise InvalidArgument("the stream has no message; say first what the follower holds")
+            store = self._replica(first.datastore, Role.ADMIN)
+            held = unpack_held(first, requests)
+        finally:
+            timer.cancel()
+        with store.followed(context.peer(), first.epoch, held) as (subscription, missing):
+            threading.Thread(
+                target=_read_confirmations, args=(requests, store.feed, subscription), name="confirmed", daemon=True
+            ).start()
+            yield replication_pb2.FollowReply(identity=pack_identity(store.identity), epoch=store.state.epoch)
+            yield from pack_records(missing)
+            seconds = 0.0
+            while True:
+                records, position = store.feed.take(subscription, seconds)
+                replies = list(pack_records([records])) or [replication_pb2.FollowReply()]
+                replies[-1].position = position
+                yield from replies
+                seconds = HEARTBEAT_SECONDS
+
+    def _replica(self, name: str, role: Role) -> ReplicaStore:
+        name, store = self._find(name)
+        caller().require(tenant_of(name), role)
+        if not isinstance(store, ReplicaStore):
+            raise Unsupported(f"datastore {name} has no copies on other servers; serve it with --live and --peer")
+        return store
+
+
+def _read_confirmations(
+    requests: Iterator[replication_pb2.FollowRequest], feed: Feed, subscription: Subscription
+) -> None:
+    reason = "the follower left"
+    try:
+        for request in requests:
+            feed.confirm(subscription, request.position)
+    except grpc.RpcError as error:
+        reason = f"the connection to the follower was lost: {error}"
+    finally:
+        feed.drop(subscription, reason)
+
+
+def _answer(context: grpc.ServicerContext, call: Callable[[], ReplicaStatus]) -> replication_pb2.ReplicaState:
+    try:
+        return replication_pb2.ReplicaState(**asdict(call()))
+    except SuffolkError as error:
+        abort_call(context, error)

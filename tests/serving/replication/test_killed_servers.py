@@ -1,0 +1,58 @@
+"""Servers with copies of a store are killed, paused and started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, Unavailable
+from suffolk.serving.draft_service.client import RemoteDatastore, connect
+from suffolk.serving.replication.promote import promote
+from tests.support.replica_kills import kill_servers
+from tests.support.replicas import Replicas
+from tests.support.waiting import HANG
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
+    report = kill_servers(tmp_path, kills=2, seed=5)
+    assert report.kills["leader"] >= 1
+    assert report.acknowledged > 20
+
+
+def test_a_paused_follower_and_an_old_leader(tmp_path: Path) -> None:
+    with Replicas(tmp_path, 2) as replicas:
+        replicas.start(0, 1)
+        assert replicas.promote() == 0
+        replicas.await_step()
+        first, second = connect(replicas.url(0), HANG), connect(replicas.url(1), HANG)
+        first.append([1, 2, 3])
+        assert second.lookup([1, 2, 3]).count == 1
+        with pytest.raises(Unavailable, match=f"append to 127.0.0.1:{replicas.ports[0]}"):
+            second.append([1, 2, 3])
+        _pause_follower(replicas, first)
+        replicas.kill(1)
+        replicas.kill(0)
+        _return_of_the_leader(replicas)
+
+
+def _pause_follower(replicas: Replicas, leader: RemoteDatastore) -> None:
+    replicas.pause(1)
+    with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change after 5 s, so it may stay or vanish"):
+        leader.append([4, 5, 6])
+    with pytest.raises(Unavailable, match="1 of 2 copies, so it takes no changes, and nothing is changed"):
+        leader.append([7, 7, 7])
+    assert leader.lookup([4, 5, 6]).count == 1
+
+
+def _return_of_the_leader(replicas: Replicas) -> None:
+    """The paused follower was killed before it had [4, 5, 6]. It leads, so the old leader gives this document up."""
+    replicas.start(1)
+    with pytest.raises(InvalidArgument, match="named twice"):
+        promote([replicas.url(1)] * 2)
+    assert replicas.promote() == 1
+    replicas.start(0)
+    replicas.await_step()
+    for number in (0, 1):
+        store = connect(replicas.url(number), HANG)
+        assert [store.lookup(text).count for text in ([1, 2, 3], [4, 5, 6], [7, 7, 7])] == [1, 0, 0]
