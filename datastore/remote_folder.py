@@ -99,7 +99,12 @@ class RemoteFolder:
                     os.replace(path, self._path(name))
                 fsync_directory(Path(self._path(name)).parent)
             else:
-                self._put(str(source), name, report)
+                try:
+                    self._put(str(source), name, report)
+                except FileNotFoundError:
+                    # if the answer to the end of an upload is lost, the client repeats the request, and the upload is gone
+                    if self._files.size(self._path(name)) != source.stat().st_size:
+                        raise
 
     def create(self, name: str, content: bytes) -> bool:
         """Write ``content`` to ``name``. Returns False, and writes nothing, if there is such a file.

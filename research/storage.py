@@ -40,7 +40,7 @@ WSGIRequestHandler.handle_expect_100 = lambda self: True
 from moto.server import main
 main(["-H", "127.0.0.1", "-p", "0"])
 """
-"""The S3 server. Without the second line, werkzeug sends 'HTTP/1.1 100 Continue' twice for each part of an upload."""
+"""The S3 server. Without the second line, werkzeug answers '100 Continue' twice, and clients may wait for ever."""
 
 
 @contextmanager
@@ -58,6 +58,7 @@ def s3_server() -> Iterator[str]:
             AWS_ACCESS_KEY_ID="test",
             AWS_SECRET_ACCESS_KEY="test",
             AWS_DEFAULT_REGION="us-east-1",
+            FSSPEC_S3='{"config_kwargs": {"read_timeout": 600}}',  # the server joins the parts of an upload before it answers
         )
         import s3fs
 

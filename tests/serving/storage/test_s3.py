@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from suffolk.datastore import remote_folder
-from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.errors import NotFound, Unavailable
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.serving.storage import fetch
@@ -100,6 +101,37 @@ def test_a_pull_goes_on_in_the_middle_of_a_file(
     pull(url, copy)
     assert fetched[0] == (f"{SEGMENTS_NAME}/{large.name}", there)
     require_equal(store, copy)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_repeated_end_of_an_upload_counts_if_the_object_is_there(
+    tmp_path: Path, s3: S3Server, url: str, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """If an answer is lost, the client repeats the request. Some servers have forgotten the upload by then."""
+    source = tmp_path / "file"
+    source.write_bytes(bytes(17 << 20))
+    core = pytest.importorskip("s3fs.core")
+    request = core.S3FileSystem._call_s3
+
+    async def repeated(files: object, method: str, *words: object, **fields: Any) -> object:
+        if method == "complete_multipart_upload":
+            place = {name: fields[name] for name in ("Bucket", "Key")}
+            if is_done:
+                await request(files, method, **fields)
+                # now this server, too, no longer knows the upload
+                await request(files, "put_object", **place, Body=source.read_bytes())
+            else:
+                await request(files, "abort_multipart_upload", **place, UploadId=fields["UploadId"])
+        return await request(files, method, *words, **fields)
+
+    monkeypatch.setattr(core.S3FileSystem, "_call_s3", repeated)
+    folder = RemoteFolder(url)
+    if is_done:
+        folder.upload(source, "file", lambda size: None)
+        assert folder.sizes() == {"file": 17 << 20}
+    else:
+        with pytest.raises(NotFound):
+            folder.upload(source, "file", lambda size: None)
 
 
 def test_an_upload_that_hangs_is_given_up(store: Path, s3: S3Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
