@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.node import alive_nodes, node_folder, this_node
+from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
 
+LOG = logging.getLogger("suffolk.cluster")
 CONTROLLER = "controller"
 """Name of the actor, in the namespace of its cluster."""
 THREADS = 16
@@ -39,7 +42,8 @@ class Controller:
         self._folder.mkdir(parents=True, exist_ok=True)
         if ray.get_runtime_context().was_current_actor_reconstructed:
             config = config_from(json.loads(self._file.read_text()), str(self._file))
-        self._supervisor = Supervisor(config, namespace_of(config.name))
+        self._topology = TopologyWriter()
+        self._supervisor = Supervisor(config, namespace_of(config.name), self._write_topology)
         self.apply(config)
 
     def apply(self, config: ClusterConfig) -> None:
@@ -76,6 +80,7 @@ class Controller:
             "name": self._supervisor.config.name,
             "version": __version__,
             "settled": self.settled(),
+            "topology": str(self._folder / FILE),
             "nodes": [asdict(node) for node in alive_nodes()],
             "servers": [_described(slot, asked.get(slot.spec.name)) for slot in slots],
             "events": self._supervisor.events(),
@@ -86,6 +91,13 @@ class Controller:
         names = self._supervisor.close(graceful)
         self._file.unlink(missing_ok=True)
         return names
+
+    def _write_topology(self, topology: PublishedTopology) -> None:
+        """Write the list of stores on this node, where perhaps no server runs."""
+        try:
+            self._topology.write(topology, self._folder)
+        except OSError as error:
+            LOG.error("%s: the topology file is old: %s", self._folder, error)
 
     @property
     def _file(self) -> Path:

@@ -39,7 +39,7 @@ _MAX_LOST = 2
 """Workers that may die while they work on a request, before it fails: it may be what ends them."""
 _REFUSALS = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """A worker with one of these has not begun to work on the request: it is full, or it stops."""
-_HOP_HEADERS = ("host", "connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "te", "trailer")
+_HOP_HEADERS = ("connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "te", "trailer")
 
 
 class Front:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
 from suffolk.serving.cluster.node import Node, node_folder, this_node
+from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.server_facts import server_facts
 from suffolk.serving.cluster.server_process import Address, ServerProcess
 from suffolk.serving.cluster.server_spec import ServerSpec
@@ -31,13 +31,10 @@ class ServerActor:
         self._spec = spec
         self._process: ServerProcess | None = None
         self._placed: Placed | None = None
+        self._topology = TopologyWriter()
 
-    def start(self, port: int, stores: Mapping[str, str]) -> Placed:
-        """Start the server, and wait until it takes requests.
-
-        Args:
-            port: gRPC port; 0 for a free one.
-            stores: node id -> gRPC address of each running store. The one on this node is used if there is one.
+    def start(self, topology: PublishedTopology) -> Placed:
+        """Write ``topology`` on this node, start the server, and wait until it takes requests.
 
         Raises:
             Unavailable, DeadlineExceeded: as ``ServerProcess.wait_ready``.
@@ -45,15 +42,19 @@ class ServerActor:
         """
         spec, node = self._spec, this_node()
         folder = node_folder(spec.folder, node)
-        near = sorted(stores, key=lambda each: each != node.id)
-        words = spec.command(node.host, port, folder, [stores[each] for each in near])
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
+            self._topology.write(topology, folder)
+            words = spec.command(node, folder, folder / FILE)
             self._process = ServerProcess(words, folder / "logs" / f"{spec.name}.log")
         except OSError as error:
             raise ResourceExhausted(f"{folder}: {error.strerror}; free disk space or choose another folder") from error
         self._placed = Placed(node, self._process.wait_ready(spec.start_seconds))
         return self._placed
+
+    def publish(self, topology: PublishedTopology) -> None:
+        """Write ``topology`` on this node. Raises OSError: the disk is full."""
+        self._topology.write(topology, node_folder(self._spec.folder, this_node()))
 
     def wait(self) -> str:
         """Wait until the server ends, and return why."""

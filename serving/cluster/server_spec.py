@@ -41,13 +41,13 @@ class ServerSpec:
     grace: float
     start_seconds: float
 
-    def command(self, host: str, port: int, folder: Path, stores: Sequence[str]) -> list[str]:
-        """The words after ``suffolk``. ``port``: 0 for a free one; ``stores``: gRPC addresses of stores, the nearest first."""
-        addresses = ["--listen", f"{host}:{port}", "--http", f"{host}:{self.port and self.port + 1}"]
+    def command(self, node: Node, folder: Path, topology: Path) -> list[str]:
+        """The words after ``suffolk`` on ``node``. ``folder``: its part of the cluster's folder; ``topology``: a file there."""
+        addresses = ["--listen", f"{node.host}:{self.port}", "--http", f"{node.host}:{self.port and self.port + 1}"]
         stopping = [f"--set=grace={self.grace:g}", f"--set=drain={DRAIN_SECONDS:g}"]
         if self.kind == "store":
             return [*self.words, *addresses, *stopping, "--cache", str(folder / "copies")]
-        searched = ["--datastore", f"grpc://{stores[0]}/{','.join(self.datastores)}"] if stores else []
+        searched = ["--datastore", f"{topology}?zone={node.name}"] if topology.exists() else []
         return [*self.words, *addresses, *stopping, *searched]
 
 

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.node import alive_nodes
+from suffolk.serving.cluster.published_topology import PublishedTopology, topology_of
 from suffolk.serving.cluster.server_actor import THREADS, ServerActor
 from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
 from suffolk.serving.cluster.slot import Slot, result_of
@@ -33,9 +34,12 @@ class Supervisor:
     Its actors outlive it. A new supervisor adopts those that it finds.
     """
 
-    def __init__(self, config: ClusterConfig, namespace: str) -> None:
+    def __init__(self, config: ClusterConfig, namespace: str, on_topology: Callable[[PublishedTopology], None]) -> None:
+        """``on_topology``: called with each list of stores; it must not raise."""
         self._config = config
         self._namespace = namespace
+        self._on_topology = on_topology
+        self._topology = PublishedTopology()
         self._lock = threading.RLock()
         self._slots = {slot.spec.name: slot for slot in _found(namespace)}
         self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
@@ -104,6 +108,7 @@ class Supervisor:
 
     def _reconcile(self) -> None:
         """Start what is missing, and stop what is not wanted, or outdated."""
+        self._publish()  # before workers start, which read it
         wanted, now = wanted_servers(self._config, alive_nodes()), time.monotonic()
         for name, slot in [*self._slots.items()]:
             if slot.state == "starting" and now - slot.since > slot.spec.start_seconds + _PLACE_SECONDS:
@@ -125,10 +130,6 @@ class Supervisor:
         return spec.kind == "store" or not any(slot.state in ("idle", "starting") for slot in stores)
 
     def _start(self, slot: Slot, spec: ServerSpec) -> None:
-        kept = slot.placed if slot.placed and slot.placed.node.id == spec.node and not slot.failures else None
-        port = spec.port or (
-            int(kept.address.grpc.rpartition(":")[2]) if kept else 0
-        )  # workers know the store's address
         slot.spec = spec
         slot.actor = (
             ray.remote(ServerActor)
@@ -143,12 +144,23 @@ class Supervisor:
             )
             .remote(spec)
         )
+        slot.change("starting", slot.actor.start.remote(self._topology))
+
+    def _publish(self) -> None:
+        """Write a changed list of stores on every node. An empty list is not written: clients try the last ones again."""
         stores = {
-            each.placed.node.id: address
-            for each in self._slots.values()
-            if each.spec.kind == "store" and each.placed and (address := each.address())
+            slot.placed.node.name: address
+            for slot in self._slots.values()
+            if slot.spec.kind == "store" and slot.placed and (address := slot.address())
         }
-        slot.change("starting", slot.actor.start.remote(port, stores))
+        topology = topology_of(stores, [*self._config.stores.datastores]) if stores else self._topology.topology
+        if topology == self._topology.topology:
+            return
+        self._topology = PublishedTopology(time.time_ns(), topology)
+        for slot in self._slots.values():
+            if slot.actor is not None:
+                slot.actor.publish.remote(self._topology)
+        self._on_topology(self._topology)
 
     def _stop(self, slot: Slot) -> None:
         if slot.state == "ready":

@@ -24,7 +24,7 @@ def closed_port() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-async def asked(workers: list[str], body: dict[str, object], path: str = "/v1/completions") -> httpx2.Response:
+async def asked(workers: list[str], body: dict[str, object], **headers: str) -> httpx2.Response:
     async def known() -> list[str]:
         return workers
 
@@ -32,9 +32,9 @@ async def asked(workers: list[str], body: dict[str, object], path: str = "/v1/co
     transport = httpx2.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
-        httpx2.AsyncClient(transport=transport, base_url="http://front") as client,
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
     ):
-        return await client.post(path, json=body)
+        return await client.post("/v1/completions", json=body, headers=headers)
 
 
 class Ending:
@@ -62,6 +62,7 @@ def test_answers_are_those_of_the_worker() -> None:
         address = str(server.http)
         whole = asyncio.run(asked([closed_port(), address], BODY))
         stream = asyncio.run(asked([address], BODY | {"stream": True}))
+        foreign = asyncio.run(asked([address], BODY, host="evil.example"))
         missing = asyncio.run(asked([address], {"model": "other", "prompt": "a"}))
     assert whole.status_code == 200
     assert whole.headers[WORKER_HEADER] == address
@@ -69,6 +70,7 @@ def test_answers_are_those_of_the_worker() -> None:
     assert parts[-1] == "[DONE]"
     text = "".join(json.loads(part)["choices"][0]["text"] for part in parts[:-1])
     assert text == whole.json()["choices"][0]["text"]
+    assert foreign.status_code == 403  # the worker sees the client's Host
     assert missing.status_code == 404
     assert missing.json()["error"]["code"] == "model_not_found"
 

@@ -1,0 +1,46 @@
+"""The topology file of a cluster: which stores take requests. It lies in the cluster's folder on every node.
+
+Workers and other clients read it again when it changes (``fanout/servers.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
+
+FILE = "topology.json"
+
+
+@dataclass(frozen=True)
+class PublishedTopology:
+    """A version of the file. ``number`` grows; 0: there is no store yet."""
+
+    number: int = 0
+    topology: Topology | None = None
+
+
+def topology_of(stores: Mapping[str, str], datastores: Sequence[str]) -> Topology:
+    """Every store as a replica of one shard. ``stores``: node name -> gRPC address; a node is a zone."""
+    names = ",".join(datastores)
+    replicas = [ReplicaAddress(url=f"grpc://{address}/{names}", zone=node) for node, address in sorted(stores.items())]
+    return Topology(shards=(Shard(replicas=tuple(replicas)),))
+
+
+class TopologyWriter:
+    """Writes the file of one process. Versions may arrive in any order, in several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+
+    def write(self, published: PublishedTopology, folder: Path) -> None:
+        """Write a version that is newer than the last one. Raises OSError: ``folder`` cannot be written."""
+        with self._lock:
+            if published.topology is not None and published.number > self._number:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_topology(published.topology, folder / FILE)
+                self._number = published.number
