@@ -223,14 +223,14 @@ class Expansion {
   // segments.
   void find_heavy_runs(std::int32_t parent, std::uint64_t least, std::uint64_t bound) {
     // Such a child has at least its share of `least` in one segment, for any shares that add up to 1. Shares in proportion to the
-    // roots of the segments' intervals need the fewest samples. It has at most `most` in any; deletions may lower its count by any
-    // number.
+    // roots of the segments' intervals need the fewest samples. The shares are rounded down a little: a share above the exact one
+    // would miss a child. It has at most `most` in any; deletions may lower its count by any number.
     double roots = 0;
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) roots += root(parent, segment);
     const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? bound : std::numeric_limits<std::uint64_t>::max();
     heavy_.clear();
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) {
-      const double share = std::ceil(static_cast<double>(least) * root(parent, segment) / roots);
+      const double share = std::ceil(static_cast<double>(least) * root(parent, segment) / roots * (1 - 1e-12));
       const std::uint64_t fewest = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 1, least);
       for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), fewest, most, ends_,
                      [&](std::uint32_t token, Interval run) { heavy_.push_back({token, segment, run}); });
