@@ -216,8 +216,12 @@ class Expansion {
     if (least > least_useful()) open_.push({least - 1, parent, true});
   }
 
-  // The smallest count of any further output node: max_nodes nodes with at least this count are known.
-  std::uint64_t least_useful() const { return best_.size() < bounds_.max_nodes ? 1 : best_.top(); }
+  // The smallest count of any further output node: the query wants no smaller one, or max_nodes nodes with at least this count are
+  // known.
+  std::uint64_t least_useful() const {
+    const std::uint64_t least = std::max<std::uint64_t>(bounds_.least_count, 1);
+    return best_.size() < bounds_.max_nodes ? least : std::max(least, best_.top());
+  }
 
   // Fills heavy_, sorted by token and segment, with runs of every child that has `least` to `bound` occurrences in the live
   // segments.

@@ -70,7 +70,7 @@ class DraftServer(Server):
             self.authenticator,
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
-            ("Draft", "Lookup"),
+            ("Draft", "Lookup", "Count"),
         )
 
     def build_app(self) -> ASGIApp:
