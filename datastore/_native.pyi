@@ -48,8 +48,11 @@ class Searched:
         source: int,
         groups: _Counts | None = ...,
         scope: str = ...,
+        least_counts: Sequence[int] = ...,
     ) -> list[_Tree]:
-        """``scope``: store, group or group_first; the latter two need ``groups``, as many keys for each context; 0 is none."""
+        """``scope``: store, group or group_first; the latter two need ``groups``, as many keys for each context; 0 is none.
+
+        ``least_counts``: nodes that occur less often are left out; one entry for each context, or none."""
 
     def count_documents(
         self, contexts: Sequence[Any], most: int, groups: _Counts | None = ..., scope: str = ...

@@ -32,7 +32,10 @@ MAX_OCCURRENCES = (1 << 32) - 2
 
 
 class ContextQuery(NamedTuple):
-    """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``."""
+    """The arguments of ``Retriever.draft_batch``, in its order. A lookup ignores ``max_depth`` and ``max_nodes``.
+
+    ``least_counts``: for each context, or for none, the occurrences that a node of a draft needs.
+    """
 
     contexts: Sequence[Tokens]
     max_match: int = DEFAULT_MAX_MATCH
@@ -41,6 +44,7 @@ class ContextQuery(NamedTuple):
     max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES
     group: StoreGroups = None
     scope: str | None = None
+    least_counts: Sequence[int] = ()
 
     def checked(self) -> ContextQuery:
         """The query with numbers as ints. Raises InvalidArgument for an argument of a wrong type."""
@@ -95,6 +99,7 @@ class ContextQuery(NamedTuple):
             contexts=[self.contexts[place] for place in places],
             max_nodes=[budgets[place] for place in places],
             group=group,
+            least_counts=[self.least_counts[place] for place in places] if self.least_counts else (),
         )
 
 

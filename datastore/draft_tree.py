@@ -27,6 +27,7 @@ class DraftTree:
         match_length: length of the longest suffix of the context that was found; 0 if none was, or no datastore made
             the tree.
         match_count: number of occurrences of that suffix in all segments.
+        partial: whether a part of the datastore could not be searched in time. Nodes may be missing, and counts may be too low.
 
     Immutable by convention: the arrays are not copied. Safe to share between threads.
     """
@@ -38,6 +39,7 @@ class DraftTree:
     counts: npt.NDArray[np.uint64] | None = field(default=None)
     match_length: int = 0
     match_count: int = 0
+    partial: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -61,6 +63,7 @@ class DraftTree:
             counts,
             self.match_length,
             self.match_count,
+            self.partial,
         )
 
     def where(self, kept: npt.NDArray[np.bool_]) -> DraftTree:
@@ -82,6 +85,7 @@ class DraftTree:
             None if self.counts is None else self.counts[kept],
             self.match_length,
             self.match_count,
+            self.partial,
         )
 
     def depths(self) -> npt.NDArray[np.int32]:

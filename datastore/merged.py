@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
 
+Name = TypeVar("Name", str, int)
 MAX_DATASTORES = 16
 """Datastores that are searched as one."""
 MAX_WEIGHT = 16
@@ -102,7 +103,7 @@ class MergedDatastore(Retriever):
                 return _named(found, name)
         query = query._replace(group=None, scope=None)
         counts = {name: store.find_matches(query.whole)[0].count for name, store in self._stores.items()}
-        shares = _shares(counts, query.limit)
+        shares = shared_limit(counts, query.limit)
         return [
             place
             for name, store in self._stores.items()
@@ -168,15 +169,6 @@ def _named(places: Sequence[Occurrence], name: str) -> list[Occurrence]:
     return [replace(place, datastore=name) for place in places]
 
 
-def _shares(counts: Mapping[str, int], limit: int) -> dict[str, int]:
-    """``limit`` divided evenly among the names. None gets more than its count; the others get what it leaves."""
-    shares = {}
-    for left, (name, count) in zip(range(len(counts), 0, -1), sorted(counts.items(), key=itemgetter(1)), strict=True):
-        shares[name] = min(count, limit // left)
-        limit -= shares[name]
-    return shares
-
-
 def merged_info(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The info of several datastores as one: sums of tokens, documents and bytes, and ``datastores``, the info of each.
 
@@ -212,3 +204,12 @@ def require_weights(weights: Sequence[int], stores: int) -> None:
     for weight in weights:
         if not 1 <= weight <= MAX_WEIGHT:
             raise InvalidArgument(f"weight is {weight}; it must be a whole number of 1 to {MAX_WEIGHT}")
+
+
+def shared_limit(counts: Mapping[Name, int], limit: int) -> dict[Name, int]:
+    """``limit`` divided evenly among the names. None gets more than its count; the others get what it leaves."""
+    shares = {}
+    for left, (name, count) in zip(range(len(counts), 0, -1), sorted(counts.items(), key=itemgetter(1)), strict=True):
+        shares[name] = min(count, limit // left)
+        limit -= shares[name]
+    return shares

@@ -44,6 +44,22 @@ class Match(NamedTuple):
     length: int
     count: int  # type: ignore[assignment]  # hides tuple.count
 
+    @property
+    def partial(self) -> bool:
+        """Whether a part of the datastore could not be searched."""
+        return False
+
+
+class PartialMatch(Match):
+    """A match in those shards of a datastore that answered."""
+
+    __slots__ = ()
+
+    @property
+    def partial(self) -> bool:
+        """See ``Match.partial``."""
+        return True
+
 
 class Retriever(Protocol):
     """Longest-suffix lookups and draft trees (REST, He et al. 2023, section 3). Implementations are thread-safe.
@@ -146,11 +162,13 @@ class Retriever(Protocol):
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         """``draft_batch`` for a query as a value."""
-        contexts, max_match, min_match, max_depth, _, group, scope = query
+        contexts, max_match, min_match, max_depth, _, group, scope, least_counts = query
         keys = () if group is None and scope is None else self.group_keys(query)
         index = self.native()
         assert index is not None, _NO_INDEX
-        trees = index.draft(contexts, max_match, min_match, max_depth, query.budgets, RETRIEVED, *keys)
+        trees = index.draft(
+            contexts, max_match, min_match, max_depth, query.budgets, RETRIEVED, *keys, least_counts=least_counts
+        )
         return [DraftTree(*tree) for tree in trees]
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:

@@ -14,18 +14,27 @@ _BATCH = 256
 
 def tree_paths(tree: DraftTree) -> list[list[int]]:
     """The tokens from the context to each node, the node's own included."""
+    return paths_of(tree.tokens.tolist(), tree.parents.tolist())
+
+
+def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
+    """The same for the columns of a tree."""
     paths: list[list[int]] = []
-    for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
+    for token, parent in zip(tokens, parents, strict=True):
         paths.append([*(paths[parent] if parent >= 0 else ()), token])
     return paths
 
 
 def path_counts(store: Retriever, match: Tokens, paths: Sequence[Sequence[int]]) -> list[int]:
     """How often ``store`` holds ``match`` with each of ``paths`` behind it."""
-    texts = [[*(int(token) for token in match), *path] for path in paths]
+    return text_counts(store, [[*(int(token) for token in match), *path] for path in paths])
+
+
+def text_counts(store: Retriever, texts: Sequence[Sequence[int]]) -> list[int]:
+    """How often ``store`` holds each of ``texts``, which have at least one token."""
     counts: list[int] = []
     for begin in range(0, len(texts), _BATCH):
         part = texts[begin : begin + _BATCH]
-        found = store.lookup_batch(part, max(map(len, part)), 1)
+        found = store.lookup_batch(part, max(map(len, part)), min(map(len, part)))
         counts += [each.count if each.length == len(text) else 0 for each, text in zip(found, part, strict=True)]
     return counts

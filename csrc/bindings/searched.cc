@@ -34,7 +34,7 @@ std::vector<std::pair<std::uint32_t, std::uint64_t>> Searched::lookup(const py::
 
 py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
                          const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups,
-                         const std::string& scope) const {
+                         const std::string& scope, const std::vector<std::uint64_t>& least_counts) const {
   if (max_nodes.size() != contexts.size()) {
     refuse("max_nodes has ", max_nodes.size(), " entries for ", contexts.size(), " contexts; give one number or one a context");
   }
@@ -43,6 +43,10 @@ py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, s
     bounds.push_back(query_bounds(max_match, min_match, max_depth, nodes));
     check(bounds.back(), order_depth_);
   }
+  if (!least_counts.empty() && least_counts.size() != bounds.size()) {
+    refuse("least_counts has ", least_counts.size(), " entries for ", contexts.size(), " contexts; give one a context, or none");
+  }
+  for (std::size_t i = 0; i < least_counts.size(); ++i) bounds[i].least_count = least_counts[i];
   if (bounds.empty()) return py::list();
   const auto contexts_tails = tails(contexts, bounds.front());
   const Scopes parts = scopes(contexts.size(), groups, scope);
@@ -160,7 +164,7 @@ void bind_searched(py::module_& module) {
   py::class_<Searched, std::shared_ptr<Searched>>(module, "Searched")
       .def("lookup", &Searched::lookup, "contexts"_a, "max_match"_a, "min_match"_a, "groups"_a = py::none(), "scope"_a = "store")
       .def("draft", &Searched::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a,
-           "groups"_a = py::none(), "scope"_a = "store")
+           "groups"_a = py::none(), "scope"_a = "store", "least_counts"_a = std::vector<std::uint64_t>())
       .def("count_documents", &Searched::count_documents, "contexts"_a, "most"_a, "groups"_a = py::none(), "scope"_a = "store")
       .def("clock", &Searched::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
       .def_property_readonly("order_depth", &Searched::order_depth);

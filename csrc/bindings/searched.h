@@ -34,8 +34,10 @@ class Searched {
   // `groups` is None or has as many keys for each context, one context after another; a key of 0 is none. `scope` is "store", "group" or "group_first"; the last two need groups.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match,
                                                               const py::object& groups, const std::string& scope) const;
+  // `least_counts` has one entry for each context, or none.
   py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                 const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope) const;
+                 const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
+                 const std::vector<std::uint64_t>& least_counts) const;
   // For each context, the number of documents that hold all of it, at most `most`; see ScopedSearch::count_documents.
   std::vector<std::uint64_t> count_documents(const py::sequence& contexts, std::uint64_t most, const py::object& groups, const std::string& scope) const;
   // For each context, the seconds of its lookup and the seconds of its draft, in C++ alone, on one thread. Taking the snapshot counts

@@ -216,21 +216,25 @@ class Expansion {
     if (least > least_useful()) open_.push({least - 1, parent, true});
   }
 
-  // The smallest count of any further output node: max_nodes nodes with at least this count are known.
-  std::uint64_t least_useful() const { return best_.size() < bounds_.max_nodes ? 1 : best_.top(); }
+  // The smallest count of any further output node: the query wants no smaller one, or max_nodes nodes with at least this count are
+  // known.
+  std::uint64_t least_useful() const {
+    const std::uint64_t least = std::max<std::uint64_t>(bounds_.least_count, 1);
+    return best_.size() < bounds_.max_nodes ? least : std::max(least, best_.top());
+  }
 
   // Fills heavy_, sorted by token and segment, with runs of every child that has `least` to `bound` occurrences in the live
   // segments.
   void find_heavy_runs(std::int32_t parent, std::uint64_t least, std::uint64_t bound) {
     // Such a child has at least its share of `least` in one segment, for any shares that add up to 1. Shares in proportion to the
-    // roots of the segments' intervals need the fewest samples. It has at most `most` in any; deletions may lower its count by any
-    // number.
+    // roots of the segments' intervals need the fewest samples. The shares are rounded down a little: a share above the exact one
+    // would miss a child. It has at most `most` in any; deletions may lower its count by any number.
     double roots = 0;
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) roots += root(parent, segment);
     const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? bound : std::numeric_limits<std::uint64_t>::max();
     heavy_.clear();
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) {
-      const double share = std::ceil(static_cast<double>(least) * root(parent, segment) / roots);
+      const double share = std::ceil(static_cast<double>(least) * root(parent, segment) / roots * (1 - 1e-12));
       const std::uint64_t fewest = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 1, least);
       for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), fewest, most, ends_,
                      [&](std::uint32_t token, Interval run) { heavy_.push_back({token, segment, run}); });

@@ -21,9 +21,9 @@ struct DraftTree {
   std::vector<float> scores;  // of each node, in falling order; empty: count / match_count
 };
 
-// The `max_nodes` best nodes of the trie of the continuations of `match`. Paths have up to max_depth tokens and never pass a
-// document's end. The result is exact for any number of occurrences. It does not depend on how the corpus is cut into segments and
-// deletions.
+// The `max_nodes` best nodes of the trie of the continuations of `match` that have at least least_count occurrences. Paths have up to
+// max_depth tokens and never pass a document's end. The result is exact for any number of occurrences. It does not depend on how the
+// corpus is cut into segments and deletions.
 //
 // A node is an interval for each segment and deletion. The best open node is expanded next, its heaviest children first. Heavy
 // children are found by sampling the sorted interval in steps shorter than a heavy child. Lighter children are not searched for

@@ -13,12 +13,13 @@ namespace suffolk {
 inline constexpr std::uint32_t kMaxNodes = 65536;
 
 // Bounds that every query gives: 1 <= min_match <= max_match, 1 <= max_depth, max_match + max_depth <= order_depth,
-// max_nodes <= kMaxNodes.
+// max_nodes <= kMaxNodes. A draft leaves out nodes of fewer than least_count occurrences.
 struct QueryBounds {
   std::uint32_t max_match = 16;
   std::uint32_t min_match = 1;
   std::uint32_t max_depth = 10;
   std::uint32_t max_nodes = 64;
+  std::uint64_t least_count = 1;
 };
 
 // The segments of a search. Deleted documents form sorted segments of their own. The count of a pattern is its count in the

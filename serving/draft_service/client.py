@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import grpc
+import numpy as np
+import numpy.typing as npt
 from google.protobuf.message import Message
 from tokenizers import Tokenizer
 
-from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
 from suffolk.datastore.merged import merged_info
@@ -249,9 +252,12 @@ class RemoteDatastore(RemoteWriter):
             )
         limits.check_match(query.max_match, query.min_match)
         limits.check_depth(query.max_depth)
-        limits.check_nodes(sizes)
+        limits.check_nodes(sizes, bool(query.least_counts))
         request = draft_pb2.DraftRequest(
-            **self._fields(query), max_depth=query.max_depth, max_nodes=wire.pack_sizes(sizes)
+            **self._fields(query),
+            max_depth=query.max_depth,
+            max_nodes=wire.pack_sizes(sizes),
+            least_counts=wire.pack_least_counts(query.least_counts),
         )
         return _Call(
             "Draft",
@@ -260,6 +266,19 @@ class RemoteDatastore(RemoteWriter):
             request,
             lambda reply: wire.unpack_trees(reply, sizes, query.max_match, self._vocab_size),
         )
+
+    def start_counts(
+        self, contexts: Sequence[Tokens], trees: Sequence[wire.Paths], deadline: float
+    ) -> Future[list[npt.NDArray[np.uint64]]]:
+        """For each context, the occurrences that continue with the path of each node of its tree, later."""
+        longest = max(map(len, contexts), default=1)
+        request = draft_pb2.CountRequest(
+            datastores=pack_choices(self._choices),
+            **wire.pack_contexts(contexts, longest),
+            **wire.pack_paths(trees),
+        )
+        parse = partial(wire.unpack_counts, trees=trees)
+        return self._start(_Call("Count", len(contexts), self._stub.Count, request, parse), deadline)
 
     def _call(self, call: _Call[Answer]) -> list[Answer]:
         """The answer of ``call``."""

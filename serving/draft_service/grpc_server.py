@@ -43,6 +43,9 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     def Lookup(self, request: draft_pb2.LookupRequest, context: grpc.ServicerContext) -> draft_pb2.LookupReply:
         return self._answer("Lookup", context, lambda: self._lookup(request, _expiry(context)))
 
+    def Count(self, request: draft_pb2.CountRequest, context: grpc.ServicerContext) -> draft_pb2.CountReply:
+        return self._answer("Count", context, lambda: self._count(request, _expiry(context)))
+
     def Occurrences(
         self, request: draft_pb2.OccurrencesRequest, context: grpc.ServicerContext
     ) -> draft_pb2.OccurrencesReply:
@@ -95,6 +98,9 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     def _lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> draft_pb2.LookupReply:
         return wire.pack_matches(self._service.lookup(request, expired))
+
+    def _count(self, request: draft_pb2.CountRequest, expired: Expired) -> draft_pb2.CountReply:
+        return wire.pack_counts(self._service.count(request, expired))
 
     def _occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> draft_pb2.OccurrencesReply:
         return pack_occurrences(self._service.occurrences(request, expired))

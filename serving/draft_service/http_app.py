@@ -2,6 +2,7 @@
 
     POST /v1/lookup       {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
     POST /v1/draft        also "max_depth": 10, "max_nodes": 64, "texts": false, "by_datastore": false
+    POST /v1/count        {"contexts": [[1, 2]], "trees": [{"tokens": [3, 4], "parents": [-1, 0]}]}
     POST /v1/occurrences  {"tokens": [1, 2], "datastore": "wiki", "limit": 10, "context": 16, "before": 0, "texts": false}
     GET  /v1/info         describes the datastores
     GET  /v1/tokenizer    tokenizer.json of ?datastore=wiki
@@ -28,6 +29,7 @@ from starlette.types import ASGIApp
 
 from suffolk.serving.draft_service import http_live, http_texts, limits
 from suffolk.serving.draft_service.http_messages import (
+    CountBody,
     DraftBody,
     LookupBody,
     OccurrencesBody,
@@ -83,6 +85,7 @@ def build_draft_app(
     routes = [
         post("/v1/draft", "Draft", _draft, partial(parse_body, DraftBody)),
         post("/v1/lookup", "Lookup", _lookup, partial(parse_body, LookupBody)),
+        post("/v1/count", "Count", _count, partial(parse_body, CountBody)),
         post("/v1/occurrences", "Occurrences", _occurrences, partial(parse_body, OccurrencesBody)),
         get("/v1/info", "GetInfo", _info),
         get("/v1/tokenizer", "GetTokenizer", _tokenizer),
@@ -110,6 +113,11 @@ def _lookup(service: DraftService, request: Request, found: LookupBody, expired:
     encoded = http_texts.encode_context(service, found)
     matches = service.lookup(found.request(), expired)
     return {"matches": [{"length": length, "count": count} for length, count in matches]} | encoded
+
+
+def _count(service: DraftService, request: Request, found: CountBody, expired: Expired) -> dict[str, Any]:
+    counts = iter(service.count(found.request(), expired))
+    return {"counts": [[next(counts) for _ in tree.tokens] for tree in found.trees]}
 
 
 def _occurrences(service: DraftService, request: Request, found: OccurrencesBody, expired: Expired) -> dict[str, Any]:

@@ -89,6 +89,7 @@ class DraftBody(LookupBody):
 
     max_depth: Annotated[int, Field(ge=1, le=limits.MAX_DEPTH)] = context_query.DEFAULT_MAX_DEPTH
     max_nodes: Nodes | list[Nodes] = context_query.DEFAULT_MAX_NODES
+    least_counts: list[Annotated[int, Field(ge=0, lt=1 << 64)]] = []
     texts: bool = False
     by_datastore: bool = False
 
@@ -102,7 +103,36 @@ class DraftBody(LookupBody):
         if self.texts or self.by_datastore:
             limits.check_described_nodes(sum(sizes))
         fields = self._fields("max_match", "min_match", "max_depth")
-        return draft_pb2.DraftRequest(max_nodes=wire.pack_sizes(sizes), **fields)
+        least = wire.pack_least_counts(self.least_counts)
+        return draft_pb2.DraftRequest(max_nodes=wire.pack_sizes(sizes), least_counts=least, **fields)
+
+
+class TreeBody(BaseModel):
+    """Continuations of one context as the columns of a tree."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    tokens: Annotated[list[Token], FailFast()]
+    parents: Annotated[list[Token], FailFast()]
+
+
+class CountBody(StoresBody):
+    """The keys of a call that counts continuations: ``trees`` has one for each of ``contexts``."""
+
+    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
+    trees: list[TreeBody]
+
+    def request(self) -> draft_pb2.CountRequest:
+        for index, tree in enumerate(self.trees):
+            if len(tree.tokens) != len(tree.parents):
+                raise InvalidField(f"trees[{index}]", ": tokens and parents differ in length; give one parent a node")
+        return draft_pb2.CountRequest(
+            datastores=self.choices(),
+            contexts=np.array([token for context in self.contexts for token in context], TOKEN).tobytes(),
+            lengths=wire.pack_sizes(map(len, self.contexts)),
+            tokens=np.array([token for tree in self.trees for token in tree.tokens], TOKEN).tobytes(),
+            parents=np.array([parent for tree in self.trees for parent in tree.parents], TOKEN).tobytes(),
+            sizes=wire.pack_sizes(len(tree.tokens) for tree in self.trees),
+        )
 
 
 class OccurrencesBody(StoresBody):

@@ -25,6 +25,10 @@ MAX_WINDOW = 256
 """Tokens on one side of an occurrence."""
 MAX_TEXT = 16_384
 """Characters of a text in place of tokens. Encoding it takes some milliseconds."""
+MAX_LISTED_NODES = 16_384
+"""Nodes of the tree of a query with ``least_counts``."""
+MAX_COUNTED_NODES = 65_536
+"""Continuations to count in one request. Each is a lookup of some microseconds."""
 MAX_DESCRIBED_NODES = 1024
 """Nodes of all trees of one HTTP request that asks for their texts, or for their counts in each datastore."""
 MAX_REQUEST_BYTES = 4 << 20
@@ -82,13 +86,18 @@ def check_context(index: int, size: int) -> None:
     check_size(f"contexts[{index}]", size, MAX_CONTEXT, "tokens", "send only its last max_match")
 
 
-def check_nodes(max_nodes: Sequence[int]) -> None:
+def check_nodes(max_nodes: Sequence[int], listed: bool = False) -> None:
+    """``listed``: whether the query has ``least_counts``."""
     for index, size in enumerate(max_nodes):
-        check_range(f"max_nodes[{index}]", size, 0, MAX_NODES)
+        check_range(f"max_nodes[{index}]", size, 0, MAX_LISTED_NODES if listed else MAX_NODES)
     if sum(max_nodes) > MAX_BATCH_NODES:
         raise InvalidArgument(
             f"max_nodes add up to {sum(max_nodes)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
         )
+
+
+def check_counted_nodes(nodes: int) -> None:
+    check_size("tokens: the trees", nodes, MAX_COUNTED_NODES, "nodes", "split it into several calls")
 
 
 def check_described_nodes(nodes: int) -> None:

@@ -72,7 +72,7 @@ class DraftServer(Server):
             self.authenticator,
             limits.MAX_REQUEST_BYTES,
             limits.MAX_REPLY_BYTES,
-            ("Draft", "Lookup"),
+            ("Draft", "Lookup", "Count"),
             {FOLLOW: MAX_FOLLOWERS * self._replicas} if self._replicas else {},
         )
 

@@ -22,6 +22,7 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
+from suffolk.datastore.tree_paths import path_counts, paths_of
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.documents import unpack_groups
@@ -98,11 +99,12 @@ class DraftService:
         max_depth = _value_or(request, "max_depth", context_query.DEFAULT_MAX_DEPTH)
         limits.check_depth(max_depth)
         contexts = wire.unpack_contexts(request)
-        max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts))
+        max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts), bool(request.least_counts))
         take_queries(len(contexts))
         datastore = self.chosen(request.datastores)
         groups = self._groups(datastore, request, len(contexts))
-        query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, *groups)
+        least = wire.unpack_least_counts(request.least_counts, len(contexts))
+        query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, *groups, least)
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired, groups[0] is not None):
             trees += datastore.find_drafts(query.at(part))
@@ -122,6 +124,21 @@ class DraftService:
             matches += datastore.find_matches(query.at(part))
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
+
+    def count(self, request: draft_pb2.CountRequest, expired: Expired) -> list[int]:
+        """The count of each continuation. Raises the same errors as ``draft``."""
+        contexts = wire.unpack_contexts(request)
+        trees = wire.unpack_paths(request, len(contexts))
+        take_queries(len(contexts))
+        datastore = self.chosen(request.datastores)
+        counts: list[int] = []
+        for context, tree in zip(contexts, trees, strict=True):
+            if expired():
+                raise DeadlineExceeded("the deadline passed before all counts were known; allow more time")
+            paths = paths_of(tree.tokens.tolist(), tree.parents.tolist())
+            limits.check_depth(max(map(len, paths), default=1))
+            counts += path_counts(datastore, context.tolist(), paths)
+        return counts
 
     def occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> list[Occurrence]:
         """Places of a pattern, in documents of the datastores that the request names.

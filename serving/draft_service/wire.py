@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,13 @@ COUNT = np.dtype("<u8")
 Ids = npt.NDArray[np.int32]
 
 
+class Paths(NamedTuple):
+    """Continuations of one context as the columns of a tree: int32[n] each, parents first, -1 for the context's last token."""
+
+    tokens: Ids
+    parents: Ids
+
+
 def pack_contexts(contexts: Sequence[Tokens], max_match: int) -> dict[str, Any]:
     """The fields ``contexts`` and ``lengths`` of a request with the last ``max_match`` tokens of each context."""
     limits.check_batch(len(contexts))
@@ -36,7 +43,9 @@ def pack_contexts(contexts: Sequence[Tokens], max_match: int) -> dict[str, Any]:
     return {"contexts": pack_tokens(tails), "lengths": pack_sizes(map(len, tails))}
 
 
-def unpack_contexts(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> list[Ids]:
+def unpack_contexts(
+    request: draft_pb2.DraftRequest | draft_pb2.LookupRequest | draft_pb2.CountRequest,
+) -> list[Ids]:
     """The contexts of a request, not copied. Raises InvalidArgument if they are malformed or above a limit."""
     limits.check_batch(len(request.lengths) // SIZE.itemsize)
     contexts = unpack_parts(request.contexts, request.lengths, "contexts")
@@ -63,8 +72,11 @@ def pack_sizes(sizes: Iterable[int]) -> bytes:
     return np.fromiter(sizes, SIZE).tobytes()
 
 
-def unpack_max_nodes(data: bytes, queries: int) -> list[int]:
-    """The field ``max_nodes`` of a request, one entry per query. Raises InvalidArgument if it is malformed or above a limit."""
+def unpack_max_nodes(data: bytes, queries: int, listed: bool = False) -> list[int]:
+    """The field ``max_nodes`` of a request, one entry per query. ``listed``: see ``limits.check_nodes``.
+
+    Raises InvalidArgument if it is malformed or above a limit.
+    """
     sizes = _column(data, SIZE, "max_nodes").tolist() or [DEFAULT_MAX_NODES]
     if len(sizes) == 1:
         sizes *= queries
@@ -72,8 +84,20 @@ def unpack_max_nodes(data: bytes, queries: int) -> list[int]:
         raise InvalidArgument(
             f"max_nodes has {len(sizes)} entries for {queries} contexts; give one, or one for each context"
         )
-    limits.check_nodes(sizes)
+    limits.check_nodes(sizes, listed)
     return sizes
+
+
+def pack_least_counts(counts: Sequence[int]) -> bytes:
+    return np.array(counts, COUNT).tobytes()
+
+
+def unpack_least_counts(data: bytes, queries: int) -> list[int]:
+    """The field ``least_counts`` of a request: one entry per query, or none. Raises InvalidArgument if it is malformed."""
+    counts: list[int] = _column(data, COUNT, "least_counts").tolist()
+    if counts and len(counts) != queries:
+        raise InvalidArgument(f"least_counts has {len(counts)} entries for {queries} contexts; give one each, or none")
+    return counts
 
 
 def pack_trees(trees: Sequence[DraftTree]) -> draft_pb2.DraftReply:
@@ -117,6 +141,41 @@ def unpack_trees(
         for tree in trees:
             tree.validate(vocab_size)  # names the node
     return trees
+
+
+def pack_paths(trees: Sequence[Paths]) -> dict[str, Any]:
+    """The fields ``tokens``, ``parents`` and ``sizes`` of a request to count continuations."""
+    return {
+        "tokens": _join([tree.tokens for tree in trees], TOKEN),
+        "parents": _join([tree.parents for tree in trees], TOKEN),
+        "sizes": pack_sizes(len(tree.tokens) for tree in trees),
+    }
+
+
+def unpack_paths(request: draft_pb2.CountRequest, queries: int) -> list[Paths]:
+    """The trees of a request, one per query. Raises InvalidArgument if one is malformed, or they are above a limit."""
+    sizes = _column(request.sizes, SIZE, "sizes").tolist()
+    if len(sizes) != queries:
+        raise InvalidArgument(f"sizes: {len(sizes)} trees for {queries} contexts; give one for each context")
+    limits.check_counted_nodes(sum(sizes))
+    tokens = unpack_parts(request.tokens, request.sizes, "tokens")
+    parents = unpack_parts(request.parents, request.sizes, "parents")
+    for index, each in enumerate(parents):
+        if len(each) and not np.all((each >= -1) & (each < np.arange(len(each)))):
+            raise InvalidArgument(f"parents: a node of tree {index} precedes its parent; put parents first")
+    return list(map(Paths, tokens, parents))
+
+
+def pack_counts(counts: Sequence[int]) -> draft_pb2.CountReply:
+    return draft_pb2.CountReply(counts=np.array(counts, COUNT).tobytes())
+
+
+def unpack_counts(reply: draft_pb2.CountReply, trees: Sequence[Paths]) -> list[npt.NDArray[np.uint64]]:
+    """The counts of each tree's nodes. Raises InvalidArgument if their number is wrong."""
+    sizes = [len(tree.tokens) for tree in trees]
+    counts = _column(reply.counts, COUNT, "counts")
+    _require_sum("counts", len(counts), "sizes", sizes)
+    return [counts[begin:end] for begin, end in _ranges(sizes)]
 
 
 def pack_matches(matches: Sequence[Match]) -> draft_pb2.LookupReply:

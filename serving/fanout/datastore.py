@@ -12,14 +12,14 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
+from suffolk.datastore.merged import merged_info, shared_limit
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, MAX_DEADLINE, PREFETCH_DEADLINE, RemoteDatastore
 from suffolk.serving.fanout.address import parse_address
-from suffolk.serving.fanout.race import Race, run
-from suffolk.serving.fanout.replica import Send
 from suffolk.serving.fanout.servers import Servers
+from suffolk.serving.fanout.shards import ShardCall
 from suffolk.serving.transport.limits import check_deadline
 
 T = TypeVar("T")
@@ -42,8 +42,6 @@ def connect_several(name: str, deadline: float | None = None) -> FanoutDatastore
     if deadline is None:
         deadline = address.deadline or DEFAULT_DEADLINE
     check_deadline(deadline, MAX_DEADLINE)
-    if len(address.topology.shards) > 1:
-        raise Unsupported(f"{name}: shards are not supported yet; name one set of replicas")
     return FanoutDatastore(Servers(name, address, deadline), deadline)
 
 
@@ -89,7 +87,8 @@ class FanoutDatastore(Retriever):
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """See ``Retriever.find_matches``."""
-        return self._answer(lambda remote, deadline: self._part(remote).start_matches(query, deadline), self.deadline)
+        call = self._shard_call(self.deadline)
+        return self._counted(call, call.matches(query))
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         """See ``Retriever.find_drafts``."""
@@ -107,12 +106,30 @@ class FanoutDatastore(Retriever):
             raise Unavailable(f"{self.url}: this datastore was closed; open it again") from None
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """See ``Retriever.occurrences``."""
-        return self._ask_any(lambda remote: remote.find_occurrences(query))
+        """See ``Retriever.occurrences``. Shards share the limit as several datastores do; those that do not answer give none."""
+        shards = self.servers.shards
+        if len(shards) == 1:
+            return self._ask_any(lambda remote: remote.find_occurrences(query))
+        matches = self._ask_all(lambda remote: remote.find_matches(query.whole)[0])
+        shares = shared_limit({shard: match.count for shard, match in matches.items()}, query.limit)
+
+        def find(shard: int, limit: int) -> list[Occurrence]:
+            part = query._replace(limit=limit)
+            return shards[shard].ask_any(lambda remote: self._part(remote).find_occurrences(part))
+
+        return [place for shard, limit in shares.items() if limit for place in find(shard, limit)]
 
     def info(self) -> dict[str, Any]:
-        """The info of the datastore from a server, with ``url`` and ``servers``: by URL, zone, generation and problem."""
-        info = self._ask_any(lambda remote: remote.info())
+        """The info of the datastore, with ``url`` and ``servers``: by URL, shard, zone, generation and problem.
+
+        That of several shards has sums, as ``merged_info``, and ``shards``, the info of each that answers.
+        """
+        shards = self._ask_all(lambda remote: remote.info())
+        if len(self.servers.shards) == 1:
+            info = shards[0]
+        else:
+            info = merged_info({f"shard {number}": each for number, each in shards.items()})
+            info["shards"] = info.pop("datastores")
         servers = {
             replica.label: {
                 "shard": number,
@@ -141,27 +158,38 @@ class FanoutDatastore(Retriever):
         self.servers.close()
 
     def _draft(self, query: ContextQuery, deadline: float) -> list[DraftTree]:
-        return self._answer(lambda remote, left: self._part(remote).start_drafts(query, left), deadline)
+        call = self._shard_call(deadline)
+        return self._counted(call, call.drafts(query))
 
-    def _answer(self, send: Send, deadline: float) -> list[Any]:
-        """The answer of the first replica."""
-        [race] = races = [Race(shard, send, deadline) for shard in self.servers.shards]
-        run(races)
-        if race.error is not None:
-            raise race.error
-        answer: list[Any] = race.answer
+    def _shard_call(self, deadline: float) -> ShardCall:
+        return ShardCall(self.servers.shards, self._part, deadline)
+
+    def _counted(self, call: ShardCall, answer: list[T]) -> list[T]:
+        """``answer``, counted if it is partial."""
+        if call.lost:
+            self.servers.partial["shard"] += 1
+        elif call.unproven:
+            self.servers.partial["unproven"] += 1
         return answer
 
     def _ask_any(self, ask: Callable[[RemoteDatastore], T]) -> T:
-        """The answer of the first server that has one."""
-        error: SuffolkError | None = None
-        for shard in self.servers.shards:
+        """The answer of the first shard that has one."""
+        return next(iter(self._ask_all(ask).values()))
+
+    def _ask_all(self, ask: Callable[[RemoteDatastore], T]) -> dict[int, T]:
+        """The answers of those shards that answer. Raises the first error if none does."""
+        found: dict[int, T] = {}
+        errors: list[SuffolkError] = []
+        for number, shard in enumerate(self.servers.shards):
             try:
-                return shard.ask_any(lambda remote: ask(self._part(remote)))
-            except SuffolkError as found:
-                error = error or found
-        assert error is not None
-        raise error
+                found[number] = shard.ask_any(lambda remote: ask(self._part(remote)))
+            except InvalidArgument:
+                raise
+            except SuffolkError as error:
+                errors.append(error)
+        if not found:
+            raise errors[0]
+        return found
 
     def _part(self, remote: RemoteDatastore) -> RemoteDatastore:
         """The chosen datastores of a server."""

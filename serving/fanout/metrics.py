@@ -38,11 +38,18 @@ class FanoutMetrics(Collector):
             for number, shard in enumerate(store.servers.shards)
             for replica in shard
         ]
-        for name, text, count in _COUNTERS:
+        for name, text, value in _COUNTERS:
             family = CounterMetricFamily(name, text, labels=_LABELS)
             for labels, replica in replicas:
-                family.add_metric(labels, count(replica))
+                family.add_metric(labels, value(replica))
             yield family
+        partial = CounterMetricFamily(
+            "suffolk_partial_answers", "Answers that may lack text, by reason", labels=("datastore", "reason")
+        )
+        for store in self._datastores:
+            for reason, count in store.servers.partial.items():
+                partial.add_metric((store.name, reason), count)
+        yield partial
         up = GaugeMetricFamily("suffolk_replica_up", "1: the server gets calls; 0: it is ejected", labels=_LABELS)
         for labels, replica in replicas:
             up.add_metric(labels, replica.is_up)

@@ -30,6 +30,7 @@ class Servers:
     Attributes:
         vocab_size: the vocabulary size of the datastore.
         shards: the replica sets of now.
+        partial: answers that lack a shard, or whose counts are not proven.
     """
 
     def __init__(self, name: str, address: Address, deadline: float) -> None:
@@ -45,6 +46,7 @@ class Servers:
         """
         self.name, self._address, self._deadline = name, address, deadline
         self.vocab_size = 0
+        self.partial = {"shard": 0, "unproven": 0}
         self._tokenizer: str | None = None
         self._known_by = ""  # the server that has told vocabulary and tokenizer
         self._retired: list[Replica] = []  # their last calls may still run

@@ -17,7 +17,7 @@ class DatastoreChoice(_message.Message):
     def __init__(self, name: _Optional[str] = ..., weight: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DraftRequest(_message.Message):
-    __slots__ = ("datastores", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes", "groups", "scope")
+    __slots__ = ("datastores", "max_match", "min_match", "max_depth", "contexts", "lengths", "max_nodes", "groups", "scope", "least_counts")
     DATASTORES_FIELD_NUMBER: _ClassVar[int]
     MAX_MATCH_FIELD_NUMBER: _ClassVar[int]
     MIN_MATCH_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class DraftRequest(_message.Message):
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LEAST_COUNTS_FIELD_NUMBER: _ClassVar[int]
     datastores: _containers.RepeatedCompositeFieldContainer[DatastoreChoice]
     max_match: int
     min_match: int
@@ -36,7 +37,8 @@ class DraftRequest(_message.Message):
     max_nodes: bytes
     groups: _containers.RepeatedScalarFieldContainer[str]
     scope: str
-    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., max_nodes: _Optional[bytes] = ..., groups: _Optional[_Iterable[str]] = ..., scope: _Optional[str] = ...) -> None: ...
+    least_counts: bytes
+    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., max_match: _Optional[int] = ..., min_match: _Optional[int] = ..., max_depth: _Optional[int] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., max_nodes: _Optional[bytes] = ..., groups: _Optional[_Iterable[str]] = ..., scope: _Optional[str] = ..., least_counts: _Optional[bytes] = ...) -> None: ...
 
 class DraftReply(_message.Message):
     __slots__ = ("tokens", "parents", "scores", "counts", "sizes", "match_lengths", "match_counts")
@@ -81,6 +83,28 @@ class LookupReply(_message.Message):
     match_lengths: bytes
     match_counts: bytes
     def __init__(self, match_lengths: _Optional[bytes] = ..., match_counts: _Optional[bytes] = ...) -> None: ...
+
+class CountRequest(_message.Message):
+    __slots__ = ("datastores", "contexts", "lengths", "tokens", "parents", "sizes")
+    DATASTORES_FIELD_NUMBER: _ClassVar[int]
+    CONTEXTS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    datastores: _containers.RepeatedCompositeFieldContainer[DatastoreChoice]
+    contexts: bytes
+    lengths: bytes
+    tokens: bytes
+    parents: bytes
+    sizes: bytes
+    def __init__(self, datastores: _Optional[_Iterable[_Union[DatastoreChoice, _Mapping]]] = ..., contexts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., sizes: _Optional[bytes] = ...) -> None: ...
+
+class CountReply(_message.Message):
+    __slots__ = ("counts",)
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    counts: bytes
+    def __init__(self, counts: _Optional[bytes] = ...) -> None: ...
 
 class OccurrencesRequest(_message.Message):
     __slots__ = ("datastores", "pattern", "text", "limit", "context", "before", "group", "scope")

@@ -44,6 +44,11 @@ class DraftServiceStub:
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
                 response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
                 _registered_method=True)
+        self.Count = channel.unary_unary(
+                '/suffolk.v1.DraftService/Count',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.CountRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.CountReply.FromString,
+                _registered_method=True)
         self.Occurrences = channel.unary_unary(
                 '/suffolk.v1.DraftService/Occurrences',
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.OccurrencesRequest.SerializeToString,
@@ -98,6 +103,13 @@ class DraftServiceServicer:
 
     def Lookup(self, request, context):
         """Returns the longest matching suffix of each context, and how often it occurs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Count(self, request, context):
+        """Counts given continuations of contexts. Clients of a datastore that is split over several servers add such counts up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,6 +185,11 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.Lookup,
                     request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.FromString,
                     response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.SerializeToString,
+            ),
+            'Count': grpc.unary_unary_rpc_method_handler(
+                    servicer.Count,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.CountRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.CountReply.SerializeToString,
             ),
             'Occurrences': grpc.unary_unary_rpc_method_handler(
                     servicer.Occurrences,
@@ -269,6 +286,33 @@ class DraftService:
             '/suffolk.v1.DraftService/Lookup',
             suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
             suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Count(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/Count',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.CountRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.CountReply.FromString,
             options,
             channel_credentials,
             insecure,

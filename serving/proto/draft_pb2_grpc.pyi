@@ -26,6 +26,8 @@ class DraftServiceStub:
     """Returns one draft tree per query: what follows the longest matching suffix of the context, most frequent paths first."""
     Lookup: _grpc.UnaryUnaryMultiCallable[_draft_pb2.LookupRequest, _draft_pb2.LookupReply]
     """Returns the longest matching suffix of each context, and how often it occurs."""
+    Count: _grpc.UnaryUnaryMultiCallable[_draft_pb2.CountRequest, _draft_pb2.CountReply]
+    """Counts given continuations of contexts. Clients of a datastore that is split over several servers add such counts up."""
     Occurrences: _grpc.UnaryUnaryMultiCallable[_draft_pb2.OccurrencesRequest, _draft_pb2.OccurrencesReply]
     """Returns places where a pattern occurs: the documents, and the tokens around the pattern. PERMISSION_DENIED if the server runs
     with --occurrences off.
@@ -63,6 +65,14 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _grpc.ServicerContext,
     ) -> _draft_pb2.LookupReply:
         """Returns the longest matching suffix of each context, and how often it occurs."""
+
+    @_abc_1.abstractmethod
+    def Count(
+        self,
+        request: _draft_pb2.CountRequest,
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.CountReply:
+        """Counts given continuations of contexts. Clients of a datastore that is split over several servers add such counts up."""
 
     @_abc_1.abstractmethod
     def Occurrences(

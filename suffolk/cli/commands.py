@@ -17,6 +17,7 @@ COMMANDS = {
     "delete": "delete documents from a datastore",
     "compact": "merge a datastore's segments and remove deleted documents",
     "snapshot": "copy a datastore while it is served",
+    "split": "split a datastore into shards for several servers",
     "push": "publish a datastore in object storage",
     "pull": "copy a datastore from object storage",
     "generations": "list a datastore's generations in object storage, and roll back",

@@ -144,3 +144,11 @@ def test_segment_bytes_do_not_depend_on_threads(tmp_path):
     make_store(tmp_path / "a", [documents], vocab_size=70_000, threads=1)
     make_store(tmp_path / "b", [documents], vocab_size=70_000, threads=4)
     assert (tmp_path / "a/segments/000000.seg").read_bytes() == (tmp_path / "b/segments/000000.seg").read_bytes()
+
+
+def test_a_child_with_equal_counts_in_all_segments_is_found(tmp_path):
+    """Rounding once put the share of each segment above 3, which the child [1, 2] has in both."""
+    segment = [[0, 1, 2], [0, 9, 8], [0, 9, 5]] * 3
+    store = make_store(tmp_path / "store", [segment, segment], vocab_size=10)
+    expected = oracle.draft(segment * 2, [0], 16, 1, 10, 4)
+    assert paths(store.draft([0], max_nodes=4)) == expected

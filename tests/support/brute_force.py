@@ -46,8 +46,10 @@ class BruteForceRetriever(Retriever):
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         self._enter(query.contexts, query.max_match, query.max_depth)
         bounds = (query.max_match, query.min_match, query.max_depth)
+        least = query.least_counts or [1] * len(query.contexts)
         return [
-            self._tree(list(ids), *bounds, budget) for ids, budget in zip(query.contexts, query.budgets, strict=True)
+            self._tree(list(ids), *bounds, budget, count)
+            for ids, budget, count in zip(query.contexts, query.budgets, least, strict=True)
         ]
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:
@@ -84,9 +86,12 @@ class BruteForceRetriever(Retriever):
                 if not 0 <= token < self.vocab_size:
                     raise InvalidArgument(f"token id {token} is not in the vocabulary of {self.vocab_size}")
 
-    def _tree(self, ids: list[int], max_match: int, min_match: int, max_depth: int, max_nodes: int) -> DraftTree:
+    def _tree(
+        self, ids: list[int], max_match: int, min_match: int, max_depth: int, max_nodes: int, least: int
+    ) -> DraftTree:
         length, count = oracle.lookup(self.documents, ids, max_match, min_match)
         nodes = oracle.draft(self.documents, ids, max_match, min_match, max_depth, max_nodes)
+        nodes = [(path, found) for path, found in nodes if found >= least]
         places = {path: place for place, (path, _) in enumerate(nodes)}
         return DraftTree(
             np.array([path[-1] for path, _ in nodes], np.int32),

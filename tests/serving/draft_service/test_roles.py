@@ -36,6 +36,7 @@ ROLES: dict[str, dict[str, Role]] = {
 NEEDED = {
     "Draft": Role.READ,
     "Lookup": Role.READ,
+    "Count": Role.READ,
     "Occurrences": Role.READ,
     "Stats": Role.READ,
     "GetInfo": Role.READ,
@@ -61,6 +62,7 @@ def append(name: str) -> draft_pb2.AppendRequest:
 REQUESTS: dict[str, Callable[[str], Any]] = {
     "Draft": lambda name: draft_pb2.DraftRequest(datastores=[draft_pb2.DatastoreChoice(name=name)]),
     "Lookup": lambda name: draft_pb2.LookupRequest(datastores=[draft_pb2.DatastoreChoice(name=name)]),
+    "Count": lambda name: draft_pb2.CountRequest(datastores=[draft_pb2.DatastoreChoice(name=name)]),
     "Occurrences": lambda name: draft_pb2.OccurrencesRequest(
         datastores=[draft_pb2.DatastoreChoice(name=name)], pattern=np.array([1], "<i4").tobytes()
     ),

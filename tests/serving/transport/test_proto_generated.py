@@ -26,6 +26,7 @@ def test_services_have_their_names_and_methods() -> None:
         [
             "Draft",
             "Lookup",
+            "Count",
             "Append",
             "AppendStream",
             "Delete",

@@ -1,0 +1,120 @@
+"""Splits a datastore into shards: datastores with some of its segments each, for several servers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from suffolk.build_index.workspace import disk_error
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.manifest import (
+    LOCK_NAME,
+    SEGMENTS_NAME,
+    Manifest,
+    fsync_directory,
+    publish,
+    read_manifest,
+    tokenizer_name,
+    writer_lock,
+)
+from suffolk.datastore.segment import SegmentEntry
+
+MAX_SHARDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """One shard: its folder, and what it holds."""
+
+    path: str
+    segments: int
+    documents: int
+    tokens: int
+    bytes: int
+
+
+def split(store: str | Path, output: str | Path, shards: int) -> list[ShardReport]:
+    """Split ``store`` into ``output``/shard-0 to shard-N. The new folder ``output`` appears whole, or not at all.
+
+    Each segment is linked to one shard, so no text is copied or sorted again. Counts are kept for each segment, so those of all
+    shards add up to those of ``store``. Shards have about the same number of tokens.
+
+    Raises:
+        NotFound, Corruption: there is no datastore, or it is damaged.
+        InvalidArgument: ``output`` exists or is on another file system, there are fewer segments than shards, or documents are
+            deleted.
+        Unavailable: another process writes to ``store``.
+        ResourceExhausted, PermissionDenied: ``output`` cannot be written.
+    """
+    source, target = Path(store), Path(output)
+    if not 1 <= shards <= MAX_SHARDS:
+        raise InvalidArgument(f"shards is {shards}; it must be 1 to {MAX_SHARDS}")
+    if target.exists():
+        raise InvalidArgument(f"{target} exists; name a new folder")
+    read_manifest(source)
+    with ExitStack() as stack:
+        stack.enter_context(writer_lock(source))
+        manifest = read_manifest(source)
+        parts = _parts(source, manifest, shards)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            try:
+                for number, part in enumerate(parts):
+                    _make_shard(source, work / f"shard-{number}", manifest, part)
+                os.chmod(work, 0o755)
+                fsync_directory(work)
+                os.rename(work, target)
+            except BaseException:
+                shutil.rmtree(work, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise disk_error(target, error) from error
+    fsync_directory(target.parent)
+    return [_report(target / f"shard-{number}", part) for number, part in enumerate(parts)]
+
+
+def _parts(source: Path, manifest: Manifest, shards: int) -> list[list[SegmentEntry]]:
+    """The segments of each shard: the largest segment that is left goes to the shard with the fewest tokens."""
+    if manifest.deletions:
+        raise InvalidArgument(f"{source} has deleted documents; run 'suffolk compact {source}' before")
+    if len(manifest.segments) < shards:
+        raise InvalidArgument(
+            f"{source} has {len(manifest.segments)} segments for {shards} shards; lower --shards, or build it with a smaller "
+            "--segment-tokens"
+        )
+    parts: list[list[SegmentEntry]] = [[] for _ in range(shards)]
+    for entry in sorted(manifest.segments, key=lambda entry: -entry.tokens):
+        min(parts, key=lambda part: (sum(each.tokens for each in part), len(part))).append(entry)
+    return parts
+
+
+def _make_shard(source: Path, shard: Path, manifest: Manifest, part: Sequence[SegmentEntry]) -> None:
+    (shard / SEGMENTS_NAME).mkdir(parents=True)
+    for entry in part:
+        try:
+            os.link(source / SEGMENTS_NAME / entry.name, shard / SEGMENTS_NAME / entry.name)
+        except OSError as error:
+            raise InvalidArgument(
+                f"{source / SEGMENTS_NAME / entry.name} cannot be linked to {shard.parent} ({error.strerror}); name a folder "
+                "on the same file system"
+            ) from error
+    if manifest.tokenizer is not None and (source / tokenizer_name(manifest.tokenizer)).is_file():
+        shutil.copyfile(source / tokenizer_name(manifest.tokenizer), shard / tokenizer_name(manifest.tokenizer))
+    (shard / LOCK_NAME).touch()
+    publish(shard, replace(manifest, segments=tuple(part), live_sequence=0))
+
+
+def _report(path: Path, part: Sequence[SegmentEntry]) -> ShardReport:
+    return ShardReport(
+        str(path),
+        len(part),
+        sum(entry.documents for entry in part),
+        sum(entry.tokens for entry in part),
+        sum(entry.bytes for entry in part),
+    )

@@ -1,0 +1,169 @@
+"""Answers of several shards as one answer: matches in one round, drafts in up to three."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffolk.datastore.context_query import ContextQuery
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.retriever import Match, PartialMatch
+from suffolk.serving.draft_service.client import RemoteDatastore
+from suffolk.serving.draft_service.limits import MAX_BATCH_NODES, MAX_COUNTED_NODES, MAX_LISTED_NODES
+from suffolk.serving.draft_service.wire import Paths
+from suffolk.serving.fanout.race import Race, run
+from suffolk.serving.fanout.replica import Replica, Send
+from suffolk.serving.fanout.replica_set import ReplicaSet
+from suffolk.serving.fanout.shard_merge import ShardMerge
+
+Part = Callable[[RemoteDatastore], RemoteDatastore]
+"""The datastores of a server that a query searches."""
+
+
+class ShardCall:
+    """One call to all shards, within one deadline. Not thread-safe.
+
+    Attributes:
+        lost: shards that gave no answer in the first round.
+        unproven: drafts whose counts could not be proven: a shard gave no answer in a later round, or has too many continuations.
+    """
+
+    def __init__(self, shards: Sequence[ReplicaSet], part: Part, deadline: float) -> None:
+        """``deadline``: seconds for all rounds together."""
+        self.lost, self.unproven = 0, 0
+        self._shards, self._part = shards, part
+        self._end = time.perf_counter() + deadline
+        self._chosen: dict[int, Replica] = {}  # the replicas that answered first; later rounds ask them too
+
+    def matches(self, query: ContextQuery) -> list[Match]:
+        """The longest match of all shards for each context: counts add up. Raises the first error if no shard answers."""
+        found = self._first_round(lambda remote, left: self._part(remote).start_matches(query, left))
+        return [self._match(each) for each in zip(*found.values(), strict=True)]
+
+    def drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """The draft tree of all shards for each context. Raises the first error if no shard answers."""
+        found = self._first_round(lambda remote, left: self._part(remote).start_drafts(query, left))
+        merges = [
+            ShardMerge({shard: trees[at] for shard, trees in found.items()}, budget)
+            for at, budget in enumerate(query.budgets)
+        ]
+        several = {at: merge for at, merge in enumerate(merges) if len(merge.shards) > 1 and merge.match_length}
+        unproven = self._list_more(query, several) | self._count(query, several)
+        self.unproven = len(unproven)
+        trees = []
+        for at, merge in enumerate(merges):
+            if at in several:
+                trees.append(merge.result(bool(self.lost) or at in unproven))
+            else:
+                tree = found[merge.shards[0]][at]
+                trees.append(replace(tree, partial=True) if self.lost else tree)
+        return trees
+
+    def _list_more(self, query: ContextQuery, merges: Mapping[int, ShardMerge]) -> set[int]:
+        """The second round: shards list all nodes from the threshold on. Returns the queries for which one did not."""
+        wanted: dict[int, list[tuple[int, int]]] = {}  # shard -> places in the query, and thresholds
+        for at, merge in merges.items():
+            least, shards = merge.threshold()
+            for shard in shards:
+                wanted.setdefault(shard, []).append((at, least))
+
+        def send(shard: int) -> Send:
+            return lambda remote, left: self._part(remote).start_drafts(
+                self._longer(query, merges, wanted[shard]), left
+            )
+
+        left = {(shard, at) for shard, queries in wanted.items() for at, _ in queries}
+        for shard, trees in self._round({shard: send(shard) for shard in wanted}).items():
+            for (at, least), tree in zip(wanted[shard], trees, strict=True):
+                if tree.match_length != merges[at].match_length:
+                    continue  # it serves another generation now
+                if merges[at].add(shard, tree, _share(len(trees)), least):
+                    left.remove((shard, at))
+        return {at for _, at in left}
+
+    def _count(self, query: ContextQuery, merges: Mapping[int, ShardMerge]) -> set[int]:
+        """The third round: shards count the nodes that others have sent. Returns the queries for which one did not."""
+        wanted: dict[int, list[tuple[int, Paths]]] = {}
+        left: set[tuple[int, int]] = set()
+        room = dict.fromkeys(range(len(self._shards)), MAX_COUNTED_NODES)
+        for at, merge in merges.items():
+            for shard, paths in merge.missing().items():
+                left.add((shard, at))
+                room[shard] -= len(paths.tokens)
+                if room[shard] >= 0:
+                    wanted.setdefault(shard, []).append((at, paths))
+
+        def send(shard: int) -> Send:
+            contexts = [_end(query, at, merges[at]) for at, _ in wanted[shard]]
+            trees = [paths for _, paths in wanted[shard]]
+            return lambda remote, left: self._part(remote).start_counts(contexts, trees, left)
+
+        for shard, counts in self._round({shard: send(shard) for shard in wanted}).items():
+            for (at, paths), each in zip(wanted[shard], counts, strict=True):
+                merges[at].add_counts(shard, paths, each.tolist())
+                left.remove((shard, at))
+        return {at for _, at in left}
+
+    def _longer(
+        self, query: ContextQuery, merges: Mapping[int, ShardMerge], wanted: Sequence[tuple[int, int]]
+    ) -> ContextQuery:
+        lengths = [merges[at].match_length for at, _ in wanted]
+        return ContextQuery(
+            [_end(query, at, merges[at]) for at, _ in wanted],
+            max(lengths),
+            min(lengths),
+            query.max_depth,
+            _share(len(wanted)),
+            least_counts=[least for _, least in wanted],
+        )
+
+    def _first_round(self, send: Send) -> dict[int, list[Any]]:
+        races = {shard: Race(replicas, send, self._left()) for shard, replicas in enumerate(self._shards)}
+        run(list(races.values()))
+        found = self._answers(races)
+        self.lost = len(races) - len(found)
+        if not found:
+            error = next(iter(races.values())).error
+            assert error is not None
+            raise error
+        return found
+
+    def _round(self, sends: Mapping[int, Send]) -> dict[int, list[Any]]:
+        """The answers of those shards that answer in time."""
+        if not sends or self._left() <= 0:
+            return {}
+        races = {
+            shard: Race(self._shards[shard], send, self._left(), self._chosen.get(shard))
+            for shard, send in sends.items()
+        }
+        run(list(races.values()))
+        return self._answers(races)
+
+    def _answers(self, races: Mapping[int, Race]) -> dict[int, list[Any]]:
+        found = {}
+        for shard, race in races.items():
+            if race.winner is not None:
+                self._chosen[shard] = race.winner
+                found[shard] = race.answer
+        return found
+
+    def _match(self, found: Sequence[Match]) -> Match:
+        length = max(match.length for match in found)
+        count = sum(match.count for match in found if match.length == length)
+        return PartialMatch(length, count) if self.lost else Match(length, count)
+
+    def _left(self) -> float:
+        return self._end - time.perf_counter()
+
+
+def _share(queries: int) -> int:
+    """Nodes that a query of the second round may have."""
+    return min(MAX_LISTED_NODES, MAX_BATCH_NODES // queries)
+
+
+def _end(query: ContextQuery, at: int, merge: ShardMerge) -> Any:
+    """The match of a context."""
+    context = query.contexts[at]
+    return context[len(context) - merge.match_length :]
