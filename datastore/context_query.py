@@ -48,16 +48,21 @@ class ContextQuery(NamedTuple):
 
     def checked(self) -> ContextQuery:
         """The query with numbers as ints. Raises InvalidArgument for an argument of a wrong type."""
-        check_contexts(self.contexts)
-        for groups in self.group.values() if isinstance(self.group, Mapping) else [self.group]:
-            check_groups(groups)
-        if self.scope is not None:
-            check_text("scope", self.scope)
-        return self._replace(
-            max_match=whole_number("max_match", self.max_match),
-            min_match=whole_number("min_match", self.min_match),
-            max_depth=whole_number("max_depth", self.max_depth),
-            max_nodes=whole_numbers("max_nodes", self.max_nodes),
+        contexts, max_match, min_match, max_depth, max_nodes, group, scope = self
+        check_contexts(contexts)
+        if group is not None:
+            for groups in group.values() if isinstance(group, Mapping) else [group]:
+                check_groups(groups)
+        if scope is not None:
+            check_text("scope", scope)
+        return ContextQuery(
+            contexts,
+            whole_number("max_match", max_match),
+            whole_number("min_match", min_match),
+            whole_number("max_depth", max_depth),
+            whole_numbers("max_nodes", max_nodes),
+            group,
+            scope,
         )
 
     @property
