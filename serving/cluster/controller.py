@@ -55,6 +55,10 @@ class Controller:
         """The wanted cluster."""
         return self._supervisor.config
 
+    def version(self) -> str:
+        """The version of Suffolk that this process runs."""
+        return __version__
+
     def settled(self) -> bool:
         """Whether exactly the wanted servers run."""
         return self._supervisor.settled()

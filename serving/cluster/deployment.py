@@ -19,6 +19,7 @@ from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.cluster.config import FrontConfig
 from suffolk.serving.cluster.controller import CONTROLLER, namespace_of
 from suffolk.serving.cluster.front import front_app
+from suffolk.serving.cluster.node import HEAD
 from suffolk.serving.transport.endpoint import Endpoint, check_free
 
 _MAX_ONGOING = 4096
@@ -52,14 +53,19 @@ class KnownWorkers:
         self._asked = time.monotonic()
 
 
+def check_front(config: FrontConfig) -> None:
+    """Raises ResourceExhausted, PermissionDenied, InvalidArgument: the head node cannot listen on the address of the front."""
+    if _serve_runs():  # on that address, or ``deploy_front`` finds out
+        return
+    check = ray.remote(check_free).options(num_cpus=0, resources=HEAD)
+    try:
+        ray.get(check.remote(Endpoint(config.host, config.port), "port of front"))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+
+
 def deploy_front(config: FrontConfig, cluster: str) -> None:
-    """Start the front, or change the one that runs, and wait until it answers.
-
-    Raises ResourceExhausted, PermissionDenied, InvalidArgument: its address cannot be used.
-    """
-
-    if not _serve_runs():
-        check_free(Endpoint(config.host, config.port), "port of front")
+    """Start the front, or change the one that runs, and wait until it answers. Raises ResourceExhausted: it does not."""
 
     def build() -> Starlette:  # in the process of each replica
         return front_app(KnownWorkers(cluster))

@@ -13,10 +13,11 @@ from typing import Any
 import ray
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
-from suffolk.serving.cluster.deployment import deploy_front, remove_front
-from suffolk.serving.cluster.node import check_nodes
+from suffolk.serving.cluster.deployment import check_front, deploy_front, remove_front
+from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
 
 Report = Callable[[str], None]
 """Gets one line about the progress."""
@@ -61,6 +62,8 @@ def up(config: ClusterConfig, report: Report) -> None:
         _wait(running, report)
         return
     nodes = check_nodes(config.folder)
+    if config.front is not None:
+        check_front(config.front)
     report(f"{len(nodes)} nodes: {', '.join(node.name for node in nodes)}")
     try:
         controller = _start_controller(config)
@@ -74,7 +77,7 @@ def up(config: ClusterConfig, report: Report) -> None:
 
 
 def update(config: ClusterConfig, report: Report) -> None:
-    """Change a running cluster to ``config``. Servers whose settings change are replaced one at a time.
+    """Change a running cluster to ``config``, and to this version of Suffolk. Servers are replaced one at a time.
 
     Raises:
         NotFound: it is not up.
@@ -89,6 +92,8 @@ def update(config: ClusterConfig, report: Report) -> None:
         )
     check_nodes(config.folder)
     ray.get(controller.apply.remote(config))
+    if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
+        ray.kill(controller, no_restart=False)
     _wait(controller, report)
     if config.front is not None and config.front != old.front:
         deploy_front(config.front, config.name)
@@ -132,7 +137,7 @@ def _start_controller(config: ClusterConfig) -> Any:
         namespace=namespace_of(config.name),
         lifetime="detached",
         num_cpus=0,
-        resources={"node:__internal_head__": 0.001},
+        resources=HEAD,
         max_concurrency=THREADS,
         max_restarts=-1,
         max_task_retries=-1,
@@ -180,5 +185,6 @@ def _remove(cluster: str, graceful: bool) -> list[str]:
     try:
         stopped += ray.get(controller.close.remote(graceful))
     finally:
-        ray.kill(controller)
+        for actor in named_actors(namespace_of(cluster)).values():  # the controller, and what it may have missed
+            ray.kill(actor)
     return [*stopped, CONTROLLER]

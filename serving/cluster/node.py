@@ -17,6 +17,8 @@ from suffolk.datastore.version import __version__
 LEAST_FREE_BYTES = 64 << 20
 """Free bytes that the cluster's folder needs on each node, for logs and the topology file."""
 _CHECK_SECONDS = 60.0
+HEAD = {"node:__internal_head__": 0.001}
+"""What an actor or a task requests to run on the head node."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ def this_node() -> Node:
         if node.id == own:
             return node
     raise Unavailable(f"node {own} is not among Ray's nodes; try again")
+
+
+def named_actors(namespace: str) -> dict[str, Any]:
+    """Name -> handle of the named actors in a namespace."""
+    found = ray.util.list_named_actors(all_namespaces=True)
+    return {each["name"]: ray.get_actor(each["name"], namespace) for each in found if each["namespace"] == namespace}
 
 
 def node_folder(folder: str, node: Node) -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.node import Node
 
@@ -23,8 +24,8 @@ class ServerSpec:
         node: id of the node that it must run on; empty if Ray chooses.
         port: gRPC port; 0 for a free one. HTTP has the next port, or a free one.
         words: the command, without what depends on the node.
-        datastores: the names that a store serves, and a worker searches.
         folder: folder of the cluster on every node.
+        version: of Suffolk. An update of the installed version replaces all servers.
         cpus, gpus: what Ray reserves.
         grace, start_seconds: as in ``ClusterConfig``.
     """
@@ -34,8 +35,8 @@ class ServerSpec:
     node: str
     port: int
     words: tuple[str, ...]
-    datastores: tuple[str, ...]
     folder: str
+    version: str
     cpus: float
     gpus: float
     grace: float
@@ -82,9 +83,8 @@ def _spec(
     cpus: float = 0,
     gpus: float = 0,
 ) -> ServerSpec:
-    names = tuple(config.stores.datastores)
     return ServerSpec(
-        name, kind, node, port, words, names, config.folder, cpus, gpus, config.grace, config.start_seconds
+        name, kind, node, port, words, config.folder, __version__, cpus, gpus, config.grace, config.start_seconds
     )
 
 

@@ -14,7 +14,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from suffolk.serving.cluster.config import ClusterConfig
-from suffolk.serving.cluster.node import alive_nodes
+from suffolk.serving.cluster.node import alive_nodes, named_actors
 from suffolk.serving.cluster.published_topology import PublishedTopology, topology_of
 from suffolk.serving.cluster.server_actor import THREADS, ServerActor
 from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
@@ -95,16 +95,23 @@ class Supervisor:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            with self._lock:
-                self._reconcile()
-                waiting = {slot.pending: slot for slot in self._slots.values() if slot.pending is not None}
-            if not waiting:
+            try:
+                self._round()
+            except Exception:  # without this thread, nothing would start again
+                LOG.exception("the supervisor goes on after an error")
                 self._closing.wait(_POLL_SECONDS)
-                continue
-            ended, _ = ray.wait([*waiting], timeout=_POLL_SECONDS)
-            with self._lock:
-                for reference in ended:
-                    self._settle(waiting[reference], reference)
+
+    def _round(self) -> None:
+        """Compare once, and wait for the next end of an awaited call, for at most _POLL_SECONDS."""
+        with self._lock:
+            self._reconcile()
+            waiting = {slot.pending: slot for slot in self._slots.values() if slot.pending is not None}
+        ended, _ = ray.wait([*waiting], timeout=_POLL_SECONDS) if waiting else ([], [])
+        with self._lock:
+            for reference in ended:
+                self._settle(waiting[reference], reference)
+        if not waiting:
+            self._closing.wait(_POLL_SECONDS)
 
     def _reconcile(self) -> None:
         """Start what is missing, and stop what is not wanted, or outdated."""
@@ -198,8 +205,7 @@ class Supervisor:
 
 def _found(namespace: str) -> Iterator[Slot]:
     """The servers that an earlier supervisor left. Those that still started are ended."""
-    names = [each["name"] for each in ray.util.list_named_actors(all_namespaces=True) if each["namespace"] == namespace]
-    actors = [ray.get_actor(name, namespace) for name in names if "#" in name]
+    actors = [actor for name, actor in named_actors(namespace).items() if "#" in name]
     described = [actor.describe.remote() for actor in actors]
     ray.wait(described, num_returns=len(described), timeout=_ADOPT_SECONDS) if described else None
     for actor, reference in zip(actors, described, strict=True):

@@ -109,7 +109,6 @@ def test_a_cluster_answers_through_kills_and_an_update(ray: LocalRay, values: di
     down = cluster(ray, "down")
     assert down.stdout == "cluster demo: stopped front, store-a, store-b, worker-0, worker-1, controller\n"
     assert not ray.processes("ray::ServerActor")
-    assert cluster(ray, "status").returncode == 2
 
 
 def test_a_signal_during_the_start_leaves_nothing_running(ray: LocalRay, values: dict[str, Any]) -> None:
@@ -121,7 +120,7 @@ def test_a_signal_during_the_start_leaves_nothing_running(ray: LocalRay, values:
         timer.start()
         assert process.stderr is not None
         for line in process.stderr:
-            if "worker-0 starting" in line:
+            if "store-a starting" in line:
                 process.send_signal(signal.SIGINT)
         assert process.wait() == 130
         timer.cancel()
