@@ -48,7 +48,7 @@ class ContextQuery(NamedTuple):
 
     def checked(self) -> ContextQuery:
         """The query with numbers as ints. Raises InvalidArgument for an argument of a wrong type."""
-        contexts, max_match, min_match, max_depth, max_nodes, group, scope = self
+        contexts, max_match, min_match, max_depth, max_nodes, group, scope, least_counts = self
         check_contexts(contexts)
         if group is not None:
             for groups in group.values() if isinstance(group, Mapping) else [group]:
@@ -63,6 +63,7 @@ class ContextQuery(NamedTuple):
             whole_numbers("max_nodes", max_nodes),
             group,
             scope,
+            least_counts,
         )
 
     @property

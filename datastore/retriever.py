@@ -163,12 +163,11 @@ class Retriever(Protocol):
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
         """``draft_batch`` for a query as a value."""
         contexts, max_match, min_match, max_depth, _, group, scope, least_counts = query
-        keys = () if group is None and scope is None else self.group_keys(query)
+        keys, searched = (None, "store") if group is None and scope is None else self.group_keys(query)
         index = self.native()
         assert index is not None, _NO_INDEX
-        trees = index.draft(
-            contexts, max_match, min_match, max_depth, query.budgets, RETRIEVED, *keys, least_counts=least_counts
-        )
+        bounds = (max_match, min_match, max_depth, query.budgets)
+        trees = index.draft(contexts, *bounds, RETRIEVED, keys, searched, least_counts)
         return [DraftTree(*tree) for tree in trees]
 
     def count_documents(self, query: ContextQuery, most: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 from collections.abc import Sequence
@@ -23,11 +24,11 @@ from suffolk.serving.transport.server import run_until_signal
 
 
 class DelayedRetriever(Retriever):
-    """Wraps ``inner`` and delays its drafts by ``seconds``. As thread-safe as ``inner``."""
+    """Wraps ``inner`` and delays a ``share`` of its drafts by ``seconds``. As thread-safe as ``inner``."""
 
-    def __init__(self, inner: Retriever, seconds: float) -> None:
+    def __init__(self, inner: Retriever, seconds: float, share: float = 1.0) -> None:
         self._inner = inner
-        self._seconds = seconds
+        self._seconds, self._share = seconds, share
 
     @property
     def name(self) -> str:
@@ -41,7 +42,8 @@ class DelayedRetriever(Retriever):
         return self._inner.find_matches(query)
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
-        time.sleep(self._seconds)
+        if random.random() < self._share:
+            time.sleep(self._seconds)
         return self._inner.find_drafts(query)
 
     def tokenizer(self) -> Tokenizer | None:
@@ -54,9 +56,10 @@ class DelayedRetriever(Retriever):
         self._inner.close()
 
 
-def delayed_server(store: Path, delay_ms: float) -> list[str]:
+def delayed_server(store: Path, delay_ms: float, share: float = 1.0) -> list[str]:
     """Return the command that runs this server in its own process, for ``served``."""
-    return [sys.executable, "-m", "research.delayed_server", str(store), "--delay-ms", str(delay_ms)]
+    words = [str(store), "--delay-ms", str(delay_ms), "--share", str(share)]
+    return [sys.executable, "-m", "research.delayed_server", *words]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
     """Serve until a signal arrives; return the exit code."""
     if not 0 <= args.delay_ms <= 10_000:
         raise InvalidArgument(f"--delay-ms is {args.delay_ms:g}; it must be in 0..10000")
-    store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3)
+    store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3, args.share)
     run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),)), {"store": store}))
     return 0
 
@@ -76,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("delayed_server", __doc__, "STORE --delay-ms 20")
     parser.add_argument("store", type=Path, metavar="STORE", help="folder of a datastore")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="delay of every draft call (default: none)")
+    parser.add_argument("--share", type=float, default=1.0, help="share of calls that are delayed (default: all)")
     return parser
 
 

@@ -365,7 +365,7 @@ class RemoteDatastore(RemoteWriter):
         try:
             return call()
         except grpc.RpcError as error:
-            late = f"no answer within {deadline * 1000:g} ms, the deadline"
+            late = f"no answer within {round(deadline * 1000, 1):g} ms, the deadline"
             if deadline == self.deadline:
                 late += "; if that is too short, add ?deadline_ms= to the URL"
             raise call_error(error, describe_url(self.url), "draft service", late) from None

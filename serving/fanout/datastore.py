@@ -65,9 +65,7 @@ class FanoutDatastore(Retriever):
     @property
     def names(self) -> tuple[str, ...]:
         """See ``Retriever.names``."""
-        if self._selected is not None:
-            return self._selected
-        return next(replica.remote.names for shard in self.servers.shards for replica in shard if replica.remote.names)
+        return self._selected or self.servers.names
 
     @property
     def vocab_size(self) -> int:
@@ -167,9 +165,9 @@ class FanoutDatastore(Retriever):
     def _counted(self, call: ShardCall, answer: list[T]) -> list[T]:
         """``answer``, counted if it is partial."""
         if call.lost:
-            self.servers.partial["shard"] += 1
+            self.servers.count_partial("shard")
         elif call.unproven:
-            self.servers.partial["unproven"] += 1
+            self.servers.count_partial("unproven")
         return answer
 
     def _ask_any(self, ask: Callable[[RemoteDatastore], T]) -> T:

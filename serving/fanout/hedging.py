@@ -17,15 +17,16 @@ _PERCENTILE = 95
 
 
 class HedgeBudget:
-    """A token bucket: each call adds HEDGE_SHARE of a hedge, up to BURST. Thread-safe."""
+    """A token bucket: each call adds ``share`` of a hedge, up to ``most``. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = HEDGE_SHARE, most: float = BURST) -> None:
         self._lock = threading.Lock()
-        self._tokens = BURST
+        self._share, self._most = share, most
+        self._tokens = most
 
     def add_call(self) -> None:
         with self._lock:
-            self._tokens = min(BURST, self._tokens + HEDGE_SHARE)
+            self._tokens = min(self._most, self._tokens + self._share)
 
     def take(self) -> bool:
         """Take one hedge, if there is one."""

@@ -19,6 +19,8 @@ from suffolk.serving.fanout.topology import ReplicaAddress, Topology, read_topol
 UPKEEP_SECONDS = 1.0
 """Seconds between two probes of an ejected server, and between two looks at the topology file."""
 PROBE_DEADLINE = 1.0
+_PROBES = 32
+"""Probes at a time."""
 _FULL_ROUND = 10
 """Rounds of upkeep after which servers that are up are probed too: another datastore may be served there."""
 LOG = logging.getLogger("suffolk.fanout")
@@ -30,7 +32,8 @@ class Servers:
     Attributes:
         vocab_size: the vocabulary size of the datastore.
         shards: the replica sets of now.
-        partial: answers that lack a shard, or whose counts are not proven.
+        names: the names of its datastores, searched as one; one for most.
+        partial: answers that lack a shard, and those whose counts are not proven.
     """
 
     def __init__(self, name: str, address: Address, deadline: float) -> None:
@@ -46,13 +49,15 @@ class Servers:
         """
         self.name, self._address, self._deadline = name, address, deadline
         self.vocab_size = 0
+        self.names: tuple[str, ...] = ("",)
         self.partial = {"shard": 0, "unproven": 0}
         self._tokenizer: str | None = None
         self._known_by = ""  # the server that has told vocabulary and tokenizer
         self._retired: list[Replica] = []  # their last calls may still run
         self._seen = _identity(address.file)
-        self.shards: tuple[ReplicaSet, ...] = self._connect(address.topology)
-        self._lock = threading.Lock()
+        self._lock, self._count_lock = threading.Lock(), threading.Lock()
+        self.shards: tuple[ReplicaSet, ...] = ()
+        self.shards = self._connect(address.topology)
         self._closed = threading.Event()
         errors = self._probe([replica for shard in self.shards for replica in shard])
         refused = [error for error in errors if isinstance(error, InvalidArgument)]
@@ -70,6 +75,11 @@ class Servers:
         self._closed.set()
         self._thread.join()
         self._close_replicas()
+
+    def count_partial(self, reason: str) -> None:
+        """Count a partial answer. ``reason``: a key of ``partial``."""
+        with self._count_lock:
+            self.partial[reason] += 1
 
     def upkeep(self, everything: bool = False) -> None:
         """Take up a changed topology file, and probe the servers that are ejected, or ``everything``."""
@@ -109,7 +119,7 @@ class Servers:
 
     def _connect(self, topology: Topology) -> tuple[ReplicaSet, ...]:
         """The replica sets of a topology. Servers that are connected stay connected."""
-        present = {replica.address: replica for replica in self._replicas()} if self.vocab_size else {}
+        present = {replica.address: replica for replica in self._replicas()}
 
         def replica(address: ReplicaAddress) -> Replica:
             return present.get(address) or Replica(address, self._deadline)
@@ -127,7 +137,7 @@ class Servers:
             except SuffolkError as error:
                 return error
 
-        with ThreadPoolExecutor(len(replicas), "suffolk-probe") as pool:
+        with ThreadPoolExecutor(min(_PROBES, len(replicas)), "suffolk-probe") as pool:
             found = list(pool.map(ask, replicas))
         errors = []
         for replica, answer in zip(replicas, found, strict=True):
@@ -145,7 +155,8 @@ class Servers:
         """The error of a server with another vocabulary or tokenizer. The first server sets them."""
         tokenizer = info.get("tokenizer")
         if not self.vocab_size:
-            self.vocab_size, self._known_by = int(info["vocab_size"]), replica.label
+            self.vocab_size, self.names = int(info["vocab_size"]), replica.remote.names
+            self._known_by = replica.label
         for field, found, expected in (
             ("vocabulary", info["vocab_size"], self.vocab_size),
             ("tokenizer", tokenizer, self._tokenizer or tokenizer),

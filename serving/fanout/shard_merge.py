@@ -8,7 +8,7 @@ a fixed number of rounds. A continuation's count never exceeds that of its begin
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,27 +19,22 @@ from suffolk.serving.draft_service.wire import Paths
 class ShardMerge:
     """The nodes that the shards of one query have sent, and the bounds of the counts that they have not. Not thread-safe.
 
-    Only shards whose longest match is the longest of all take part: the others do not have that text.
-
     Attributes:
-        shards: the numbers of the shards that take part.
-        match_length, match_count: the longest match, and its occurrences in all shards.
+        match_length, match_count: the match, and its occurrences in all these shards.
     """
 
-    def __init__(self, trees: dict[int, DraftTree], max_nodes: int) -> None:
-        """``trees``: the answer of each shard to a draft of up to ``max_nodes`` nodes."""
-        self.match_length = max(tree.match_length for tree in trees.values())
-        chosen = {shard: tree for shard, tree in trees.items() if tree.match_length == self.match_length}
-        self.shards = list(chosen)
-        self.match_count = sum(tree.match_count for tree in chosen.values())
+    def __init__(self, trees: Mapping[int, DraftTree], max_nodes: int) -> None:
+        """``trees``: by shard, answers with one match to a draft of up to ``max_nodes`` nodes."""
+        self.match_length = next(iter(trees.values())).match_length
+        self.match_count = sum(tree.match_count for tree in trees.values())
         self._max_nodes = max_nodes
         self._tokens: list[int] = []
         self._parents: list[int] = []  # precede their children
         self._sums: list[int] = []  # the known occurrences of each node
         self._places: dict[tuple[int, int], int] = {}  # (parent, token) -> node
-        self._counts: dict[int, dict[int, int]] = {shard: {} for shard in chosen}  # shard -> node -> count
+        self._counts: dict[int, dict[int, int]] = {shard: {} for shard in trees}  # shard -> node -> count
         self._floors: dict[int, int] = {}  # shard -> the largest count of a node that it has not sent
-        for shard, tree in chosen.items():
+        for shard, tree in trees.items():
             self.add(shard, tree, max_nodes, 1)
 
     def add(self, shard: int, tree: DraftTree, max_nodes: int, least: int) -> bool:
@@ -65,7 +60,7 @@ class ShardMerge:
 
         ``max_nodes`` nodes have the sum S or more. A node that no shard has sent and that reaches S too has S / shards in one.
         """
-        open_shards = [shard for shard in self.shards if self._floors[shard] > 0]
+        open_shards = [shard for shard, floor in self._floors.items() if floor > 0]
         if not open_shards or not self._max_nodes:
             return 1, []
         least = max(1, -(-self._cut() // len(open_shards)))
@@ -73,7 +68,7 @@ class ShardMerge:
 
     def missing(self) -> dict[int, Paths]:
         """By shard, the nodes that may be in the result and whose count there is open, with the nodes above them."""
-        bounds = {shard: self._bounds(shard) for shard in self.shards}
+        bounds = {shard: self._bounds(shard) for shard in self._counts}
         cut = max(1, self._cut())
         totals = [sum(each) for each in zip(*bounds.values(), strict=True)]
         wanted = [node for node, total in enumerate(totals) if total >= cut]

@@ -45,21 +45,18 @@ class ShardCall:
     def drafts(self, query: ContextQuery) -> list[DraftTree]:
         """The draft tree of all shards for each context. Raises the first error if no shard answers."""
         found = self._first_round(lambda remote, left: self._part(remote).start_drafts(query, left))
-        merges = [
-            ShardMerge({shard: trees[at] for shard, trees in found.items()}, budget)
-            for at, budget in enumerate(query.budgets)
-        ]
-        several = {at: merge for at, merge in enumerate(merges) if len(merge.shards) > 1 and merge.match_length}
-        unproven = self._list_more(query, several) | self._count(query, several)
+        trees = [_longest({shard: trees[at] for shard, trees in found.items()}) for at in range(len(query.contexts))]
+        merges = {at: ShardMerge(each, query.budgets[at]) for at, each in enumerate(trees) if len(each) > 1}
+        unproven = self._list_more(query, merges) | self._count(query, merges)
         self.unproven = len(unproven)
-        trees = []
-        for at, merge in enumerate(merges):
-            if at in several:
-                trees.append(merge.result(bool(self.lost) or at in unproven))
+        answers = []
+        for at, each in enumerate(trees):
+            if at in merges:
+                answers.append(merges[at].result(bool(self.lost) or at in unproven))
             else:
-                tree = found[merge.shards[0]][at]
-                trees.append(replace(tree, partial=True) if self.lost else tree)
-        return trees
+                [tree] = each.values()
+                answers.append(replace(tree, partial=True) if self.lost else tree)
+        return answers
 
     def _list_more(self, query: ContextQuery, merges: Mapping[int, ShardMerge]) -> set[int]:
         """The second round: shards list all nodes from the threshold on. Returns the queries for which one did not."""
@@ -156,6 +153,13 @@ class ShardCall:
 
     def _left(self) -> float:
         return self._end - time.perf_counter()
+
+
+def _longest(trees: Mapping[int, DraftTree]) -> dict[int, DraftTree]:
+    """The trees of those shards that have the longest match: the others do not have that text. Without a match, one tree."""
+    length = max(tree.match_length for tree in trees.values())
+    longest = {shard: tree for shard, tree in trees.items() if tree.match_length == length}
+    return longest if length else dict(list(longest.items())[:1])
 
 
 def _share(queries: int) -> int:

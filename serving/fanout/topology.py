@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.transport.limits import MAX_NAME
-from suffolk.serving.transport.url import ServiceUrl, parse_url
+from suffolk.serving.transport.url import parse_url
 
 MAX_SHARDS = 64
 MAX_REPLICAS = 64
@@ -91,11 +91,6 @@ def write_topology(topology: Topology, path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(topology.model_dump_json(indent=2, exclude_defaults=True) + "\n")
     temporary.replace(path)
-
-
-def target_of(address: ReplicaAddress) -> ServiceUrl:
-    """The parts of a replica's URL, which ``check_topology`` has checked."""
-    return parse_url(address.url)
 
 
 def _validated(content: bytes | dict[str, object], source: str) -> Topology:

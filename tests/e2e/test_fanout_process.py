@@ -1,4 +1,4 @@
-"""Replicas in processes are killed and stopped under load, while a text is generated from their drafts."""
+"""Replicas and shards in processes are killed and stopped under load, while a text is generated from their drafts."""
 
 from __future__ import annotations
 
@@ -126,6 +126,26 @@ def test_a_stopped_replica_is_hedged_around(
     assert first.counts.errors > 0
     servers[0].process.send_signal(signal.SIGCONT)
     until(lambda: first.is_up)
+
+
+def test_a_shard_that_is_killed_leaves_partial_drafts_and_the_same_text(
+    store: Path, target: Target, expected: list[int], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    make_store(other, [[expected[::-1]]], vocab_size=VOCAB).close()
+    with running(*serve(store)) as first, running(*serve(other)) as second:
+        address = f"grpc://{first.endpoint()}+{second.endpoint()}/code"
+        with opened(address, HANG) as remote:
+            assert not remote.draft(PROMPT).partial
+            assert generate(target, remote, expected) > 0
+            second.process.kill()
+            second.process.wait(WAIT)
+            tree = remote.draft(PROMPT)
+            assert (tree.partial, len(tree) > 0) == (True, True)
+            assert generate(target, remote, expected) > 0
+            first.process.kill()
+            first.process.wait(WAIT)
+            assert generate(target, remote, expected) == 0
 
 
 def test_no_replica_at_all_leaves_the_text_as_it_is(
