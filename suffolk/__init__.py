@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target as Target
     from suffolk.serving.engine.sampling.grammar import Grammar as Grammar
     from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
+    from suffolk.serving.fanout.appendable import AppendableFanout
     from suffolk.serving.fanout.datastore import FanoutDatastore as FanoutDatastore
     from suffolk.serving.integrations.transformers.generate import generate as generate
     from suffolk.serving.live_store.settings import LiveSettings as LiveSettings
@@ -179,7 +180,7 @@ def open(
     watch: bool = ...,
     *,
     append: Literal[True] | LiveSettings,
-) -> LiveStore | RemoteDatastore: ...
+) -> LiveStore | RemoteDatastore | AppendableFanout: ...
 
 
 def open(
@@ -189,7 +190,7 @@ def open(
     watch: bool = False,
     append: bool | LiveSettings = False,
     cache: str | Path | None = None,
-) -> Datastore | RemoteDatastore | FanoutDatastore | WatchedDatastore | LiveStore:
+) -> Datastore | RemoteDatastore | FanoutDatastore | AppendableFanout | WatchedDatastore | LiveStore:
     """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
 
     A datastore in object storage (``s3://bucket/name``) is copied to the folder ``cache`` and opened there.
@@ -219,9 +220,9 @@ def open(
     from suffolk.serving.transport.url import is_url, names_several
 
     if append and names_several(str(path_or_url)):
-        raise InvalidArgument(
-            f"{path_or_url}: several servers take no appends; name the one that has the live datastore"
-        )
+        from suffolk.serving.fanout.appendable import connect_to_append
+
+        return connect_to_append(str(path_or_url), deadline)
     if append and is_storage_url(str(path_or_url)):
         raise InvalidArgument(f"{path_or_url}: storage takes no appends; append to a datastore's folder, and push that")
     if append and not (isinstance(path_or_url, str) and is_url(path_or_url)):

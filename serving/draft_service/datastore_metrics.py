@@ -13,6 +13,7 @@ from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.live_store.stats import LiveStats
 from suffolk.serving.live_store.store import LiveStore
+from suffolk.serving.replication.replica import ReplicaStore
 from suffolk.serving.replication.replica_metrics import replica_metrics
 
 LIVE_GAUGES = {
@@ -69,8 +70,14 @@ class DatastoreMetrics(Collector):
         stats = self._stats()
         for field, (name, text) in LIVE_GAUGES.items():
             yield _gauge(name, text, {label: getattr(each, field) for label, each in stats.items()})
-        waiting = {label: each.next_sequence - 1 - each.flushed_sequence for label, each in stats.items()}
-        yield _gauge("suffolk_live_unpublished_documents", "Documents since the last published one", waiting)
+        waiting = {
+            label: each.next_sequence - 1 - each.flushed_sequence
+            for label, each in stats.items()
+            if not isinstance(self._datastores[label], ReplicaStore)  # it publishes nothing, and its numbers have gaps
+        }
+        yield _gauge(
+            "suffolk_live_unpublished_documents", "Documents and removals since the last published one", waiting
+        )
         for field, (name, text) in LIVE_COUNTERS.items():
             family = CounterMetricFamily(name, text, labels=("datastore",))
             for label, each in stats.items():

@@ -79,7 +79,7 @@ class DraftServer(Server):
     def _register(self, server: grpc.Server) -> None:
         draft_pb2_grpc.add_DraftServiceServicer_to_server(DraftServicer(self.service), server)
         if self._replicas:
-            servicer = ReplicationServicer(self.service.find)
+            servicer = ReplicationServicer(self.service.find, self.service.admission.has_ended)
             replication_pb2_grpc.add_ReplicationServiceServicer_to_server(servicer, server)
 
     def build_app(self) -> ASGIApp:

@@ -29,6 +29,8 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
 LIVE_NAME = "live"
 IDENTITY_NAME = "identity.json"
 LOG_NAME = "log"
+REPLICA_NAME = "replica.json"
+"""The state of a store with copies on other servers (serving/replication)."""
 FORMAT = 1
 _KEY_BYTES = 16
 _TOKENIZERS = TOKENIZER_PATTERN.partition("*")[0]
@@ -91,6 +93,14 @@ def append_lock(store: Path) -> AbstractContextManager[None]:
 def is_live(store: Path) -> bool:
     """Whether documents may have been appended to the datastore, so that some may not be published."""
     return (store / LIVE_NAME).is_dir()
+
+
+def refuse_replica(store: Path) -> None:
+    """Raises InvalidArgument: the store is a copy of one on other servers. Changes of its own would part it from them."""
+    if (path := store / LIVE_NAME / REPLICA_NAME).exists():
+        raise InvalidArgument(
+            f"{store} is a copy of a store on other servers; serve it with --peer, or remove {path} to make it a store of its own"
+        )
 
 
 def is_free(store: Path) -> bool:
@@ -171,7 +181,7 @@ def adopt_identity(store: Path, ours: StoreIdentity, theirs: StoreIdentity, empt
     """Take over the identity of the store that this one is to be a copy of. Returns it.
 
     Args:
-        empty: whether nothing was ever appended. Then names of groups may be hashed in another way from now on.
+        empty: whether it has no documents. Then names of groups may be hashed in another way from now on.
 
     Raises:
         Unsupported: the stores hold other tokens, or both hold documents of their own.

@@ -22,7 +22,7 @@ from suffolk.serving.live_store.batch import Appended, make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select
 from suffolk.serving.live_store.feed import ChangeFeed
-from suffolk.serving.live_store.identity import append_lock, create_identity, open_identity, published
+from suffolk.serving.live_store.identity import append_lock, create_identity, open_identity, published, refuse_replica
 from suffolk.serving.live_store.keeper import Keeper
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.published_files import PublishedFiles
@@ -45,7 +45,9 @@ def open_live_store(path: str | Path, settings: LiveSettings = DEFAULT_SETTINGS)
         Corruption: a file is damaged or missing.
         Unsupported: a newer version wrote a file, or the published generation has another vocabulary or tokenizer.
         Unavailable: another process has it open for appending.
+        InvalidArgument: it is a copy of a store on other servers.
     """
+    refuse_replica(Path(path))
     return LiveStore(Path(path), settings)
 
 

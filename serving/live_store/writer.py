@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import NotFound, Unavailable
+from suffolk.datastore.errors import NotFound
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
@@ -147,15 +147,9 @@ class LiveWriter:
         """Make a change of the store that leads, with its numbers. Returns the position to acknowledge.
 
         Raises:
-            ResourceExhausted: as ``append``.
-            Unavailable: as ``append``; or a document has a number below ``next_sequence``.
+            ResourceExhausted, Unavailable: as ``append``.
         """
         with self._lock:
-            if len(change.sequences) and change.sequences[0] < self._next:
-                raise Unavailable(
-                    f"document {change.sequences[0]} is missing in this copy, which has later ones: remove its folder, and start "
-                    "its server again"
-                )
             removes = bool(len(change.removed)) and int(change.removed[0]) < self._next
             position = self._make(change)
         if removes and not len(change.lengths):
@@ -165,6 +159,31 @@ class LiveWriter:
         if change.drop_before:
             self.trim()
         return position
+
+    def renumber(self, sequences: npt.NDArray[np.uint64]) -> None:
+        """Give documents new numbers, in one change. A store that repeats changes takes documents in rising order only.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``append``.
+        """
+        with self._lock:
+            self._require_lead()
+            found = [self.index.documents(int(each), 1) for each in sequences]
+            old = [page for page, each in zip(found, sequences, strict=True) if len(page[0]) and page[0][0] == each]
+            if not old:
+                return
+            numbers, tokens, lengths, groups, origins, times = zip(*old, strict=True)
+            self._make(
+                Change(
+                    np.concatenate(tokens).astype(self._dtype),
+                    np.concatenate(lengths).astype(np.uint32),
+                    np.arange(self._next, self._next + len(old), dtype=np.uint64),
+                    np.concatenate(groups),
+                    np.concatenate(times),
+                    [origin for each in origins for origin in each],
+                    np.concatenate(numbers),
+                )
+            )
 
     def begin_at(self, sequence: int) -> None:
         """Lead from now on: the next change has number ``sequence``, or a higher one, and no earlier time than those before."""

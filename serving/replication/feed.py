@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
-from suffolk.serving.transport.call_errors import UNSURE
+from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A follower that confirms nothing for as long is dropped."""
@@ -70,14 +70,14 @@ class Feed:
     def require_lead(self) -> None:
         """See ``ChangeFeed``."""
         if self._refusal:
-            raise Unavailable(self._refusal)
+            raise Unavailable(f"{self._refusal}; {REFUSED}")
 
     def require_copies(self) -> None:
         """Refuse a change before it is made. Raises Unavailable: too few followers have everything, or it does not lead."""
         self.require_lead()
         if (have := 1 + self.followers()) < self.copies:
             raise Unavailable(
-                f"{self._name} has {have} of {self.copies} copies, so it takes no changes, and nothing is changed; start another "
+                f"{self._name} has {have} of {self.copies} copies, so it takes no changes, and {REFUSED}; start another "
                 "replica, or try again when one has caught up"
             )
 

@@ -89,10 +89,11 @@ class Follower:
 
     def _repeat_all(self, leader: Peer, epoch: int) -> None:
         confirmed: SimpleQueue[replication_pb2.FollowRequest | None] = SimpleQueue()
-        held = pack_held(self._store.held(), leader.first_request(epoch))
+        held, position = self._store.held()
+        first = leader.first_request(epoch, position)
 
         def requests() -> Iterator[replication_pb2.FollowRequest]:
-            yield from held
+            yield from pack_held(held, first)
             while (request := confirmed.get()) is not None:
                 yield request
 

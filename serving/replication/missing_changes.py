@@ -26,6 +26,12 @@ def held_runs(index: _native.LiveIndex, end: int) -> Runs:
     return np.stack([numbers[begins], numbers[ends] + np.uint64(1)], axis=1)
 
 
+def out_of_order(index: _native.LiveIndex, held: Runs, position: int) -> npt.NDArray[np.uint64]:
+    """The documents of ``index`` that a follower with ``held`` lacks, and that have numbers below its next one, ``position``."""
+    numbers = _numbers(index, position)
+    return numbers[~_within(numbers, held)]
+
+
 def missing_changes(index: _native.LiveIndex, end: int, held: Runs, dtype: npt.DTypeLike) -> Iterator[Change]:
     """Changes that give a follower with ``held`` the documents of ``index`` below number ``end``, and no others.
 

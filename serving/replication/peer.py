@@ -75,9 +75,9 @@ class Peer:
         except grpc.RpcError as error:
             raise call_error(error, self._url, "draft service", "the deadline passed") from None
 
-    def first_request(self, epoch: int) -> replication_pb2.FollowRequest:
-        """A request to follow, without what the follower holds."""
-        return replication_pb2.FollowRequest(datastore=self._name, epoch=epoch)
+    def first_request(self, epoch: int, position: int) -> replication_pb2.FollowRequest:
+        """A request to follow, without what the follower holds. ``position``: its next number."""
+        return replication_pb2.FollowRequest(datastore=self._name, epoch=epoch, position=position)
 
     def close(self) -> None:
         """Close the connection."""

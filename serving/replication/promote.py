@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -44,23 +44,28 @@ def promote(urls: Sequence[str]) -> Promotion:
 
     Raises:
         InvalidArgument: a URL is malformed, or given twice.
-        Unavailable: too few copies answer. Nothing is lost; try again when more of them run.
+        Unavailable: too few copies answer, or one of them stops to, or another promotion runs. Nothing is lost; try again.
     """
     with ExitStack() as stack:
         peers = _connect(urls, stack)
         found = {url: _asked(peer.status) for url, peer in peers.items()}
-        known = [each for each in found.values() if isinstance(each, ReplicaStatus)]
-        copies = max((each.copies for each in known), default=1)
-        needed = max(1, len(urls) - copies + 1)
-        _require(found, needed)
-        epoch = 1 + max(each.epoch for each in known)
-        answering = [url for url, each in found.items() if isinstance(each, ReplicaStatus)]
-        fenced = {url: _asked(lambda url=url: peers[url].fence(epoch)) for url in answering}  # type: ignore[misc]
-        _require(found | fenced, needed)
-        claims = {url: each.claim for url, each in fenced.items() if isinstance(each, ReplicaStatus)}
+        known = {url: each for url, each in found.items() if isinstance(each, ReplicaStatus)}
+        copies = max((each.copies for each in known.values()), default=1)
+        _require(found, max(1, len(urls) - copies + 1))
+        epoch = 1 + max(each.epoch for each in known.values())
+        claims = {
+            url: peers[url].fence(epoch).claim for url in known
+        }  # in order, so that one of two promotions gets none
         leader = max(claims, key=lambda url: claims[url])
         peers[leader].lead(epoch)
         return Promotion(leader, epoch, found)
+
+
+def has_leader(found: Iterable[ReplicaStatus | SuffolkError]) -> bool:
+    """Whether one copy leads, in the last epoch of all that answer."""
+    known = [each for each in found if isinstance(each, ReplicaStatus)]
+    last = max((each.epoch for each in known), default=0)
+    return sum(each.leads and each.epoch == last for each in known) == 1
 
 
 def _connect(urls: Sequence[str], stack: ExitStack) -> dict[str, Peer]:

@@ -22,7 +22,7 @@ from suffolk.serving.live_store.stats import LiveDeletion
 from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.replication.feed import Feed, Subscription
 from suffolk.serving.replication.lag import Lag
-from suffolk.serving.replication.missing_changes import Runs, held_runs, missing_changes
+from suffolk.serving.replication.missing_changes import Runs, held_runs, missing_changes, out_of_order
 from suffolk.serving.replication.replica_state import EPOCH_NUMBERS, ReplicaState, read_state, write_state
 
 
@@ -160,15 +160,24 @@ class ReplicaStore(LiveStore):
             return self.status()
 
     @contextmanager
-    def followed(self, follower: str, epoch: int, held: Runs) -> Iterator[tuple[Subscription, Iterator[bytes]]]:
+    def followed(
+        self, follower: str, epoch: int, held: Runs, position: int
+    ) -> Iterator[tuple[Subscription, Iterator[bytes]]]:
         """A subscription to all changes from now on, and the records that a follower with ``held`` lacks until now.
+
+        If an earlier leader removed documents, and nobody else knew, it lacks them when it follows. They get new numbers, because
+        it has later ones already.
 
         Args:
             epoch: the follower's. A later one than this store's means that another store leads.
+            position: the follower's next number.
 
         Raises:
             Unavailable: the store does not lead, or leads in an earlier epoch.
         """
+        self.feed.require_lead()
+        if len(early := out_of_order(self._live, held, position)):
+            self._writer.renumber(early)
         with ExitStack() as stack:
             with self._writer.paused() as position:
                 self.feed.require_lead()
@@ -180,9 +189,10 @@ class ReplicaStore(LiveStore):
             missing = missing_changes(self._live, position, held, token_dtype(self.vocab_size))
             yield subscription, map(encode, missing)
 
-    def held(self) -> Runs:
-        """The documents that it has."""
-        return held_runs(self._live, self._writer.next_sequence)
+    def held(self) -> tuple[Runs, int]:
+        """The documents that it has, and its next number."""
+        position = self._writer.next_sequence
+        return held_runs(self._live, position), position
 
     def begin_following(self, epoch: int, identity: StoreIdentity, leader: str) -> None:
         """Follow the leader of ``epoch``. ``leader``: its address, for messages.
@@ -195,7 +205,9 @@ class ReplicaStore(LiveStore):
             state = self._state
             if epoch < state.epoch or (epoch == state.epoch and state.leads):
                 raise Unavailable(f"{leader} leads {self.name} in epoch {epoch}, and this copy is in {state.epoch}")
-            self.identity = adopt_identity(self.path, self.identity, identity, self._writer.next_sequence == 1)
+            if identity != self.identity:
+                self.identity = adopt_identity(self.path, self.identity, identity, not self._live.stats()["documents"])
+                self.scrub()  # the log may name removed documents by keys of groups that no longer hold
             self._stop_leading(f"{self.name} is a copy here; append to {leader}")
             self._keep(state.catching_up(epoch, self._writer.next_sequence))
 

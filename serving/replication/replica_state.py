@@ -8,9 +8,8 @@ from pathlib import Path
 
 from suffolk.datastore.errors import damaged
 from suffolk.datastore.manifest import write_atomically
-from suffolk.serving.live_store.identity import LIVE_NAME
+from suffolk.serving.live_store.identity import LIVE_NAME, REPLICA_NAME
 
-STATE_NAME = "replica.json"
 EPOCH_NUMBERS = 1 << 40
 """Changes of an epoch at most. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -66,7 +65,7 @@ def read_state(store: Path) -> ReplicaState:
     Raises:
         Corruption: the file is damaged.
     """
-    path = store / LIVE_NAME / STATE_NAME
+    path = store / LIVE_NAME / REPLICA_NAME
     if not path.exists():
         return ReplicaState()
     try:
@@ -78,4 +77,4 @@ def read_state(store: Path) -> ReplicaState:
 
 def write_state(store: Path, state: ReplicaState) -> None:
     """Keep ``state`` on disk. Raises ResourceExhausted, PermissionDenied: it cannot be written."""
-    write_atomically(store / LIVE_NAME / STATE_NAME, json.dumps(asdict(state)).encode())
+    write_atomically(store / LIVE_NAME / REPLICA_NAME, json.dumps(asdict(state)).encode())

@@ -32,10 +32,13 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
 
     Args:
         find: the full name and the datastore of a name; raises NotFound if the caller may not read it.
+        has_ended: whether the server answers no other calls any more. Streams end then, and not before, because appends that run
+            need them.
     """
 
-    def __init__(self, find: Callable[[str], tuple[str, Retriever]]) -> None:
+    def __init__(self, find: Callable[[str], tuple[str, Retriever]], has_ended: Callable[[], bool]) -> None:
         self._find = find
+        self._has_ended = has_ended
 
     def GetState(
         self, request: replication_pb2.ReplicaRequest, context: grpc.ServicerContext
@@ -74,14 +77,14 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
             held = unpack_held(first, requests)
         finally:
             timer.cancel()
-        with store.followed(context.peer(), first.epoch, held) as (subscription, missing):
+        with store.followed(context.peer(), first.epoch, held, first.position) as (subscription, missing):
             threading.Thread(
                 target=_read_confirmations, args=(requests, store.feed, subscription), name="confirmed", daemon=True
             ).start()
             yield replication_pb2.FollowReply(identity=pack_identity(store.identity), epoch=store.state.epoch)
             yield from pack_records(missing)
             seconds = 0.0
-            while True:
+            while not self._has_ended():
                 records, position = store.feed.take(subscription, seconds)
                 replies = list(pack_records([records])) or [replication_pb2.FollowReply()]
                 replies[-1].position = position

@@ -65,6 +65,10 @@ class AdmissionController:
         with self._changed:
             self._closed = True
 
+    def has_ended(self) -> bool:
+        """Whether further calls are rejected, and no call runs any more."""
+        return self._closed and not self._in_flight
+
     def wait_idle(self, seconds: float) -> None:
         """Block until no call runs, or until ``seconds`` have passed."""
         with self._changed:

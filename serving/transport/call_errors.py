@@ -30,6 +30,8 @@ CANCELLED = "the {server} cancelled the call: it is stopping, or its replies wer
 TOO_LARGE = "a message of this call is larger than the {server} or this client allows; split the call into several"
 OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
 
+REFUSED = "nothing is changed"
+"""In the message of a server, or of a client, that refused a change before it began."""
 UNSURE = "it may stay or vanish"
 """In the message of a server that ended a change late, of its own. Other messages about deadlines are replaced."""
 

@@ -32,7 +32,7 @@ class Following:
         self._epoch = leader.state.epoch
         follower.begin_following(self._epoch, leader.identity, "here")
         self._subscription, missing = self._stack.enter_context(
-            leader.followed("there", follower.state.epoch, follower.held())
+            leader.followed("there", follower.state.epoch, *follower.held())
         )
         for record in missing:
             self._repeat(record, False)

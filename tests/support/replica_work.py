@@ -13,9 +13,10 @@ import numpy as np
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.draft_service.client import RemoteDatastore, connect
+from suffolk.serving.transport.call_errors import REFUSED
 
 GROUPS = 3
-REFUSALS = ("nothing is changed", "is a copy here", "no leader", "nothing listens there")
+REFUSALS = (REFUSED, "nothing listens there")
 """Parts of messages of changes that were not made."""
 
 

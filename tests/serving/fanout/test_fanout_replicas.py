@@ -223,8 +223,3 @@ def test_a_server_may_be_missing_at_first(servers: list[DraftServer]) -> None:
     servers[0].stop()
     with pytest.raises(Unavailable, match="nothing listens there"):
         suffolk.open(address(servers[:2]))
-
-
-def test_several_servers_take_no_appends(servers: list[DraftServer]) -> None:
-    with pytest.raises(InvalidArgument, match="several servers take no appends"):
-        suffolk.open(address(servers), append=True)

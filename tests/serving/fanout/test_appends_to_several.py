@@ -1,0 +1,105 @@
+"""Appends and deletions through the address of several servers with copies of a live store, and with shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import suffolk
+from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable
+from suffolk.serving.fanout.appendable import AppendableFanout
+from suffolk.serving.fanout.placement import shard_of
+from suffolk.serving.replication.promote import promote
+from suffolk.serving.replication.replica import ReplicaStore
+from tests.support.draft_server import serving
+from tests.support.replica_pair import contents, make_replica
+from tests.support.waiting import HANG
+
+SHARDS = COPIES = 2
+
+
+class Cluster:
+    """SHARDS shards of COPIES replicas each, of which ``promote`` lets one lead. Appends need one copy."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.stores: list[list[ReplicaStore]] = []
+        self.urls: list[list[str]] = []
+        for shard in range(SHARDS):
+            stores = [make_replica(folder / f"{shard}-{copy}" / "chat") for copy in range(COPIES)]
+            servers = [stack.enter_context(serving({"chat": stack.enter_context(store)})) for store in stores]
+            self.stores.append(stores)
+            self.urls.append([f"grpc://{server.listening[0]}/chat" for server in servers])
+
+    @property
+    def address(self) -> str:
+        hosts = [",".join(url.removeprefix("grpc://").removesuffix("/chat") for url in urls) for urls in self.urls]
+        return f"grpc://{'+'.join(hosts)}/chat"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack)
+
+
+def open_all(address: str) -> AppendableFanout:
+    store = suffolk.open(address, deadline=HANG, append=True)
+    assert isinstance(store, AppendableFanout)
+    return store
+
+
+def test_a_group_is_in_one_shard(cluster: Cluster) -> None:
+    for urls in cluster.urls:
+        promote(urls)
+    with open_all(cluster.address) as store:
+        for group in "abcdef":
+            store.append([1, 2, 3], id=f"{group}/1", group=group)
+            store.append_batch([suffolk.Document(f"{group}/2", {}, np.array([4]))], [group])
+            assert store.group_stats(group).documents == 2
+        for number in range(8):
+            store.append([5, number])
+        assert store.stats().documents == 20
+        for shard, (leader, _) in enumerate(cluster.stores):
+            found = {str(name)[0] for name, _ in contents(leader) if name}
+            assert found == {group for group in "abcdef" if shard_of("default", group, SHARDS) == shard} != set()
+        with pytest.raises(
+            InvalidArgument, match="the groups of 6 documents are in 2 shards; append the documents of each"
+        ):
+            store.append_batch([suffolk.Document(None, {}, np.array([1]))] * 6, list("abcdef"))
+        assert store.append([6], group="a", replace=True).replaced == 2
+        deleted = store.delete(ids=["b/1", "c/2", "none"])
+        assert (deleted.documents, deleted.unknown_ids) == (2, ("none",))
+        store.delete(group="a")
+        with pytest.raises(NotFound):
+            store.delete(group="a")
+
+
+def test_appends_follow_the_leader(cluster: Cluster) -> None:
+    urls, (first, second) = cluster.urls[0], cluster.stores[0]
+    address = cluster.address.partition("+")[0] + "/chat"
+    with open_all(address) as store:
+        with pytest.raises(Unavailable, match="no copy leads, so nothing is changed .all of them answer."):
+            store.append([1])
+        promote(urls)
+        store.append([1])
+        second.fence(5)
+        first.fence(5)
+        second.lead(5)
+        store.append([2])
+        assert (contents(first), contents(second)) == ([(None, [1])], [(None, [2])])
+
+
+def test_few_groups_move_to_a_new_shard() -> None:
+    groups = [f"group-{number}" for number in range(2000)]
+    before = [shard_of("acme", group, 4) for group in groups]
+    after = [shard_of("acme", group, 5) for group in groups]
+    assert all(400 < count < 600 for count in Counter(before).values())
+    moved = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert set(moved) == {4}
+    assert 300 < len(moved) < 500
+    assert before != [shard_of("other", group, 4) for group in groups]
