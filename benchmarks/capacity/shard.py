@@ -12,7 +12,7 @@ from suffolk.benchmarks.capacity.service_costs import ServiceCosts
 from suffolk.serving.draft_service.service import CHUNK
 
 LIVE_SEGMENTS = 16
-"""A live store searches at most so many segments besides those of its datastore."""
+"""Segments of a live store beside the datastore, at most. They count as segments of ``ServiceCosts.segment_tokens``."""
 TAIL = 0.99
 GRAIN = 8
 """Contexts that a search thread takes at once (csrc/core/snapshot.cc)."""
@@ -34,8 +34,8 @@ class Shard:
 
     @property
     def segments(self) -> int:
-        """Segments that a search of this shard reads."""
-        return -(-self.need.segments // self.shards) + (LIVE_SEGMENTS if self.need.append_tokens else 0)
+        """Segments of the datastore that a search of this shard reads."""
+        return -(-self.need.segments // self.shards)
 
     @property
     def disk_bytes(self) -> float:
@@ -56,7 +56,8 @@ class Shard:
     @property
     def search_s(self) -> float:
         """Seconds of a context's search."""
-        return self.segments * self.costs.search_s(self.need.tokens_of_segment)
+        live = LIVE_SEGMENTS * self.costs.segment_s if self.need.append_tokens else 0.0
+        return self.segments * self.costs.search_s(self.need.tokens_of_segment) + live
 
     @property
     def service(self) -> Service:
@@ -130,7 +131,7 @@ class Shard:
         call = (
             self.response(nodes).quantile(TAIL, self.shards)
             + self.costs.wait_s
-            + self.need.round_trip
+            + self.need.round_trip_ms / 1e3
             + self.reads_per_call * self.costs.read_s
         )
         return self.client_s + self.need.rounds * call
