@@ -50,7 +50,7 @@ class Need:
         utilisation: share of its cores that a node may use.
         spares: nodes of each shard that may fail at once.
         round_trip_ms: a network round trip between worker and node.
-        rounds: calls to each shard for a draft.
+        rounds: calls to each shard for a draft if there are several shards; the fan-out takes at most three.
         append_tokens: tokens a second that clients append.
         log_copies: nodes that keep the log of appends.
     """
@@ -69,7 +69,7 @@ class Need:
     utilisation: Annotated[float, Within(ABOVE_0, MOST_UTILISATION)] = 0.7
     spares: Annotated[int, Within(0, 1000)] = 1
     round_trip_ms: Annotated[float, Within(0)] = 0.2
-    rounds: Annotated[int, Within(1, 100)] = 1
+    rounds: Annotated[int, Within(1, 3)] = 3
     append_tokens: Annotated[int, Within(0, 10**15)] = 0
     log_copies: Annotated[int, Within(1, 100)] = 2
     node: Node = field(default_factory=Node)
@@ -78,14 +78,14 @@ class Need:
         check_fields(self)
 
     @property
-    def calls_per_second(self) -> float:
-        """Calls of all workers; each goes to every shard."""
+    def drafts_per_second(self) -> float:
+        """Batches of drafts that all workers ask for."""
         return self.workers * self.steps_per_second * self.asked
 
     @property
     def lookups_per_second(self) -> float:
         """Contexts of all workers."""
-        return self.calls_per_second * self.batch
+        return self.drafts_per_second * self.batch
 
     @property
     def miss_share(self) -> float:

@@ -76,9 +76,14 @@ class Shard:
         return Service(mean, deviation * math.sqrt(chunks * share) / mean)
 
     @property
+    def rounds(self) -> int:
+        """Calls to the shard for a batch of drafts."""
+        return self.need.rounds if self.shards > 1 else 1
+
+    @property
     def calls_per_second(self) -> float:
         """Calls that come to the shard."""
-        return self.need.calls_per_second * self.need.rounds
+        return self.need.drafts_per_second * self.rounds
 
     @property
     def busy_servers(self) -> float:
@@ -128,13 +133,13 @@ class Shard:
         """
         if self.utilisation(nodes) >= 1:
             return math.inf
-        call = (
-            self.response(nodes).quantile(TAIL, self.shards)
-            + self.costs.wait_s
-            + self.need.round_trip_ms / 1e3
-            + self.reads_per_call * self.costs.read_s
-        )
-        return self.client_s + self.need.rounds * call
+        response = self.response(nodes)
+        middle, tail = response.quantile(0.5, self.shards), response.quantile(TAIL, self.shards)
+        fixed = self.costs.wait_s + self.need.round_trip_ms / 1e3 + self.reads_per_call * self.costs.read_s
+        rounds = self.rounds * (middle + fixed) + math.sqrt(self.rounds) * (
+            tail - middle
+        )  # rounds differ independently
+        return self.client_s + rounds
 
 
 def index_bytes(need: Need, costs: ServiceCosts) -> float:

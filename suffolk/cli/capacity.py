@@ -85,7 +85,7 @@ class NodeOptions(setting.Options):
     )
     spares: Annotated[int, Within(0, 1000)] = option(1, "nodes of each shard that may fail at once")
     round_trip_ms: Annotated[float, Within(0)] = option(0.2, "a network round trip", metavar="MS")
-    rounds: Annotated[int, Within(1, 100)] = rare(1, "calls to each shard for a draft")
+    rounds: Annotated[int, Within(1, 3)] = rare(3, "calls to each shard for a draft, if there are several shards")
 
 
 @dataclass(frozen=True, kw_only=True)
