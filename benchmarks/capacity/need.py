@@ -46,11 +46,11 @@ class Need:
         asked: share of the steps that ask the datastore. The gate of the worker skips others.
         in_memory: share of the index that is in memory.
         misses: share of page reads that miss memory; None: 1 - in_memory, as if contexts were spread evenly.
-        latency: seconds within which 99 % of calls must end; None: a step.
+        latency_ms: milliseconds within which 99 % of the steps must have their drafts; None: a step.
         utilisation: share of its cores that a node may use.
         spares: nodes of each shard that may fail at once.
-        round_trip: seconds of a network round trip between worker and node.
-        rounds: calls to each shard for a draft.
+        round_trip_ms: a network round trip between worker and node.
+        rounds: calls to each shard for a draft if there are several shards; the fan-out takes at most three.
         append_tokens: tokens a second that clients append.
         log_copies: nodes that keep the log of appends.
     """
@@ -65,11 +65,11 @@ class Need:
     asked: Share = 1.0
     in_memory: Share = 1.0
     misses: Annotated[float, Within(0, 1)] | None = None
-    latency: Annotated[float, Within(ABOVE_0)] | None = None
+    latency_ms: Annotated[float, Within(ABOVE_0)] | None = None
     utilisation: Annotated[float, Within(ABOVE_0, MOST_UTILISATION)] = 0.7
     spares: Annotated[int, Within(0, 1000)] = 1
-    round_trip: Annotated[float, Within(0)] = 0.0002
-    rounds: Annotated[int, Within(1, 100)] = 1
+    round_trip_ms: Annotated[float, Within(0)] = 0.2
+    rounds: Annotated[int, Within(1, 3)] = 3
     append_tokens: Annotated[int, Within(0, 10**15)] = 0
     log_copies: Annotated[int, Within(1, 100)] = 2
     node: Node = field(default_factory=Node)
@@ -78,14 +78,14 @@ class Need:
         check_fields(self)
 
     @property
-    def calls_per_second(self) -> float:
-        """Calls of all workers; each goes to every shard."""
+    def drafts_per_second(self) -> float:
+        """Batches of drafts that all workers ask for."""
         return self.workers * self.steps_per_second * self.asked
 
     @property
     def lookups_per_second(self) -> float:
         """Contexts of all workers."""
-        return self.calls_per_second * self.batch
+        return self.drafts_per_second * self.batch
 
     @property
     def miss_share(self) -> float:
@@ -94,8 +94,8 @@ class Need:
 
     @property
     def latency_limit(self) -> float:
-        """Seconds within which 99 % of calls must end."""
-        return 1 / self.steps_per_second if self.latency is None else self.latency
+        """Seconds within which 99 % of the steps must have their drafts."""
+        return 1 / self.steps_per_second if self.latency_ms is None else self.latency_ms / 1e3
 
     @property
     def tokens_of_segment(self) -> int:

@@ -9,9 +9,8 @@ from suffolk.benchmarks.capacity.need import DISK_SHARE, MEMORY_SHARE, NETWORK_S
 from suffolk.benchmarks.capacity.service_costs import ServiceCosts
 from suffolk.benchmarks.capacity.shard import Shard, index_bytes
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.fanout.topology import MAX_SHARDS
 
-MOST_SHARDS = 64
-"""A worker asks at most so many shards."""
 THREADS = (1, 2, 4)
 """Search threads of a server. More than CHUNK / GRAIN have nothing to do."""
 _MOST_REPLICAS = 1 << 20
@@ -63,7 +62,7 @@ def best_plan(need: Need, costs: ServiceCosts) -> Plan:
 
 def _candidates(need: Need, costs: ServiceCosts) -> list[Shard]:
     """Shards worth trying: of each number of segments the fewest, with each number of search threads."""
-    most = min(MOST_SHARDS, need.segments)
+    most = min(MAX_SHARDS, need.segments)
     counts = sorted({-(-need.segments // -(-need.segments // count)) for count in range(1, most + 1)})
     threads = [count for count in THREADS if count <= need.node.cores]
     return [Shard(need, costs, count, each) for count in counts for each in threads]
@@ -135,7 +134,11 @@ def network_bytes(shard: Shard) -> float:
 
 
 def _too_large(need: Need, least: float) -> InvalidArgument:
-    most = min(MOST_SHARDS, need.segments)
+    if least == math.inf:
+        return InvalidArgument(
+            f"the servers of a node take more than its memory, {need.node.memory:,} bytes; take nodes with more memory"
+        )
+    most = min(MAX_SHARDS, need.segments)
     return InvalidArgument(
         f"the datastore takes {least:.0f} shards on nodes of this memory and disk, and at most {most} are possible; take larger "
         "nodes, keep a smaller share in memory, or make smaller segments"
@@ -145,7 +148,7 @@ def _too_large(need: Need, least: float) -> InvalidArgument:
 def _too_slow(need: Need, shards: list[Shard]) -> InvalidArgument:
     best = min(shards, key=lambda shard: shard.latency(math.inf))
     return InvalidArgument(
-        f"latency: 99 % of the steps must have their drafts within {1e3 * need.latency_limit:.3g} ms, and take at least "
+        f"latency_ms: 99 % of the steps must have their drafts within {1e3 * need.latency_limit:.3g} ms, and take at least "
         f"{1e3 * best.latency(math.inf):.3g} ms even on idle nodes, with {best.shards} shards; allow more, or lower the batch, the "
         "tokens or the share of misses"
     )

@@ -34,7 +34,7 @@ def relaxations(plan: Plan, costs: ServiceCosts) -> list[Relaxation]:
 
 def _changes(need: Need) -> Iterator[tuple[str, Need]]:
     node = need.node
-    yield "twice the latency", replace(need, latency=2 * need.latency_limit)
+    yield "twice the latency", replace(need, latency_ms=2e3 * need.latency_limit)
     yield "half the contexts in a call", replace(need, batch=max(1, need.batch // 2))
     yield "half the steps ask", replace(need, asked=need.asked / 2)
     yield "half the tokens", replace(need, tokens=max(1, need.tokens // 2))

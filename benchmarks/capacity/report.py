@@ -65,7 +65,7 @@ def plan_lines(plan: Plan, building: Building, bill: Bill, changes: list[Relaxat
         f"costs     measured on {costs.machine}; {costs.datastore}",
         f"text      {amount(need.tokens)} tokens in {need.segments:,} segments, {size(shard.disk_bytes * shard.shards)}: "
         f"{shard.disk_bytes * shard.shards / need.tokens:.2f} bytes a token",
-        f"load      {amount(need.calls_per_second)} calls/s of {need.batch} contexts: "
+        f"load      {amount(need.drafts_per_second)} batches/s of {need.batch} contexts: "
         f"{amount(need.lookups_per_second)} lookups/s",
         f"plan      {_count(plan.nodes, 'node')}: {_count(shard.shards, 'shard')} on {replicas} + {need.spares} spare nodes each",
         f"limit     {plan.binding}",
@@ -74,7 +74,8 @@ def plan_lines(plan: Plan, building: Building, bill: Bill, changes: list[Relaxat
         f"uses      {size(shard.memory_bytes)} of memory, {size(shard.disk_bytes)} of disk, {amount(network)}bit/s, "
         f"{amount(reads)} disk reads/s; servers busy {shard.utilisation(replicas):.0%}",
         f"servers   {shard.processes} on each node, with search_threads = {shard.threads}",
-        f"call      {_ms(shard.service.mean)} in a server, {_ms(response.wait)} in its queue",
+        f"call      {_ms(shard.service.mean)} in a server, {_ms(response.wait)} in its queue; {shard.rounds} to each shard for "
+        "a batch",
         f"step      99 % have all drafts within {_ms(shard.latency(replicas))}, of {_ms(need.latency_limit)} allowed; "
         f"{_ms(shard.client_s)} of it on a core of the worker",
         f"worker    receives {amount(8 * _received(plan))}bit/s",

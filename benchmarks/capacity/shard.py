@@ -12,7 +12,7 @@ from suffolk.benchmarks.capacity.service_costs import ServiceCosts
 from suffolk.serving.draft_service.service import CHUNK
 
 LIVE_SEGMENTS = 16
-"""A live store searches at most so many segments besides those of its datastore."""
+"""Segments of a live store beside the datastore, at most. They count as segments of ``ServiceCosts.segment_tokens``."""
 TAIL = 0.99
 GRAIN = 8
 """Contexts that a search thread takes at once (csrc/core/snapshot.cc)."""
@@ -34,8 +34,8 @@ class Shard:
 
     @property
     def segments(self) -> int:
-        """Segments that a search of this shard reads."""
-        return -(-self.need.segments // self.shards) + (LIVE_SEGMENTS if self.need.append_tokens else 0)
+        """Segments of the datastore that a search of this shard reads."""
+        return -(-self.need.segments // self.shards)
 
     @property
     def disk_bytes(self) -> float:
@@ -56,7 +56,8 @@ class Shard:
     @property
     def search_s(self) -> float:
         """Seconds of a context's search."""
-        return self.segments * self.costs.search_s(self.need.tokens_of_segment)
+        live = LIVE_SEGMENTS * self.costs.segment_s if self.need.append_tokens else 0.0
+        return self.segments * self.costs.search_s(self.need.tokens_of_segment) + live
 
     @property
     def service(self) -> Service:
@@ -75,9 +76,14 @@ class Shard:
         return Service(mean, deviation * math.sqrt(chunks * share) / mean)
 
     @property
+    def rounds(self) -> int:
+        """Calls to the shard for a batch of drafts."""
+        return self.need.rounds if self.shards > 1 else 1
+
+    @property
     def calls_per_second(self) -> float:
         """Calls that come to the shard."""
-        return self.need.calls_per_second * self.need.rounds
+        return self.need.drafts_per_second * self.rounds
 
     @property
     def busy_servers(self) -> float:
@@ -127,13 +133,13 @@ class Shard:
         """
         if self.utilisation(nodes) >= 1:
             return math.inf
-        call = (
-            self.response(nodes).quantile(TAIL, self.shards)
-            + self.costs.wait_s
-            + self.need.round_trip
-            + self.reads_per_call * self.costs.read_s
-        )
-        return self.client_s + self.need.rounds * call
+        response = self.response(nodes)
+        middle, tail = response.quantile(0.5, self.shards), response.quantile(TAIL, self.shards)
+        fixed = self.costs.wait_s + self.need.round_trip_ms / 1e3 + self.reads_per_call * self.costs.read_s
+        rounds = self.rounds * (middle + fixed) + math.sqrt(self.rounds) * (
+            tail - middle
+        )  # rounds differ independently
+        return self.client_s + rounds
 
 
 def index_bytes(need: Need, costs: ServiceCosts) -> float:

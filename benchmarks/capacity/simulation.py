@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import simpy
 
 MOST_SERVERS = 4
-"""Simulated servers of a shard. Queues of a random choice are independent, so a part of them behaves as all do."""
+"""Servers of a shard that stay up in a simulation. Queues of a random choice are independent, so a part behaves as all do."""
 JITTER = 0.2
 """Standard deviation of a step's seconds, as a share of their mean."""
-_DRAWN = 1 << 13
+_DRAWN = 1 << 11
 _WARM_SHARE = 0.2
 
 
@@ -51,7 +51,7 @@ class Simulated:
 
 
 def simulate(shard: Shard, nodes: int, calls: int, seed: int = 0, failing: int = 0) -> Simulated:
-    """Simulate about ``calls`` calls to ``nodes`` nodes of each shard, of which ``failing`` are down at the first call.
+    """Simulate about ``calls`` calls to ``nodes`` nodes of each shard, of which ``failing`` fail during the warm-up.
 
     Raises:
         Unsupported: SimPy is not installed.
@@ -70,27 +70,28 @@ class _Simulation:
         import simpy
 
         self.env, self.shard, self.chooser = env, shard, chooser
-        every = nodes * shard.processes
-        count = min(every, MOST_SERVERS)
-        self.rate = shard.calls_per_second * count / every
-        self.workers = max(1, round(shard.need.workers * count / every))
+        up = (nodes - failing) * shard.processes
+        part = min(1.0, MOST_SERVERS / up)
+        self.failing = round(failing * shard.processes * part)
+        count = round(up * part) + self.failing
+        self.rate = shard.calls_per_second * part
+        self.workers = max(1, round(shard.need.workers * part))
         self.servers = [[simpy.Resource(env) for _ in range(count)] for _ in range(shard.shards)]
         self.down = {server: env.event() for servers in self.servers for server in servers}
-        self.failing = round(count * failing / nodes)
         self.services = draw_services(shard, np.random.default_rng(chooser.randrange(1 << 32)))
         self.begun: list[tuple[float, float]] = []
-        self.busy, self.retried = 0.0, 0
+        self.busy, self.retried, self.warm = 0.0, 0, 0.0
 
     def run(self, calls: int) -> Simulated:
         end = calls / self.rate
         for _ in range(self.workers):
             self.env.process(self._work(self.workers / self.rate))
-        self.env.process(self._fail(end * _WARM_SHARE / 2))
+        self.warm = end * _WARM_SHARE
+        self.env.process(self._fail(self.warm / 2))
         self.env.run(end)
-        warm = end * _WARM_SHARE
-        kept = [seconds for begin, seconds in self.begun if begin >= warm]
-        up = self.shard.shards * (len(self.servers[0]) - self.failing)
-        return Simulated(kept, end - warm, self.busy / (end * up), self.retried)
+        kept = [seconds for begin, seconds in self.begun if begin >= self.warm]
+        busy = self.busy / (self.shard.shards * len(self.servers[0]) * (end - self.warm))
+        return Simulated(kept, end - self.warm, busy, self.retried)
 
     def _work(self, period: float) -> Generator[Any, Any, None]:
         shape = JITTER**-2
@@ -113,7 +114,7 @@ class _Simulation:
                 if not down.triggered:
                     service, begin = self.chooser.choice(self.services), self.env.now
                     yield self.env.timeout(service) | down
-                    self.busy += self.env.now - begin
+                    self.busy += max(0.0, self.env.now - max(begin, self.warm))
             if not down.triggered:
                 return
             self.retried += 1
@@ -121,9 +122,9 @@ class _Simulation:
     def _fail(self, at: float) -> Generator[Any, Any, None]:
         yield self.env.timeout(at)
         for servers in self.servers:
-            for server in servers[: self.failing]:
+            failed, servers[:] = servers[: self.failing], servers[self.failing :]
+            for server in failed:
                 self.down[server].succeed()
-            del servers[: self.failing]
 
 
 def draw_services(shard: Shard, chooser: np.random.Generator) -> list[float]:

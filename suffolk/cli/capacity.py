@@ -18,6 +18,7 @@ from typing import Annotated
 from suffolk.benchmarks.capacity.amounts import read_amount
 from suffolk.benchmarks.capacity.bill import Prices, bill_of
 from suffolk.benchmarks.capacity.building import building_of
+from suffolk.benchmarks.capacity.comparison import compare_plan, comparison_lines, comparison_result
 from suffolk.benchmarks.capacity.index_size import MAX_SEGMENT_TOKENS
 from suffolk.benchmarks.capacity.need import Need, Node
 from suffolk.benchmarks.capacity.plan import best_plan
@@ -84,7 +85,7 @@ class NodeOptions(setting.Options):
     )
     spares: Annotated[int, Within(0, 1000)] = option(1, "nodes of each shard that may fail at once")
     round_trip_ms: Annotated[float, Within(0)] = option(0.2, "a network round trip", metavar="MS")
-    rounds: Annotated[int, Within(1, 100)] = rare(1, "calls to each shard for a draft")
+    rounds: Annotated[int, Within(1, 3)] = rare(3, "calls to each shard for a draft, if there are several shards")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +108,13 @@ class Options(LoadOptions, TextOptions, NodeOptions, PriceOptions, Configurable)
 def run(options: Options) -> int:
     costs = PUBLISHED if options.profile is None else read_costs(options.profile)
     node = Node(**{each.name: getattr(options, f"node_{each.name}") for each in fields(Node)})
-    latency = None if options.latency_ms is None else options.latency_ms / 1e3
-    need = passed_on(options, Need, node=node, latency=latency, round_trip=options.round_trip_ms / 1e3)
+    need = passed_on(options, Need, node=node)
     prices = Prices(**{each.name: getattr(options, f"price_{each.name}") for each in fields(Prices)})
     plan = best_plan(need, costs)
     shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, prices), relaxations(plan, costs)
+    compared = compare_plan(plan) if options.simulate else []
     if options.json:
-        print(json.dumps(plan_result(*shown)))
+        print(json.dumps(plan_result(*shown) | {"simulation": comparison_result(compared)}))
     else:
-        print("\n".join(plan_lines(*shown)))
+        print("\n".join([*plan_lines(*shown), *(comparison_lines(compared) if compared else [])]))
     return 0

@@ -48,7 +48,7 @@ def measure_service_costs(options: ProfileOptions) -> ServiceCosts:
         tempfile.TemporaryDirectory(prefix="suffolk-profile-") as folder,
         part_progress(_PARTS, "parts") as progress,
     ):
-        workdir, contexts, parts = Path(folder), _contexts(store), iter(range(1, _PARTS + 1))
+        workdir, contexts, parts = Path(folder), sample_contexts(store), iter(range(1, _PARTS + 1))
 
         def done() -> None:
             progress(next(parts))
@@ -86,7 +86,7 @@ def measure_service_costs(options: ProfileOptions) -> ServiceCosts:
         )
 
 
-def _contexts(store: Datastore) -> list[list[int]]:
+def sample_contexts(store: Datastore) -> list[list[int]]:
     """Windows of the corpus, and as many with one token changed, in turn: long matches and short ones."""
     windows = random_windows(store.path, store.manifest, CONTEXTS, MAX_MATCH, 0)
     seen = [window for window in windows if len(window) >= _LEAST_CONTEXT][: CONTEXTS // 2]

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-COMMANDS = ("generate", "worker", "serve", "train")
+COMMANDS = ("generate", "worker", "serve", "train", "capacity")
 """The commands that read a file."""
 UNSET = ("config", "assignments")
 """Settings that only the command line has."""

@@ -1,0 +1,95 @@
+"""The plan follows from its limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from suffolk.benchmarks.capacity.building import building_of
+from suffolk.benchmarks.capacity.need import Need, Node
+from suffolk.benchmarks.capacity.plan import best_plan
+from suffolk.benchmarks.capacity.published import PUBLISHED
+from suffolk.benchmarks.capacity.relaxations import relaxations
+from suffolk.datastore.errors import InvalidArgument
+
+NEED = Need(tokens=10**11, workers=50, steps_per_second=40, batch=8)
+
+
+def test_a_small_datastore_takes_one_node_and_its_spare() -> None:
+    plan = best_plan(Need(10**8, 1, 20, 8), PUBLISHED)
+    assert (plan.nodes, plan.shard.shards, plan.replicas) == (2, 1, 1)
+
+
+def test_more_of_anything_takes_no_fewer_nodes() -> None:
+    nodes = best_plan(NEED, PUBLISHED).nodes
+    for more in ({"tokens": 2 * 10**11}, {"workers": 500}, {"batch": 16}, {"spares": 2}, {"asked": 1.0, "workers": 60}):
+        assert best_plan(replace(NEED, **more), PUBLISHED).nodes >= nodes
+
+
+@pytest.mark.parametrize(
+    ("limit", "changes", "node"),
+    [
+        ("memory", {"latency_ms": 1000.0, "workers": 1}, {}),
+        ("disk", {"latency_ms": 1000.0, "workers": 1, "in_memory": 0.1, "misses": 0.0}, {"disk": 10**11}),
+        ("processors", {"latency_ms": 5000.0, "workers": 2000}, {"memory": 10**12}),
+        ("network", {"latency_ms": 5000.0, "workers": 2000}, {"memory": 10**12, "network": 10**7}),
+        ("disk reads", {"latency_ms": 5000.0, "workers": 100, "in_memory": 0.5}, {"reads": 1000, "memory": 10**12}),
+        ("latency", {"latency_ms": 12.0}, {}),
+    ],
+)
+def test_each_limit_can_bind(limit: str, changes: dict[str, Any], node: dict[str, int]) -> None:
+    plan = best_plan(replace(NEED, node=replace(Node(), **node), **changes), PUBLISHED)
+    assert plan.binding == limit
+    assert plan.limits[limit] == max(plan.limits.values())
+
+
+def test_a_plan_keeps_its_limits() -> None:
+    plan = best_plan(NEED, PUBLISHED)
+    shard, node = plan.shard, NEED.node
+    assert shard.latency(plan.replicas) <= NEED.latency_limit
+    assert shard.utilisation(plan.replicas) <= NEED.utilisation
+    assert shard.memory_bytes <= 0.9 * node.memory
+    assert shard.disk_bytes <= 0.8 * node.disk
+    fewer = plan.replicas - 1
+    assert not fewer or shard.latency(fewer) > NEED.latency_limit or shard.utilisation(fewer) > NEED.utilisation
+
+
+def test_relaxations_save_nodes() -> None:
+    plan = best_plan(NEED, PUBLISHED)
+    found = relaxations(plan, PUBLISHED)
+    assert found
+    assert all(each.nodes < plan.nodes for each in found)
+
+
+def test_live_stores_search_more_segments() -> None:
+    need = replace(NEED, latency_ms=100.0)
+    live, still = (best_plan(replace(need, append_tokens=tokens), PUBLISHED) for tokens in (10**6, 0))
+    assert live.shard.search_s > still.shard.search_s
+    assert live.nodes >= still.nodes
+
+
+def test_a_segment_fits_into_the_memory_of_its_builder() -> None:
+    small = replace(NEED, node=Node(memory=16 * 10**9))
+    assert building_of(small, PUBLISHED, 1).memory_bytes <= 0.9 * 16e9
+    assert small.segments > NEED.segments
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"latency_ms": 1.0}, r"latency_ms: 99 % of the steps must have their drafts within 1 ms, and take at least .* ms"),
+        ({"tokens": 10**15}, r"the datastore takes \d+ shards on nodes of this memory and disk, and at most 64 are"),
+        ({"node": Node(memory=10**6)}, "the servers of a node take more than its memory"),
+        ({"tokens": 0}, "tokens is 0"),
+        ({"batch": 0}, "batch is 0"),
+        ({"batch": 257}, "batch is 257"),
+        ({"steps_per_second": -1.0}, "steps_per_second is -1"),
+        ({"asked": 0.0}, "asked is 0"),
+        ({"utilisation": 0.9}, "utilisation is 0.9; it must be above 0 and at most 0.85"),
+    ],
+)
+def test_impossible_needs_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        best_plan(replace(NEED, **changes), PUBLISHED)
