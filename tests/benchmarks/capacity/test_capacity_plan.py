@@ -79,7 +79,10 @@ def test_a_segment_fits_into_the_memory_of_its_builder() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"latency_ms": 1.0}, r"latency_ms: 99 % of the steps must have their drafts within 1 ms, and take at least .* ms"),
+        (
+            {"latency_ms": 1.0},
+            r"latency_ms: 99 % of the steps must have their drafts within 1 ms, and take at least .* ms",
+        ),
         ({"tokens": 10**15}, r"the datastore takes \d+ shards on nodes of this memory and disk, and at most 64 are"),
         ({"node": Node(memory=10**6)}, "the servers of a node take more than its memory"),
         ({"tokens": 0}, "tokens is 0"),
