@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def sort_segment(name: str, blocks: Sequence[Any], setup: SortSetup) -> Iterator
         with scratch_folder() as folder:
             yield from _sort(folder / name, map(ray.get, blocks), setup)
     except ResourceExhausted as error:
-        raise ResourceExhausted(f"node {ray.util.get_node_ip_address()}: {error}") from error
+        raise ResourceExhausted(f"node {socket.gethostname()}: {error}") from error
 
 
 def _sort(path: Path, blocks: Iterable[EncodedBlock], setup: SortSetup) -> Iterator[Any]:
