@@ -21,7 +21,7 @@ def on_ray(address: str) -> MakeSegments:
         Unsupported: Ray is not installed.
     """
     if importlib.util.find_spec("ray") is None:
-        raise Unsupported("ray is not installed; pip install 'suffolk[ray]'")
+        raise Unsupported("Ray is not installed, and --ray needs it; pip install 'suffolk[ray]'")
     return partial(_make_segments, address)
 
 

@@ -58,6 +58,5 @@ def _lost(error: BaseException) -> Lost:
 
 
 def short(error: BaseException) -> str:
-    """The first sentence of an error of Ray, which may have many lines."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:200] if lines else type(error).__name__
+    """The begin of an error of Ray, which may have many lines."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

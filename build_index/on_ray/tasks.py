@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
+import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from suffolk.build_index.block import Payload, Position
@@ -20,6 +21,7 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
 from suffolk.build_index.token_file import TokenFile
 from suffolk.datastore.documents import DocumentTableWriter
+from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.segment import SegmentEntry, token_dtype, write_segment
 
 PART_BYTES = 16 << 20
@@ -47,7 +49,6 @@ class Sorted:
     """What the coordinator knows of a sorted segment. ``memory``: peak memory of the process, in bytes."""
 
     entry: SegmentEntry
-    seconds: float
     memory: int
 
 
@@ -100,25 +101,29 @@ def sort_segment(name: str, blocks: Sequence[Any], setup: SortSetup) -> Iterator
     """
     import ray
 
-    begin, table = time.monotonic(), DocumentTableWriter()
-    with scratch_folder() as folder:
-        path = folder / name
-        with TokenFile(folder / "tokens", token_dtype(setup.vocab_size)) as file:
-            for reference in blocks:
-                block: EncodedBlock = ray.get(reference)
-                file.append(block.tokens)
-                table.extend(zip(block.sources, block.metadata, strict=True))
-                del block
-            entry = write_segment(
-                path,
-                file.mapped(),
-                vocab_size=setup.vocab_size,
-                order_depth=setup.order_depth,
-                fingerprint=setup.fingerprint,
-                documents=table.finish(),
-                threads=setup.threads,
-            )
-        yield Sorted(entry, time.monotonic() - begin, peak_memory())
-        with open(path, "rb") as written:
-            while part := written.read(PART_BYTES):
-                yield part
+    try:
+        with scratch_folder() as folder:
+            yield from _sort(folder / name, map(ray.get, blocks), setup)
+    except ResourceExhausted as error:
+        raise ResourceExhausted(f"node {socket.gethostname()}: {error}") from error
+
+
+def _sort(path: Path, blocks: Iterable[EncodedBlock], setup: SortSetup) -> Iterator[Any]:
+    table = DocumentTableWriter()
+    with TokenFile(path.with_name("tokens"), token_dtype(setup.vocab_size)) as file:
+        for block in blocks:
+            file.append(block.tokens)
+            table.extend(zip(block.sources, block.metadata, strict=True))
+        entry = write_segment(
+            path,
+            file.mapped(),
+            vocab_size=setup.vocab_size,
+            order_depth=setup.order_depth,
+            fingerprint=setup.fingerprint,
+            documents=table.finish(),
+            threads=setup.threads,
+        )
+    yield Sorted(entry, peak_memory())
+    with open(path, "rb") as written:
+        while part := written.read(PART_BYTES):
+            yield part

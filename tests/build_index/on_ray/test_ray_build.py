@@ -18,6 +18,7 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import SilentProgress
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.storage.build import build_at
 from tests.support.building import ROOT, command, make_texts, segment_bytes, suffolk, write_jsonl, write_tokenizer
 from tests.support.interrupts import default_interrupts
 from tests.support.ray_cluster import NODE, ray_cluster
@@ -140,8 +141,10 @@ def test_a_killed_node_changes_nothing(tmp_path: Path, cluster: Any) -> None:
     made = options(tmp_path, 9)
     made = replace(made, corpora=(*made.corpora, str(tree), f"file://{tmp_path}/corpus/*.jsonl"), segment_tokens=9000)
     progress = Notes(kill)
-    there = build(made, progress, on_ray(cluster.address))
+    url = f"file://{tmp_path}/pushed"
+    there, pushed = build_at(url, made, made.output, 1, progress, on_ray(cluster.address))
     assert len(cluster.worker_nodes) == 1
+    assert pushed.sent_files == there.segments
     assert progress.sorted() >= there.segments > 6
     here = build(replace(made, output=tmp_path / "here"))
     assert segment_bytes(made.output) == segment_bytes(tmp_path / "here")
