@@ -21,15 +21,24 @@ from tests.support.processes import ROOT, SUFFOLK, WAIT
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
 
-OLD_VERSION = "import suffolk.datastore.version\nsuffolk.datastore.version.__version__ = '0.0.1'\n"
+SET_VERSION = """
+from pathlib import Path
+import suffolk.datastore.version
+suffolk.datastore.version.__version__ = Path(__file__).with_name("version").read_text()
+"""
+"""In ``sitecustomize``, it gives a Python process the version of Suffolk in a file."""
 
 
 @pytest.fixture(scope="module")
 def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRay]:
-    """Ray with two nodes. Node "old" has another version of Suffolk."""
-    folder = tmp_path_factory.mktemp("old")
-    (folder / "sitecustomize.py").write_text(OLD_VERSION)
-    with local_ray(("a", "old"), {"old": {"PYTHONPATH": str(folder)}}) as found:
+    """Ray with two nodes. Node "old" has another version of Suffolk than the commands and the other nodes."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in ("old", "new")}
+    for name, folder in folders.items():
+        (folder / "sitecustomize.py").write_text(SET_VERSION)
+        (folder / "version").write_text(f"0.0.1+{name}")
+    paths = {"a": "new", "b": "new", "old": "old"}
+    with local_ray(("a", "old"), {node: {"PYTHONPATH": str(folders[name])} for node, name in paths.items()}) as found:
+        found.environment["PYTHONPATH"] = str(folders["new"])
         yield found
 
 
@@ -73,7 +82,9 @@ def status(ray: LocalRay) -> dict[str, Any]:
 def test_a_cluster_that_cannot_start_leaves_nothing_running(ray: LocalRay, values: dict[str, Any]) -> None:
     mixed = cluster(ray, "up", given=values)
     assert mixed.returncode == 2
-    assert mixed.stderr.splitlines()[-1].startswith("suffolk: node old has suffolk 0.0.1, and this machine")
+    assert mixed.stderr.splitlines()[-1].startswith(
+        "suffolk: node old has suffolk 0.0.1+old, and this machine 0.0.1+new"
+    )
     ray.change("kill old")
     ray.change("add b")
     missing = cluster(ray, "up", given=values | {"stores": {"datastores": {"bytes": "file:///nowhere/bytes"}}})
@@ -95,10 +106,12 @@ def test_a_cluster_answers_through_kills_and_an_update(ray: LocalRay, values: di
         killed = servers["worker-0"]
         for pid in (killed["pid"], servers["store-a"]["pid"]):
             os.kill(pid, signal.SIGKILL)
+        Path(ray.environment["PYTHONPATH"], "version").write_text("0.0.2")  # as if another one was installed
         updated = cluster(ray, "update", given=values | {"workers": values["workers"] | {"options": {"slots": 3}}})
         assert updated.returncode == 0, updated.stderr
         found = status(ray)
         assert found["settled"]
+        assert {each["version"] for each in found["servers"]} == {found["version"]} == {"0.0.2"}
         assert [each["slots"] for each in found["servers"] if each["kind"] == "worker"] == [3, 3]
     finally:
         load.stop()
