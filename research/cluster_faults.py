@@ -72,7 +72,9 @@ def kill(kind: str, ray: LocalRay, servers: list[dict[str, Any]], choose: random
             "front replica": "ray::ServeReplica",
             "front proxy": "ray::ProxyActor",
         }
-        pid = choose.choice(ray.processes(titles[kind]))
+        while not (found := ray.processes(titles[kind])):  # it starts again after the last kill
+            time.sleep(0.1)
+        pid = choose.choice(found)
         fault = Fault(kind, time.time())
     os.kill(pid, signal.SIGKILL)
     return fault

@@ -18,8 +18,13 @@ from typing import Any
 
 import psutil
 
-ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Every node listens on 127.0.0.1; without this, Ray takes the address of an interface. No usage statistics are sent."""
+ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_raylet_start_wait_time_s": "120",
+}
+"""Every node listens on 127.0.0.1; without this, Ray takes the address of an interface. No usage statistics are sent. A busy
+machine gets time to start a node."""
 FAST_DETECTION = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, 
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
 
-LOG = logging.getLogger("suffolk.cluster")
 CONTROLLER = "controller"
 """Name of the actor, in the namespace of its cluster."""
 THREADS = 16
@@ -43,7 +41,7 @@ class Controller:
         if ray.get_runtime_context().was_current_actor_reconstructed:
             config = config_from(json.loads(self._file.read_text()), str(self._file))
         self._topology = TopologyWriter()
-        self._supervisor = Supervisor(config, namespace_of(config.name), self._write_topology)
+        self._supervisor = Supervisor(config, namespace_of(config.name), self._publish)
         self.apply(config)
 
     def apply(self, config: ClusterConfig) -> None:
@@ -96,12 +94,9 @@ class Controller:
         self._file.unlink(missing_ok=True)
         return names
 
-    def _write_topology(self, topology: PublishedTopology) -> None:
+    def _publish(self, topology: PublishedTopology) -> None:
         """Write the list of stores on this node, where perhaps no server runs."""
-        try:
-            self._topology.write(topology, self._folder)
-        except OSError as error:
-            LOG.error("%s: the topology file is old: %s", self._folder, error)
+        self._topology.publish(topology, self._folder)
 
     @property
     def _file(self) -> Path:

@@ -12,9 +12,9 @@ from typing import Any
 
 import ray
 
-from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
-from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.config import ClusterConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
 from suffolk.serving.cluster.deployment import check_front, deploy_front, remove_front
 from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
@@ -62,6 +62,7 @@ def up(config: ClusterConfig, report: Report) -> None:
         _wait(running, report)
         return
     nodes = check_nodes(config.folder)
+    _require_resources(config.workers)
     if config.front is not None:
         check_front(config.front)
     report(f"{len(nodes)} nodes: {', '.join(node.name for node in nodes)}")
@@ -91,6 +92,7 @@ def update(config: ClusterConfig, report: Report) -> None:
             f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
         )
     check_nodes(config.folder)
+    _require_resources(config.workers)
     ray.get(controller.apply.remote(config))
     if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
         ray.kill(controller, no_restart=False)
@@ -143,6 +145,17 @@ def _start_controller(config: ClusterConfig) -> Any:
         max_task_retries=-1,
     )
     return actor.remote(config)
+
+
+def _require_resources(workers: WorkersConfig) -> None:
+    """Raises ResourceExhausted: all nodes together have fewer CPUs or GPUs than the workers need."""
+    for name, field, each in (("CPU", "cpus", workers.cpus), ("GPU", "gpus", workers.gpus)):
+        total = ray.cluster_resources().get(name, 0.0)  # type: ignore[no-untyped-call]
+        if workers.count * each > total:
+            raise ResourceExhausted(
+                f"workers: {workers.count} with {each:g} {name}s each need more than the {total:g} of this Ray; lower count or "
+                f"{field} of workers, or add nodes"
+            )
 
 
 def _find(cluster: str) -> Any:

@@ -5,6 +5,7 @@ Workers and other clients read it again when it changes (``fanout/servers.py``).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 
+LOG = logging.getLogger("suffolk.cluster")
 FILE = "topology.json"
 
 
@@ -44,3 +46,10 @@ class TopologyWriter:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_topology(published.topology, folder / FILE)
                 self._number = published.number
+
+    def publish(self, published: PublishedTopology, folder: Path) -> None:
+        """As ``write``, for callers that nobody waits for: an error is logged."""
+        try:
+            self.write(published, folder)
+        except OSError as error:
+            LOG.error("%s: the topology file is not written, clients miss changes: %s", folder, error)

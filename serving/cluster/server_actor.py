@@ -53,8 +53,8 @@ class ServerActor:
         return self._placed
 
     def publish(self, topology: PublishedTopology) -> None:
-        """Write ``topology`` on this node. Raises OSError: the disk is full."""
-        self._topology.write(topology, node_folder(self._spec.folder, this_node()))
+        """Write ``topology`` on this node."""
+        self._topology.publish(topology, node_folder(self._spec.folder, this_node()))
 
     def wait(self) -> str:
         """Wait until the server ends, and return why."""

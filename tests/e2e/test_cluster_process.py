@@ -21,15 +21,27 @@ from tests.support.processes import ROOT, SUFFOLK, WAIT
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
 
-OLD_VERSION = "import suffolk.datastore.version\nsuffolk.datastore.version.__version__ = '0.0.1'\n"
+SET_VERSION = """
+from pathlib import Path
+import suffolk.datastore.version
+suffolk.datastore.version.__version__ = Path(__file__).with_name("version").read_text()
+"""
+"""In ``sitecustomize``, it gives a Python process the version of Suffolk in a file."""
+
+
+pytestmark = pytest.mark.timeout(900)  # many processes start one after the other
 
 
 @pytest.fixture(scope="module")
 def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRay]:
-    """Ray with two nodes. Node "old" has another version of Suffolk."""
-    folder = tmp_path_factory.mktemp("old")
-    (folder / "sitecustomize.py").write_text(OLD_VERSION)
-    with local_ray(("a", "old"), {"old": {"PYTHONPATH": str(folder)}}) as found:
+    """Ray with two nodes. Node "old" has another version of Suffolk than the commands and the other nodes."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in ("old", "new")}
+    for name, folder in folders.items():
+        (folder / "sitecustomize.py").write_text(SET_VERSION)
+        (folder / "version").write_text(f"0.0.1+{name}")
+    paths = {"a": "new", "b": "new", "old": "old"}
+    with local_ray(("a", "old"), {node: {"PYTHONPATH": str(folders[name])} for node, name in paths.items()}) as found:
+        found.environment["PYTHONPATH"] = str(folders["new"])
         yield found
 
 
@@ -47,7 +59,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "name": "demo",
         "folder": str(folder / "run"),
         "grace": 5,
-        "stores": {"datastores": {"bytes": str(folder / "bytes")}},
+        "stores": {"datastores": {"bytes": str(folder / "bytes")}, "count": 1},
         "workers": {"model": str(model), "count": 2, "cpus": 0.5, "options": {"slots": 2}},
         "front": {"port": port},
     }
@@ -73,7 +85,9 @@ def status(ray: LocalRay) -> dict[str, Any]:
 def test_a_cluster_that_cannot_start_leaves_nothing_running(ray: LocalRay, values: dict[str, Any]) -> None:
     mixed = cluster(ray, "up", given=values)
     assert mixed.returncode == 2
-    assert mixed.stderr.splitlines()[-1].startswith("suffolk: node old has suffolk 0.0.1, and this machine")
+    assert mixed.stderr.splitlines()[-1].startswith(
+        "suffolk: node old has suffolk 0.0.1+old, and this machine 0.0.1+new"
+    )
     ray.change("kill old")
     ray.change("add b")
     missing = cluster(ray, "up", given=values | {"stores": {"datastores": {"bytes": "file:///nowhere/bytes"}}})
@@ -90,15 +104,17 @@ def test_a_cluster_answers_through_kills_and_an_update(ray: LocalRay, values: di
     load = Load(values["front"]["port"], "tiny", tokens=16, clients=2, seed=1)
     try:
         servers = {each["name"]: each for each in status(ray)["servers"]}
-        assert [*servers] == ["store-a", "store-b", "worker-0", "worker-1"]
+        assert [*servers] == ["store-a", "worker-0", "worker-1"]
         assert servers["store-a"]["generations"] == {"bytes": 1}
         killed = servers["worker-0"]
         for pid in (killed["pid"], servers["store-a"]["pid"]):
             os.kill(pid, signal.SIGKILL)
+        Path(ray.environment["PYTHONPATH"], "version").write_text("0.0.2")  # as if another one was installed
         updated = cluster(ray, "update", given=values | {"workers": values["workers"] | {"options": {"slots": 3}}})
         assert updated.returncode == 0, updated.stderr
         found = status(ray)
         assert found["settled"]
+        assert {each["version"] for each in found["servers"]} == {found["version"]} == {"0.0.2"}
         assert [each["slots"] for each in found["servers"] if each["kind"] == "worker"] == [3, 3]
     finally:
         load.stop()
@@ -107,7 +123,7 @@ def test_a_cluster_answers_through_kills_and_an_update(ray: LocalRay, values: di
     assert not wrong
     assert not [each for each in load.outcomes if "another text" in each.problem]
     down = cluster(ray, "down")
-    assert down.stdout == "cluster demo: stopped front, store-a, store-b, worker-0, worker-1, controller\n"
+    assert down.stdout == "cluster demo: stopped front, store-a, worker-0, worker-1, controller\n"
     assert not ray.processes("ray::ServerActor")
 
 
