@@ -88,7 +88,7 @@ class Race:
     def _late(self) -> DeadlineExceeded:
         tried = ", ".join(replica.label for replica in self._tried) or "no server called"
         return DeadlineExceeded(
-            f"{tried}: no answer within {1000 * (self._end - self._begin):g} ms, the deadline; if that is too short, add "
+            f"{tried}: no answer within {round(1000 * (self._end - self._begin), 1):g} ms, the deadline; if that is too short, add "
             "?deadline_ms= to the address"
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.draft_service.client import INFO_DEADLINE
 from suffolk.serving.fanout.address import Address
 from suffolk.serving.fanout.replica import Replica
 from suffolk.serving.fanout.replica_set import ReplicaSet
@@ -59,7 +60,7 @@ class Servers:
         self.shards: tuple[ReplicaSet, ...] = ()
         self.shards = self._connect(address.topology)
         self._closed = threading.Event()
-        errors = self._probe([replica for shard in self.shards for replica in shard])
+        errors = self._probe(self._replicas(), INFO_DEADLINE)  # with the first connections
         refused = [error for error in errors if isinstance(error, InvalidArgument)]
         if refused or not any(shard.is_up for shard in self.shards):
             self._close_replicas()
@@ -126,14 +127,17 @@ class Servers:
 
         return tuple(ReplicaSet(list(map(replica, shard.replicas)), self._address.zone) for shard in topology.shards)
 
-    def _probe(self, replicas: Sequence[Replica]) -> list[SuffolkError]:
-        """Probe servers at the same time. Returns the errors of those that did not pass."""
+    def _probe(self, replicas: Sequence[Replica], deadline: float = PROBE_DEADLINE) -> list[SuffolkError]:
+        """Probe servers at the same time. Returns the errors of those that did not pass.
+
+        A server that is up and gives no answer stays up: its calls decide.
+        """
         if not replicas:
             return []
 
         def ask(replica: Replica) -> dict[str, Any] | SuffolkError:
             try:
-                return replica.remote.info(PROBE_DEADLINE)
+                return replica.remote.info(deadline)
             except SuffolkError as error:
                 return error
 
@@ -144,7 +148,7 @@ class Servers:
             error = answer if isinstance(answer, SuffolkError) else self._mismatch(replica, answer)
             if error is None and not isinstance(answer, SuffolkError):
                 replica.probed(int(answer["generation"]))
-            elif error is not None:
+            elif error is not None and not (replica.is_up and isinstance(answer, SuffolkError)):
                 if isinstance(error, InvalidArgument) and replica.problem != str(error):
                     LOG.warning("%s", error)
                 replica.refuse(str(error))
