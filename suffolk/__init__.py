@@ -206,7 +206,8 @@ def open(
         watch: whether to follow newly published generations within a second, in storage within ten. A service always does.
         cache: folder of the copy, for a URL of storage. Only what it lacks is copied.
         append: whether to open it for appending (``suffolk.LiveStore``), or the settings for that, residency included. One
-            process at a time has a folder open for appending. A service has the same methods for callers that may append.
+            process at a time has a folder open for appending. A service has the same methods for callers that may append;
+            of several servers, the copy that leads gets what is appended.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.datastore.open_datastore``. For a URL of

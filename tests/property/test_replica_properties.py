@@ -97,7 +97,7 @@ def answers(store: ReplicaStore) -> list[object]:
     return [contents(store), found]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(STEPS, max_size=25))
 def test_a_follower_answers_as_its_leader(steps: list[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as folder:
