@@ -74,7 +74,7 @@ def comparison_lines(rows: list[Compared]) -> list[str]:
     if far:
         lines += [
             "",
-            f"note: {len(far)} figures differ by more than {AGREEMENT:.0%}. The formulas were checked up to {CHECKED_UTILISATION:.0%} "
-            f"utilisation and a spread of {MOST_SPREAD}; with many shards they are upper bounds",
+            f"note: {len(far)} figures differ by more than {AGREEMENT:.0%}. The formulas were checked up to "
+            f"{CHECKED_UTILISATION:.0%} utilisation and a spread of {MOST_SPREAD}; with many shards they are upper bounds",
         ]
     return lines
