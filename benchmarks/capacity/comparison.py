@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffolk.benchmarks.capacity.plan import Plan
-from suffolk.benchmarks.capacity.queueing import MOST_SPREAD, MOST_UTILISATION
+from suffolk.benchmarks.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
 from suffolk.benchmarks.capacity.shard import TAIL, Shard
 from suffolk.benchmarks.capacity.simulation import MOST_SERVERS, simulate
 from suffolk.benchmarks.progress import tracked
@@ -74,7 +74,7 @@ def comparison_lines(rows: list[Compared]) -> list[str]:
     if far:
         lines += [
             "",
-            f"note: {len(far)} figures differ by more than {AGREEMENT:.0%}. The formulas hold up to {MOST_UTILISATION:.0%} "
-            f"utilisation and a spread of {MOST_SPREAD}; with many shards they are upper bounds",
+            f"note: {len(far)} figures differ by more than {AGREEMENT:.0%}. The formulas were checked up to "
+            f"{CHECKED_UTILISATION:.0%} utilisation and a spread of {MOST_SPREAD}; with many shards they are upper bounds",
         ]
     return lines

@@ -37,8 +37,9 @@ class Plan:
 
     @property
     def binding(self) -> str:
-        """The limit that takes the most nodes; the first of equal ones."""
-        return max(self.limits, key=lambda name: self.limits[name])
+        """The limit that takes the most nodes, the first of equal ones; "none" if one node is enough for each."""
+        name = max(self.limits, key=lambda name: self.limits[name])
+        return name if self.limits[name] > 1 else "none"
 
 
 def best_plan(need: Need, costs: ServiceCosts) -> Plan:

@@ -13,8 +13,10 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-MOST_UTILISATION, MOST_SPREAD = 0.85, 1.25
-"""Up to this utilisation, and this spread of the service time, the formulas agree with a simulation within 20 %."""
+MOST_UTILISATION = 0.85
+"""Plans with more are refused: waits then depend on every burst."""
+CHECKED_UTILISATION, MOST_SPREAD = 0.7, 1.25
+"""Up to this utilisation, and this spread of the service time, the formulas were compared with a simulation."""
 NORMAL = NormalDist()
 _POINTS = np.arange(-3, 5, 0.08)
 _WEIGHTS = np.exp(-(_POINTS**2) / 2) / np.exp(-(_POINTS**2) / 2).sum()

@@ -10,7 +10,7 @@ from suffolk.benchmarks.capacity.bill import Bill
 from suffolk.benchmarks.capacity.building import Building
 from suffolk.benchmarks.capacity.need import Need
 from suffolk.benchmarks.capacity.plan import Plan, network_bytes
-from suffolk.benchmarks.capacity.queueing import MOST_SPREAD
+from suffolk.benchmarks.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
 from suffolk.benchmarks.capacity.relaxations import Relaxation
 from suffolk.benchmarks.capacity.shard import TAIL
 from suffolk.benchmarks.table import Table
@@ -87,6 +87,11 @@ def plan_lines(plan: Plan, building: Building, bill: Bill, changes: list[Relaxat
     ]
     if changes:
         lines += ["", str(Table(("fewer nodes by", "nodes"), [[each.change, each.nodes] for each in changes]))]
+    if shard.utilisation(replicas) > CHECKED_UTILISATION:
+        lines += [
+            "",
+            f"note: above {CHECKED_UTILISATION:.0%} utilisation the latency is not checked; --simulate shows it",
+        ]
     if shard.service.spread > MOST_SPREAD:
         lines += [
             "",

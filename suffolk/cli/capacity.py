@@ -2,7 +2,7 @@
 
 The plan is computed from costs of the draft service on one core. Measure them on a node of yours with 'suffolk profile
 --datastore STORE', and give the file as --profile. Without it, the costs of a named machine are used. Amounts may be
-written as 1e12, 1T or 100G; units are decimal. The design document and the how-to 'scale' explain the model.
+written as 1e12, 1T or 100G; units are decimal. docs/how-to/scale.md explains what is counted.
 
 With --simulate, the plan's calls are also simulated event by event, with all nodes and with the spare nodes down, and
 compared with the formulas.
@@ -21,7 +21,7 @@ from suffolk.benchmarks.capacity.building import building_of
 from suffolk.benchmarks.capacity.comparison import compare_plan, comparison_lines, comparison_result
 from suffolk.benchmarks.capacity.index_size import MAX_SEGMENT_TOKENS
 from suffolk.benchmarks.capacity.need import Need, Node
-from suffolk.benchmarks.capacity.plan import best_plan
+from suffolk.benchmarks.capacity.plan import Plan, best_plan
 from suffolk.benchmarks.capacity.published import PUBLISHED
 from suffolk.benchmarks.capacity.queueing import MOST_UTILISATION
 from suffolk.benchmarks.capacity.relaxations import relaxations
@@ -106,11 +106,9 @@ class Options(LoadOptions, TextOptions, NodeOptions, PriceOptions, Configurable)
 
 
 def run(options: Options) -> int:
-    costs = PUBLISHED if options.profile is None else read_costs(options.profile)
-    node = Node(**{each.name: getattr(options, f"node_{each.name}") for each in fields(Node)})
-    need = passed_on(options, Need, node=node)
+    plan = plan_of(options)
     prices = Prices(**{each.name: getattr(options, f"price_{each.name}") for each in fields(Prices)})
-    plan = best_plan(need, costs)
+    need, costs = plan.shard.need, plan.shard.costs
     shown = plan, building_of(need, costs, plan.nodes), bill_of(plan, prices), relaxations(plan, costs)
     compared = compare_plan(plan) if options.simulate else []
     if options.json:
@@ -118,3 +116,10 @@ def run(options: Options) -> int:
     else:
         print("\n".join([*plan_lines(*shown), *(comparison_lines(compared) if compared else [])]))
     return 0
+
+
+def plan_of(options: Options) -> Plan:
+    """The plan that the options ask for. Raises as ``best_plan`` and ``read_costs``."""
+    costs = PUBLISHED if options.profile is None else read_costs(options.profile)
+    node = Node(**{each.name: getattr(options, f"node_{each.name}") for each in fields(Node)})
+    return best_plan(passed_on(options, Need, node=node), costs)

@@ -36,7 +36,7 @@ COMMANDS = {
     "config show": "print the settings of a command, and the origin of each setting",
     "calibration": "show how well acceptance is predicted",
     "replay": "compare drafters on recorded texts",
-    "profile": "measure what a model's passes cost on this device",
+    "profile": "measure what a model's passes or a datastore's service cost on this device",
     "capacity": "plan the nodes for a datastore and a load",
     "hierarchy plan": "plan a hierarchy of drafters from measured costs and rates",
     "train": "train a draft head for a model",

@@ -15,7 +15,7 @@ from suffolk.benchmarks.capacity.service_costs import FORMAT, read_costs, write_
 from suffolk.cli.main import main
 from tests.support.stores import make_store
 
-WORDS = ["capacity", "--tokens", "100G", "--workers", "50", "--steps-per-second", "40", "--batch", "8"]
+WORDS = ["capacity", "--tokens", "100G", "--workers", "50", "--steps-per-second", "20", "--batch", "8"]
 
 
 def test_a_plan_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_a_plan_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_config_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "capacity.toml"
-    config.write_text('tokens = "100G"\nworkers = 50\nsteps_per_second = 40\nbatch = 8\nnode_memory = "1T"\n')
+    config.write_text('tokens = "100G"\nworkers = 50\nsteps_per_second = 20\nbatch = 8\nnode_memory = "1T"\n')
     assert main(["capacity", "--config", str(config), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["need"]["tokens"] == 10**11
