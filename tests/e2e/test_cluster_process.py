@@ -73,7 +73,7 @@ def cluster(ray: LocalRay, *words: str, given: dict[str, Any] | None = None) -> 
         words = (*words, str(path))
     command = [*SUFFOLK, "cluster", *words, "--ray", ray.address]
     return subprocess.run(
-        command, capture_output=True, text=True, env=ray.environment, cwd=ROOT, timeout=WAIT, check=False
+        command, capture_output=True, text=True, env=ray.environment, cwd=ROOT, timeout=5 * WAIT, check=False
     )
 
 
