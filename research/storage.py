@@ -123,10 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("storage", __doc__, "STORE --added docs/ --json storage.json")
+    parser = command_parser("storage", __doc__, "STORE --added datastore/ --json storage.json")
     add = parser.add_argument
     add("store", type=Path, metavar="STORE", help="folder of a datastore; a copy of it is pushed")
-    add("--added", default="docs", metavar="CORPUS", help="text to append (default: %(default)s)")
+    add("--added", default="datastore", metavar="CORPUS", help="text to append (default: %(default)s)")
     add("--folder", type=Path, help="where copies are made (default: the system's)")
     add("--json", type=Path, metavar="FILE", help="write the results here")
     return parser

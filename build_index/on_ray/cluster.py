@@ -15,7 +15,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from suffolk.build_index.on_ray.failures import Lost, ray_errors, short
+from suffolk.build_index.on_ray.failures import ray_errors, short
 from suffolk.build_index.on_ray.scratch import remove_stale
 from suffolk.build_index.report import megabytes
 from suffolk.datastore.errors import (
@@ -115,7 +115,7 @@ def find_cluster(task_memory: int, task_disk: int) -> Cluster:
     Raises:
         Unsupported: a node has other versions of Suffolk, Ray or Python, or lacks Suffolk.
         ResourceExhausted: a node has too little disk, or no node has the memory.
-        Unavailable: no node has a core, or one does not answer.
+        Unavailable: no node has a core, or one does not answer. Lost: a node ended meanwhile.
     """
     with ray_errors():
         nodes = _ask_nodes()
@@ -180,7 +180,7 @@ def _answer(address: str, resources: dict[str, float], reference: Any) -> Node:
     try:
         with ray_errors():
             found, folder, free = ray.get(reference, timeout=CHECK_SECONDS)
-    except (Internal, Lost) as error:
+    except Internal as error:
         raise Unsupported(
             f"node {address}: it cannot take part ({error}); it needs suffolk {__version__} with the extra ray, and a TMPDIR that "
             "can be written"

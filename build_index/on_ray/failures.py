@@ -15,6 +15,7 @@ LOST = (
     errors.ObjectLostError,
     errors.OutOfMemoryError,
     errors.TaskCancelledError,
+    errors.TaskUnschedulableError,  # the node to which a task is bound has ended
 )
 
 
