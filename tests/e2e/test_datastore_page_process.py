@@ -12,6 +12,7 @@ from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
 from tests.support.processes import Running, running
+from tests.support.relay import Relay
 from tests.support.stores import byte_tokenizer, make_text_store
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]
@@ -44,9 +45,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 @contextmanager
-def serving(folder: Path, *words: str, http: str = "127.0.0.1:0") -> Iterator[Running]:
+def serving(folder: Path, *words: str) -> Iterator[Running]:
     stores = (str(folder / "code"), str(folder / "wiki"))
-    with running("serve", *stores, "--listen", "127.0.0.1:0", "--http", http, *words) as server:
+    with running("serve", *stores, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words) as server:
         yield server
 
 
@@ -200,17 +201,16 @@ def test_keys_of_callers_and_occurrences_that_are_off(page: Page, folder: Path, 
         assert len(nodes(page)) > 4
 
 
-def test_a_server_that_is_killed_and_comes_back(page: Page, folder: Path) -> None:
-    with serving(folder) as server:
-        address = server.endpoint("http")
-        look_up(page, f"http://{address}/", "one two ")
-        server.process.kill()
-        server.process.wait()
-        page.one("#text").send_keys("f")
-        page.wait_for("#notice", "No connection to the server. Trying again …")
-        assert page.one("#text").get_property("value") == "one two f"
-        assert page.texts(".places b")  # the last answer stays
-    with serving(folder, http=address):
-        page.until(lambda: not page.one("#notice").is_displayed())
-        settle(page, "one two f")
-        assert page.texts(".places b") == ["b.py"]
+def test_a_connection_that_is_lost_and_comes_back(page: Page, url: str) -> None:
+    relay = Relay(url.removeprefix("http://").strip("/"))
+    look_up(page, f"http://{relay.address}/", "one two ")
+    relay.close()
+    page.one("#text").send_keys("f")
+    page.wait_for("#notice", "No connection to the server. Trying again …")
+    assert page.one("#text").get_property("value") == "one two f"
+    assert page.texts(".places b")  # the last answer stays
+    relay.open()
+    page.until(lambda: not page.one("#notice").is_displayed())
+    settle(page, "one two f")
+    assert page.texts(".places b") == ["b.py"]
+    relay.close()

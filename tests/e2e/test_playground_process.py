@@ -6,22 +6,17 @@ Set SUFFOLK_TEST_MODEL to the folder of an instruction-tuned model to take it in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from suffolk.cli.main import main
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.model.target import Target
 from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.identity import Role
-from suffolk.serving.worker.remote_policy import RemotePolicy
 from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
 from tests.support.drafted_answers import HOSTILE_ID, HOSTILE_TEXT, PROMPT, TOKENS, DraftedAnswer, draft_answer
-from tests.support.openai_server import answering
-from tests.support.processes import Running, running
+from tests.support.processes import running
+from tests.support.relay import Relay
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]
 
@@ -37,10 +32,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield Page(browser)
 
 
-def working(answer: DraftedAnswer, *words: str) -> AbstractContextManager[Running]:
-    return running("worker", *answer.words, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words)
-
-
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The API keys by role, and "file": the access file."""
@@ -52,7 +43,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def url(answer: DraftedAnswer, keys: dict[str, str]) -> Iterator[str]:
     """The page of a worker with an access file."""
-    with working(answer, "--access", keys["file"]) as worker:
+    ports = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    with running("worker", *answer.words, *ports, "--access", keys["file"]) as worker:
         yield f"http://{worker.endpoint('http')}/"
 
 
@@ -160,26 +152,23 @@ def test_a_wrong_key_is_named_and_nothing_is_lost(page: Page, url: str, keys: di
     page.wait_for("#step", "Drafts are shown only to callers with the role admin")
 
 
-def test_a_lost_connection_keeps_the_text_and_can_be_tried_again(page: Page, answer: DraftedAnswer) -> None:
-    with working(answer) as worker:
-        address = worker.endpoint("http")
-        open_page(page, f"http://{address}/", tokens=3000)
-        page.click("#run")
-        page.until(lambda: page.all("#answers .step"))
-        worker.process.kill()
-        page.wait_for("#notice", "The connection to the worker was lost.")
-        assert page.texts("#answers .text-box")[0]
-        assert page.one("#prompt").get_property("value") == PROMPT
-        page.click("#notice button")
-        page.until(lambda: page.one("#notice").is_displayed() and page.one("#run").is_enabled())
-        assert "lost" in page.text("#notice")
-    host, port = address.split(":")
-    policy, target = RemotePolicy(traces=True), Target.load(str(answer.model))
-    drafters = {"hybrid": PromptLookupDrafter(target.vocab_size)}  # the one that the form names
-    with answering(target, drafters, policy=policy, http=Endpoint(host, int(port))):  # sooner than a process
-        page.write("#tokens", "12")
-        page.click("#notice button")
-        page.wait_for("#notice", "Both texts are identical.")
+def test_a_lost_connection_keeps_the_text_and_can_be_tried_again(page: Page, url: str, keys: dict[str, str]) -> None:
+    relay = Relay(url.removeprefix("http://").strip("/"))
+    open_page(page, f"http://{relay.address}/", keys["admin"], tokens=3000)
+    page.click("#run")
+    page.until(lambda: page.all("#answers .step"))
+    relay.close()
+    page.wait_for("#notice", "The connection to the worker was lost.")
+    assert page.texts("#answers .text-box")[0]
+    assert page.one("#prompt").get_property("value") == PROMPT
+    page.click("#notice button")
+    page.until(lambda: page.one("#notice").is_displayed() and page.one("#run").is_enabled())
+    assert "lost" in page.text("#notice")
+    relay.open()
+    page.write("#tokens", "12")
+    page.click("#notice button")
+    page.wait_for("#notice", "Both texts are identical.")
+    relay.close()
 
 
 @pytest.mark.parametrize("width", [360, 1200])
