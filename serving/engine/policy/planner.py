@@ -129,10 +129,9 @@ class Planner:
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
         sizes = np.asarray([rows - nodes, rows], np.float64)
-        plain = self.costs.time(requests, requests, context)
         without, whole = self.costs.times(sizes, requests, context, reads=seconds is None).tolist()
         spent = whole if seconds is None else min(max(seconds, whole / NOISE), NOISE * whole)
-        token = plain / requests
+        token = self.costs.time(requests, requests, context) / requests
         row = (spent - without) / nodes / token if nodes else 0.0
         for each in candidates:
             self._book(each, token, row)
