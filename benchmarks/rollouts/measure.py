@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
-from suffolk.benchmarks.prompts import Prompt, load_prompts
+from suffolk.benchmarks.prompts import load_prompts
+from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, Encoded, plain_answers, settings_of
+from suffolk.benchmarks.rollouts.decoder import CountedDecoder, Decoder, EngineDecoder, Job
 from suffolk.benchmarks.rollouts.memory import Memory, make_memory
 from suffolk.benchmarks.rollouts.options import RolloutOptions
 from suffolk.benchmarks.rollouts.summary import summarize
@@ -20,20 +22,24 @@ from suffolk.benchmarks.stopping import keep
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 def measure_rollouts(options: RolloutOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
-    The answers to a prompt are one batch. All methods generate the same answers, because a seed belongs to an answer and drafts do
-    not change the text. Each method has its own drafter, budget and memory, which begins empty.
+    All answers of an epoch are queued, prompt by prompt; ``options.samples`` of them run at once. All methods generate the same
+    answers, because a seed belongs to an answer and drafts do not change the text. Each method has its own drafter, budget and
+    memory, which begins empty.
 
-    ``report`` gets a line after every prompt.
+    With ``options.answers``, the answers are sampled once by plain decoding. The methods then draft along them, and a pass takes
+    its stored cost instead of its real time.
 
-    Raises as ``load_prompts``, ``Target.load`` and ``make_memory``.
+    ``report`` gets a line after each method's epoch.
+
+    Raises as ``load_prompts``, ``Target.load``, ``AnswerFile`` and ``make_memory``.
     """
     decoding = options.decoding
     prompts = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
@@ -47,119 +53,109 @@ def measure_rollouts(options: RolloutOptions, report: Callable[[str], None] = la
         found = find_costs(target, options.samples, decoding.costs)
         capacity = max(len(ids) for _, ids in encoded) + decoding.max_new_tokens + rows_behind(decoding.max_nodes)
         drafters = {way: memory.drafter for way, memory in memories.items()}
-        earlier = _earlier_answers(options, encoded, target.vocab_size) if options.earlier_model else None
-        engine = stack.enter_context(
-            Engine(target, drafters, found.costs, slots=options.samples, capacity=capacity, queue=0)
-        )
-        epochs = _Epochs(engine, memories, options, earlier)
-        kept, stopped = keep(epochs.run(encoded, report), epochs.turns(encoded), "prompts in all epochs")
-    runs = [row for rows in kept for row in rows]
+        known = _known_answers(options, target, encoded)
+        decoder: Decoder
+        if options.answers is not None:
+            decoder = CountedDecoder(target, drafters, found.costs, options.samples, capacity, decoding.max_nodes)
+        else:
+            queue = len(encoded) * options.samples
+            engine = Engine(target, drafters, found.costs, slots=options.samples, capacity=capacity, queue=queue)
+            list(stack.enter_context(engine).generate(encoded[0][1], SamplingSettings(8)))  # warms up
+            decoder = EngineDecoder(engine, decoding.max_nodes)
+        epochs = _Epochs(decoder, memories, options, encoded, known)
+        kept, stopped = keep(epochs.run(report), len(epochs.measured), "epochs")
     return {
         "stopped": stopped,
         "target": {"dtype": str(target.dtype), "device": str(target.device)},
         "costs": {"source": found.source},
-        "summary": summarize(runs, (PLAIN, *options.methods)),
+        "summary": summarize([row for rows in kept for row in rows]),
         "prompts_skipped": skipped,
-        "runs": runs,
     }
-
-
-Encoded = Sequence[tuple[Prompt, list[int]]]
-Answers = list[list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Epochs:
-    """The epochs of all methods. ``earlier``: the answers to each prompt in the first epoch, if another model wrote them."""
+    """The epochs of all methods. ``known``: by epoch, the answers that are known beforehand, in the order of ``_jobs``."""
 
-    engine: Engine
+    decoder: Decoder
     memories: dict[str, Memory]
     options: RolloutOptions
-    earlier: list[Answers] | None
+    encoded: Encoded
+    known: dict[int, Answers]
 
-    def turns(self, encoded: Encoded) -> int:
-        """The number of prompts that ``run`` measures."""
-        return len(encoded) * (len(self.options.temperatures) - (self.earlier is not None))
+    @property
+    def measured(self) -> range:
+        """The epochs that are measured: without the first one if another model wrote it."""
+        return range(int(self.options.earlier_model is not None), len(self.options.temperatures))
 
-    def run(self, encoded: Encoded, report: Callable[[str], None]) -> Iterator[list[dict[str, Any]]]:
-        """The rows of each prompt in each epoch, with the ways in rotating order."""
-        list(self.engine.generate(encoded[0][1], SamplingSettings(8)))  # warms up
+    def run(self, report: Callable[[str], None]) -> Iterator[list[dict[str, Any]]]:
+        """The rows of each epoch, one for each way. The ways run in rotating order."""
         ways = list(self.memories)
-        for epoch, temperature in enumerate(self.options.temperatures):
-            for place, (prompt, ids) in enumerate(encoded):
-                if self.earlier is not None and epoch == 0:
-                    for memory in self.memories.values():
-                        memory.learn(prompt.name, self.earlier[place])
-                    continue
-                first = (epoch + place) % len(ways)
-                settings = _settings(self.options, epoch, place, temperature)
-                rows, plain = [], None
-                for way in (*ways[first:], *ways[:first]):
-                    row, answers = self._batch(way, prompt, ids, settings)
-                    plain = answers if plain is None else plain
-                    rows.append(row | {"epoch": epoch + 1, "identical": sum(map(list.__eq__, answers, plain))})
+        for epoch in range(len(self.options.temperatures)):
+            if epoch in self.measured:
+                rows: list[dict[str, Any]] = []
+                plain = self.known.get(epoch, [])
+                for way in (*ways[epoch % len(ways) :], *ways[: epoch % len(ways)]):
+                    row, answers = self._decode(way, epoch)
+                    plain = plain or answers
+                    rows.append(row | {"identical": sum(map(list.__eq__, answers, plain))})
+                    report(f"epoch {epoch + 1}, {way}: {row['tokens'] / row['seconds']:.1f} tokens/s")
                 yield rows
-                rates = ", ".join(f"{row['way']} {row['tokens'] / row['seconds']:.0f}" for row in rows)
-                report(f"epoch {epoch + 1}, prompt {place + 1} of {len(encoded)}: tokens/s {rates}")
+            else:
+                for memory in self.memories.values():
+                    for job, answer in zip(self._jobs(epoch), self.known[epoch], strict=True):
+                        memory.learn(job.prompt, [answer])
             for memory in self.memories.values():
                 memory.end_epoch()
 
-    def _batch(
-        self, way: str, prompt: Prompt, ids: list[int], settings: Sequence[SamplingSettings]
-    ) -> tuple[dict[str, Any], Answers]:
-        """Generate all answers to a prompt at once, and let the memory keep them. The time includes the keeping."""
-        memory, options = self.memories[way], DraftOptions(group=prompt.name)
-        kept, begin = memory.seconds, time.perf_counter()
-        running = [self.engine.generate(ids, each, way, self.options.decoding.max_nodes, options) for each in settings]
-        for generation in running:
-            for _ in generation:
-                pass
-        answers = [generation.tokens for generation in running]
-        memory.learn(prompt.name, answers)
+    def _jobs(self, epoch: int) -> list[Job]:
+        """All answers of an epoch: prompt by prompt, the samples of each."""
+        return [
+            Job(ids, prompt.name, settings)
+            for place, (prompt, ids) in enumerate(self.encoded)
+            for settings in settings_of(self.options, epoch, place)
+        ]
+
+    def _decode(self, way: str, epoch: int) -> tuple[dict[str, Any], Answers]:
+        """Generate an epoch's answers with one method, which keeps each answer when it ends. The time includes the keeping."""
+        memory = self.memories[way]
+        with self.decoder.clock():
+            kept, begin = memory.seconds, time.perf_counter()
+            requests = self.decoder.decode(way, self._jobs(epoch), self.known.get(epoch, []), memory.learn)
+            seconds = time.perf_counter() - begin
+        answers, stats = [each.generated for each in requests], [each.stats for each in requests]
         row = {
+            "epoch": epoch + 1,
             "way": way,
-            "prompt": prompt.name,
             "answers": len(answers),
             "tokens": sum(map(len, answers)),
-            "passes": sum(generation.stats.steps for generation in running),
-            "seconds": time.perf_counter() - begin,
+            "passes": sum(each.steps for each in stats),
+            "drafted_tokens": sum(each.nodes_verified for each in stats),
+            "accepted_tokens": sum(each.accepted for each in stats),
+            "seconds": seconds,
             "keeping_seconds": memory.seconds - kept,
         }
         return row, answers
 
 
-def _settings(options: RolloutOptions, epoch: int, place: int, temperature: float) -> list[SamplingSettings]:
-    """The settings of each answer to a prompt, each with a seed of its own."""
-    decoding, samples = options.decoding, options.samples
-    first = ((decoding.seed * 1000 + epoch) * 100_000 + place) * samples
-    return [
-        SamplingSettings(
-            decoding.max_new_tokens,
-            temperature,
-            top_p=decoding.top_p,
-            seed=first + sample,
-            ignore_eos=decoding.ignore_eos,
-        )
-        for sample in range(samples)
-    ]
+def _known_answers(options: RolloutOptions, target: Target, encoded: Encoded) -> dict[int, Answers]:
+    """By epoch, the answers that are known before the methods run: those of the earlier model, and with a file all others."""
+    file, epochs, known = AnswerFile(options.answers), range(len(options.temperatures)), dict[int, Answers]()
+    if options.earlier_model:
+        decoding = replace(options.decoding, model=options.earlier_model)
+        earlier = load_target(decoding)
+        if earlier.vocab_size != target.vocab_size:
+            raise InvalidArgument(
+                f"earlier model {options.earlier_model} has {earlier.vocab_size} token ids, the model {target.vocab_size}; "
+                "choose one with the same tokenizer"
+            )
+        known[0] = _flat(plain_answers(replace(options, decoding=decoding), earlier, encoded, 0, file))
+    if options.answers is not None:
+        for epoch in epochs:
+            if epoch not in known:
+                known[epoch] = _flat(plain_answers(options, target, encoded, epoch, file))
+    return known
 
 
-def _earlier_answers(options: RolloutOptions, encoded: Encoded, vocab_size: int) -> list[Answers]:
-    """The answers of the earlier model, by prompt. Raises InvalidArgument if it has another vocabulary."""
-    decoding = replace(options.decoding, model=str(options.earlier_model))
-    target = load_target(decoding)
-    if target.vocab_size != vocab_size:
-        raise InvalidArgument(
-            f"earlier model {options.earlier_model} has {target.vocab_size} token ids, the model {vocab_size}; "
-            "choose one with the same tokenizer"
-        )
-    capacity = max(len(ids) for _, ids in encoded) + decoding.max_new_tokens + rows_behind(1)
-    answers = []
-    with Engine(target, slots=options.samples, capacity=capacity, queue=0) as engine:
-        for place, (_, ids) in enumerate(encoded):
-            running = [engine.generate(ids, each) for each in _settings(options, 0, place, options.temperatures[0])]
-            for generation in running:
-                for _ in generation:
-                    pass
-            answers.append([generation.tokens for generation in running])
-    return answers
+def _flat(answers: Iterable[Answers]) -> Answers:
+    return [answer for each in answers for answer in each]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.datastore.errors import InvalidArgument
@@ -20,6 +21,8 @@ class RolloutOptions:
         temperatures: temperature of each epoch, above 0. The length is the number of epochs.
         earlier_model: folder or hub name of the model that wrote the answers of the first epoch; None for the measured model.
         methods: names out of ``METHODS``.
+        answers: file of plain answers, along which the methods draft in counted time. Missing answers are sampled, and added to
+            it. None to generate with each method, by the clock.
     """
 
     decoding: DecodingOptions
@@ -27,6 +30,7 @@ class RolloutOptions:
     temperatures: tuple[float, ...] = (1.0, 1.0)
     earlier_model: str | None = None
     methods: tuple[str, ...] = METHODS
+    answers: Path | None = None
 
     def __post_init__(self) -> None:
         if self.samples < 1:

@@ -109,9 +109,14 @@ class CostModel:
         """Seconds of a pass of ``rows`` rows in total, 1 or more. ``context``: mean cached tokens of the ``requests``."""
         return float(self.times(np.asarray([rows], np.float64), requests, context)[0])
 
-    def times(self, rows: Floats, requests: int, context: float) -> Floats:
-        """float64[k], ``time`` of each of ``rows``. Extrapolates with the last slope."""
-        return self._times(np.maximum.accumulate(self._curve), rows, requests, context)
+    def times(self, rows: Floats, requests: int, context: float, reads: bool = False) -> Floats:
+        """float64[k], ``time`` of each of ``rows``. Extrapolates with the last slope.
+
+        ``reads``: whether the passes also read prompts. Their times are those measured at first, because ``update`` gets only
+        passes that do not.
+        """
+        curve = self.measured if reads else np.maximum.accumulate(self._curve)
+        return self._times(curve, rows, requests, context)
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
         """Learn from a real pass."""

@@ -104,7 +104,8 @@ class Planner:
         expected = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
         nodes = np.arange(len(expected), dtype=np.float64)
         unread = requests + sum(each.verified for each in candidates)
-        alone, beside = (self.costs.times(begin + nodes, requests, context) for begin in (unread, rows))
+        alone = self.costs.times(unread + nodes, requests, context)
+        beside = self.costs.times(rows + nodes, requests, context, reads=rows > unread)
         stake = max(self._paying(each).stake(requests) for each in candidates)
         most = self.costs.time(requests, requests, context) * stake / requests
         allowed = (alone - alone[0] <= most) & (beside - beside[0] <= most)
@@ -127,10 +128,10 @@ class Planner:
             self.costs.update(rows, requests, context, seconds)
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
-        sizes = np.asarray([requests, rows - nodes, rows], np.float64)
-        plain, without, whole = self.costs.times(sizes, requests, context).tolist()
+        sizes = np.asarray([rows - nodes, rows], np.float64)
+        without, whole = self.costs.times(sizes, requests, context, reads=seconds is None).tolist()
         spent = whole if seconds is None else min(max(seconds, whole / NOISE), NOISE * whole)
-        token = plain / requests
+        token = self.costs.time(requests, requests, context) / requests
         row = (spent - without) / nodes / token if nodes else 0.0
         for each in candidates:
             self._book(each, token, row)

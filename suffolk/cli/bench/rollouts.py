@@ -7,6 +7,7 @@ so."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import ModelOptions, PromptOptions
@@ -28,6 +29,11 @@ class Options(ModelOptions, PromptOptions, PlannerOptions, ReportOptions):
     )
     earlier_model: str | None = option(
         None, "the model that writes the answers of the first epoch (default: the measured model)", metavar="MODEL"
+    )
+    answers: Path | None = option(
+        None,
+        "draft along plain answers, in counted time: they are read from this file, or sampled and added to it",
+        metavar="FILE",
     )
     methods: str = option(
         "prompt-lookup,prompt trees,live store,hybrid",
@@ -51,6 +57,7 @@ def run(options: Options) -> int:
         options.temperatures,
         options.earlier_model,
         tuple(part.strip() for part in options.methods.split(",") if part.strip()),
+        options.answers,
     )
     results = measure_rollouts(settings, show_part)
     return outcome.finish(settings, results, NOTES, PACKAGES, rollout_parts(results), rollout_panels(results))

@@ -115,6 +115,22 @@ def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
         assert sum(each.verified for each in candidates) == expected
 
 
+def test_beside_a_prompt_a_node_has_its_measured_cost() -> None:
+    """Decoding lowers the costs of larger passes, so that they are tried again. Passes that read prompts correct no cost.
+
+    So a lowered cost does not apply to them, neither for the choice nor for the budget.
+    """
+    planner = planner_of(CostModel([1, 8, 64, 128], [8.0, 64.0, 400.0, 800.0]), 8)
+    for _ in range(500):
+        planner.record([], 8, 8, 0.0, 64.0)
+    assert planner.costs.time(128, 8, 0.0) < 600
+    candidates = [candidate(number, np.full(2, 0.7)) for number in range(8)]
+    planner.size_trees(candidates, 8, 72, 0.0)
+    assert sum(each.verified for each in candidates) == 0
+    planner.record([candidate(0, np.ones(16), verified=16)], 8, 88, 0.0, None)
+    assert planner._budgets["one"].balance == pytest.approx(40.0 - 16 * 6.25 / 8, rel=0.01)
+
+
 def test_a_pass_risks_a_share_of_the_budget() -> None:
     planner = planner_of(CostModel([1, 41], [1.0, 3.0]), balance=1.0)  # twenty nodes cost a token
     sizes = []

@@ -1,0 +1,90 @@
+"""The plain answers to each prompt in each epoch, sampled once and kept in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from suffolk.benchmarks.prompts import Prompt
+from suffolk.benchmarks.rollouts.options import RolloutOptions
+from suffolk.datastore.errors import Corruption
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+Encoded: TypeAlias = Sequence[tuple[Prompt, list[int]]]
+Answers: TypeAlias = list[list[int]]
+
+
+@dataclass(slots=True)
+class AnswerFile:
+    """Answers by what they depend on, as lines of JSON. A run that was stopped goes on with the missing ones.
+
+    Attributes:
+        path: the file; None keeps the answers in memory only.
+    """
+
+    path: Path | None
+    _rows: dict[str, Answers] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Reads the file if it exists. Raises Corruption: a line is not one of this class."""
+        if self.path is None or not self.path.exists():
+            return
+        for number, line in enumerate(self.path.read_text().splitlines(), 1):
+            try:
+                row = json.loads(line)
+                self._rows[row["key"]] = [[int(token) for token in answer] for answer in row["answers"]]
+            except (ValueError, KeyError, TypeError) as error:
+                raise Corruption(f"answers {self.path}, line {number}: {error}; delete the file") from error
+
+    def find(self, key: list[Any], sample: Callable[[], Answers]) -> Answers:
+        """The answers of ``key``. Missing ones come from ``sample``, and are kept."""
+        text = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+        if text not in self._rows:
+            self._rows[text] = sample()
+            if self.path is not None:
+                with self.path.open("a") as file:
+                    file.write(json.dumps({"key": text, "answers": self._rows[text]}) + "\n")
+        return self._rows[text]
+
+
+def settings_of(options: RolloutOptions, epoch: int, place: int) -> list[SamplingSettings]:
+    """The settings of each answer to the prompt at ``place``, each with a seed of its own."""
+    decoding, samples = options.decoding, options.samples
+    first = ((decoding.seed * 1000 + epoch) * 100_000 + place) * samples
+    return [
+        SamplingSettings(
+            decoding.max_new_tokens,
+            options.temperatures[epoch],
+            top_p=decoding.top_p,
+            seed=first + sample,
+            ignore_eos=decoding.ignore_eos,
+        )
+        for sample in range(samples)
+    ]
+
+
+def plain_answers(
+    options: RolloutOptions, target: Target, encoded: Encoded, epoch: int, file: AnswerFile
+) -> Iterator[Answers]:
+    """The plain answers of ``target`` to each prompt in ``epoch``. ``options.decoding.model`` is its name in ``file``."""
+    longest = max(len(ids) for _, ids in encoded) + options.decoding.max_new_tokens + 1
+    with Engine(target, slots=options.samples, capacity=longest, queue=0) as engine:
+        for place, (_, ids) in enumerate(encoded):
+            settings = settings_of(options, epoch, place)
+            key = [options.decoding.model, str(target.dtype), ids, *map(asdict, settings)]
+            yield file.find(key, partial(_sample, engine, ids, settings))
+
+
+def _sample(engine: Engine, ids: list[int], settings: Sequence[SamplingSettings]) -> Answers:
+    running = [engine.generate(ids, each) for each in settings]
+    for generation in running:
+        for _ in generation:
+            pass
+    return [generation.tokens for generation in running]
