@@ -70,7 +70,8 @@ class CountedPasses:
         """The known tokens after the last ``wanted`` rows. After the end of the text, its last token is repeated."""
         text = self.texts[slot]
         places = cache.lengths[slot] + layout.depths[len(layout) - wanted :] + 1
-        return text[np.minimum(places, len(text) - 1)]
+        following: npt.NDArray[np.int64] = text[np.minimum(places, len(text) - 1)]
+        return following
 
 
 def _known_tokens(sampler: Sampler, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
