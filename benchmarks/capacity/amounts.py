@@ -22,7 +22,7 @@ def read_amount(text: str) -> int:
 def amount(value: float) -> str:
     """A number with three digits and a decimal unit, such as 6.13T."""
     for unit, size in reversed(UNITS.items()):
-        if abs(value) >= size:
+        if abs(value) >= 0.9995 * size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.3g}"
 

@@ -22,5 +22,5 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
 
 
 def test_amounts_are_shown() -> None:
-    assert [amount(value) for value in (0, 0.125, 8000, 6.13e12)] == ["0", "0.125", "8K", "6.13T"]
+    assert [amount(value) for value in (0, 0.125, 8000, 999_999, 6.13e12)] == ["0", "0.125", "8K", "1M", "6.13T"]
     assert [size(value) for value in (512, 6.13e12)] == ["512 B", "6.13 TB"]
