@@ -174,7 +174,10 @@ def report(outcomes: Sequence[Outcome], faults: Sequence[Fault]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    return run_command(_parser(), measure, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
     example = "--model .cache/models/smollm2-135m-instruct --store STORE --minutes 10"
     parser = command_parser("cluster_faults", __doc__, example)
     add = parser.add_argument
@@ -194,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"of {', '.join(FAULTS)} (default: all)",
     )
     add_seed(parser)
-    return run_command(parser, measure, arguments)
+    return parser
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.draft_service.remote_writer import APPEND_DEADLINE, SEAL_DEADLINE
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.draft_service.wire import Paths
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.proto import draft_pb2
@@ -91,6 +92,7 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
         remote.lookup("the cat")
         remote.draft([1])
         remote.occurrences([1])
+        remote.start_counts([[1]], [Paths(np.array([2]), np.array([-1]))], HANG).result()
         document = Document(None, {}, np.array([1], np.uint32))
         for call in (
             lambda: remote.append([1]),
