@@ -8,7 +8,7 @@ from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.retriever import Retriever
 
-_BATCH = 256
+BATCH = 256
 """Paths that are looked up in one call."""
 
 
@@ -25,6 +25,14 @@ def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
     return paths
 
 
+def tree_depth(parents: Sequence[int]) -> int:
+    """Nodes on the longest path of a tree; 0 if it has no nodes."""
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(depths[parent] + 1 if parent >= 0 else 1)
+    return max(depths, default=0)
+
+
 def path_counts(store: Retriever, match: Tokens, paths: Sequence[Sequence[int]]) -> list[int]:
     """How often ``store`` holds ``match`` with each of ``paths`` behind it."""
     return text_counts(store, [[*(int(token) for token in match), *path] for path in paths])
@@ -33,8 +41,8 @@ def path_counts(store: Retriever, match: Tokens, paths: Sequence[Sequence[int]])
 def text_counts(store: Retriever, texts: Sequence[Sequence[int]]) -> list[int]:
     """How often ``store`` holds each of ``texts``, which have at least one token."""
     counts: list[int] = []
-    for begin in range(0, len(texts), _BATCH):
-        part = texts[begin : begin + _BATCH]
+    for begin in range(0, len(texts), BATCH):
+        part = texts[begin : begin + BATCH]
         found = store.lookup_batch(part, max(map(len, part)), min(map(len, part)))
         counts += [each.count if each.length == len(text) else 0 for each, text in zip(found, part, strict=True)]
     return counts

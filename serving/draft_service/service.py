@@ -22,7 +22,7 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.datastore.tree_paths import path_counts, paths_of
+from suffolk.datastore.tree_paths import BATCH, path_counts, paths_of, tree_depth
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.documents import unpack_groups
@@ -129,15 +129,17 @@ class DraftService:
         """The count of each continuation. Raises the same errors as ``draft``."""
         contexts = wire.unpack_contexts(request)
         trees = wire.unpack_paths(request, len(contexts))
+        for tree in trees:  # before their paths are built: those of deep trees need much memory
+            limits.check_depth(max(1, tree_depth(tree.parents.tolist())))
         take_queries(len(contexts))
         datastore = self.chosen(request.datastores)
         counts: list[int] = []
         for context, tree in zip(contexts, trees, strict=True):
-            if expired():
-                raise DeadlineExceeded("the deadline passed before all counts were known; allow more time")
             paths = paths_of(tree.tokens.tolist(), tree.parents.tolist())
-            limits.check_depth(max(map(len, paths), default=1))
-            counts += path_counts(datastore, context.tolist(), paths)
+            for begin in range(0, len(paths), BATCH):
+                if expired():
+                    raise DeadlineExceeded("the deadline passed before all counts were known; allow more time")
+                counts += path_counts(datastore, context.tolist(), paths[begin : begin + BATCH])
         return counts
 
     def occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> list[Occurrence]:

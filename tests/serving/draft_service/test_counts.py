@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import grpc
@@ -9,13 +10,17 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.context_query import ContextQuery
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument
 from suffolk.datastore.tree_paths import tree_paths
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.draft_service.wire import Paths, pack_paths, pack_sizes
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport.identity import OPERATOR, acting_as
 from tests.support import oracle
-from tests.support.draft_server import CONTEXTS, DOCUMENTS, ask
+from tests.support.brute_force import BruteForceRetriever
+from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, ask
 from tests.support.waiting import HANG
 
 PATTERNS = [CONTEXTS[9][:2], CONTEXTS[3][:1]]
@@ -57,6 +62,29 @@ def paths(tokens: list[int], parents: list[int]) -> dict[str, Any]:
     return pack_paths([Paths(np.array(tokens, np.int32), np.array(parents, np.int32))])
 
 
+def count_request(**fields: Any) -> draft_pb2.CountRequest:
+    return draft_pb2.CountRequest(contexts=np.array([1], "<i4").tobytes(), lengths=pack_sizes([1]), **fields)
+
+
+def test_a_deep_tree_needs_little_memory() -> None:
+    service = DraftService({"code": BruteForceRetriever(DOCUMENTS, VOCABULARY)}, 1)
+    request = count_request(**paths([1] * 4096, [*range(-1, 4095)]))  # its paths take 64 MiB
+    tracemalloc.start()
+    try:
+        with acting_as(OPERATOR), pytest.raises(InvalidArgument, match="max_depth is 4096"):
+            service.count(request, lambda: False)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_deadline_is_checked_within_a_tree() -> None:
+    checks = iter([False, False, True])
+    service = DraftService({"code": BruteForceRetriever(DOCUMENTS, VOCABULARY)}, 1)
+    with acting_as(OPERATOR), pytest.raises(DeadlineExceeded, match="before all counts were known"):
+        service.count(count_request(**paths([1] * 600, [-1] * 600)), lambda: next(checks))
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -70,9 +98,8 @@ def paths(tokens: list[int], parents: list[int]) -> dict[str, Any]:
     ],
 )
 def test_malformed_counts(stub: draft_pb2_grpc.DraftServiceStub, fields: dict[str, Any], text: str) -> None:
-    request = draft_pb2.CountRequest(contexts=np.array([1], "<i4").tobytes(), lengths=pack_sizes([1]), **fields)
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Count(request, timeout=HANG)
+        stub.Count(count_request(**fields), timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert text in caught.value.details()
 
