@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from copy import copy
@@ -12,15 +12,18 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.merged import merged_info, shared_limit
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, MAX_DEADLINE, PREFETCH_DEADLINE, RemoteDatastore
 from suffolk.serving.fanout.address import parse_address
+from suffolk.serving.fanout.placement import shard_of
+from suffolk.serving.fanout.replica_set import ReplicaSet
 from suffolk.serving.fanout.servers import Servers
 from suffolk.serving.fanout.shards import ShardCall
 from suffolk.serving.transport.limits import check_deadline
+from suffolk.serving.transport.store_names import tenant_of
 
 T = TypeVar("T")
 _THREADS = 4
@@ -79,13 +82,13 @@ class FanoutDatastore(Retriever):
 
     @property
     def has_groups(self) -> bool:
-        """See ``Retriever.has_groups``. Shards have none."""
+        """See ``Retriever.has_groups``. False for shards: they only search one group at a time, with scope ``group``."""
         shards = self.servers.shards
         return len(shards) == 1 and any(replica.remote.has_groups for replica in shards[0] if replica.is_up)
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """See ``Retriever.find_matches``."""
-        call = self._shard_call(self.deadline)
+        call = self._shard_call(query, self.deadline)
         return self._counted(call, call.matches(query))
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
@@ -105,9 +108,9 @@ class FanoutDatastore(Retriever):
 
     def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """See ``Retriever.occurrences``. Shards share the limit as several datastores do; those that do not answer give none."""
-        shards = self.servers.shards
+        shards = self._searched(query.whole)
         if len(shards) == 1:
-            return self._ask_any(lambda remote: remote.find_occurrences(query))
+            return shards[0].ask_any(lambda remote: self._part(remote).find_occurrences(query))
         matches = self._ask_all(lambda remote: remote.find_matches(query.whole)[0])
         shares = shared_limit({shard: match.count for shard, match in matches.items()}, query.limit)
 
@@ -156,11 +159,23 @@ class FanoutDatastore(Retriever):
         self.servers.close()
 
     def _draft(self, query: ContextQuery, deadline: float) -> list[DraftTree]:
-        call = self._shard_call(deadline)
+        call = self._shard_call(query, deadline)
         return self._counted(call, call.drafts(query))
 
-    def _shard_call(self, deadline: float) -> ShardCall:
-        return ShardCall(self.servers.shards, self._part, deadline)
+    def _shard_call(self, query: ContextQuery, deadline: float) -> ShardCall:
+        return ShardCall(self._searched(query), self._part, deadline)
+
+    def _searched(self, query: ContextQuery) -> Sequence[ReplicaSet]:
+        """The shards that hold what ``query`` searches. Raises Unsupported: it may be in the shard of a group and in others."""
+        shards = self.servers.shards
+        if len(shards) == 1 or query.scope == "store" or not any(query.has_group):
+            return shards
+        if query.scope == "group" and isinstance(query.group, str):
+            return [shards[shard_of(tenant_of(self.name), query.group, len(shards))]]
+        raise Unsupported(
+            f"{self.url}: {len(shards)} shards cannot search groups with scope {query.scope or 'group_first'!r}; name one group "
+            "for all contexts and use scope 'group', or leave groups out"
+        )
 
     def _counted(self, call: ShardCall, answer: list[T]) -> list[T]:
         """``answer``, counted if it is partial."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import suffolk
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable
+from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.serving.fanout.appendable import AppendableFanout
 from suffolk.serving.fanout.placement import shard_of
 from suffolk.serving.replication.promote import promote
@@ -77,6 +77,26 @@ def test_a_group_is_in_one_shard(cluster: Cluster) -> None:
         store.delete(group="a")
         with pytest.raises(NotFound):
             store.delete(group="a")
+
+
+def test_a_query_for_a_group_goes_to_its_shard(cluster: Cluster) -> None:
+    cluster.urls = [urls[:1] for urls in cluster.urls]  # the other copies do not follow
+    for urls in cluster.urls:
+        promote(urls)
+    with open_all(cluster.address) as store:
+        for group in "abcdef":
+            store.append([1, 2, ord(group) - 90], group=group)
+        for group in "abcdef":
+            [tree] = store.draft_batch([[1, 2]], group=group, scope="group")
+            assert tree.tokens.tolist() == [ord(group) - 90]
+            assert store.lookup([1, 2], group=group, scope="group").count == 1
+            assert len(store.occurrences([1, 2], group=group, scope="group")) == 1
+            assert store.lookup([1, 2], group=group, scope="store").count == 6
+            for search in (store.draft, store.lookup, store.occurrences):
+                with pytest.raises(Unsupported, match="2 shards cannot search groups with scope 'group_first'"):
+                    search([1, 2], group=group)
+        with pytest.raises(Unsupported, match="name one group for all contexts"):
+            store.lookup_batch([[1], [2]], group=["a", "b"], scope="group")
 
 
 def test_appends_follow_the_leader(cluster: Cluster) -> None:
