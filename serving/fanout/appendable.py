@@ -118,7 +118,7 @@ class AppendableFanout(FanoutDatastore):
         key = shard.replicas[0].address.url
         known = self._leaders.get(key)
         try:
-            if known is not None and any(each.remote is known for each in shard.replicas):
+            if known is not None and any(each.remote is known and not each.mismatched for each in shard):
                 return change(known)
         except (Unavailable, DeadlineExceeded) as error:
             self._note_leader(key, None)
@@ -149,7 +149,10 @@ def find_leader(shard: ReplicaSet) -> RemoteDatastore:
     """
     found: list[tuple[int, RemoteDatastore]] = []
     problems = []
-    for replica in shard.replicas:
+    for replica in shard:
+        if replica.mismatched:
+            problems.append(replica.problem)
+            continue
         try:
             state = replica.remote.info().get("replica")
         except SuffolkError as error:

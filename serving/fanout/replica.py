@@ -62,6 +62,7 @@ class Replica:
 
     Attributes:
         problem: why its last probe failed; empty: it succeeded.
+        mismatched: whether it served another vocabulary or tokenizer at its last probe with an answer. Nothing is asked of it.
         generation: the generation that it served at its last probe.
     """
 
@@ -69,6 +70,7 @@ class Replica:
     deadline: float
     counts: ReplicaCounts = field(default_factory=ReplicaCounts)
     problem: str = "not called yet"
+    mismatched: bool = False
     generation: int = 0
 
     def __post_init__(self) -> None:
@@ -120,12 +122,13 @@ class Replica:
 
     def probed(self, generation: int) -> None:
         """Return to service: a probe was answered, and the server has the right datastore."""
-        self._known, self.problem, self.generation = True, "", generation
+        self._known, self.problem, self.mismatched, self.generation = True, "", False, generation
         self._breaker.record_success()
 
-    def refuse(self, problem: str) -> None:
-        """Stay ejected: a probe failed, or the server has another datastore."""
+    def refuse(self, problem: str, mismatched: bool) -> None:
+        """Stay ejected: a probe failed, or the server has another datastore (``mismatched``)."""
         self._known, self.problem = False, problem
+        self.mismatched |= mismatched
 
     def _end(self, done: Future[Any], seconds: float) -> None:
         """Learn from a call that ended. The client has told the breaker."""

@@ -51,9 +51,13 @@ class ReplicaSet:
         return Unavailable(f"no server is up: {problems}; servers are probed once a second; are they running?")
 
     def ask_any(self, ask: Callable[[RemoteDatastore], T]) -> T:
-        """The answer of the first replica that has one, those that are up first. Raises the last error."""
+        """The answer of the first replica that has one, those that are up first. Raises the last error.
+
+        Replicas with another vocabulary or tokenizer are not asked.
+        """
         error: SuffolkError = self.unavailable()
-        for replica in sorted(self.replicas, key=lambda each: not each.is_up):
+        fitting = [each for each in self.replicas if not each.mismatched]
+        for replica in sorted(fitting, key=lambda each: not each.is_up):
             try:
                 return ask(replica.remote)
             except InvalidArgument:

@@ -151,7 +151,7 @@ class Servers:
             elif error is not None and not (replica.is_up and isinstance(answer, SuffolkError)):
                 if isinstance(error, InvalidArgument) and replica.problem != str(error):
                     LOG.warning("%s", error)
-                replica.refuse(str(error))
+                replica.refuse(str(error), mismatched=not isinstance(answer, SuffolkError))
                 errors.append(error)
         return errors
 

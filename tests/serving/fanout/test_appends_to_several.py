@@ -14,6 +14,7 @@ import suffolk
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.serving.fanout.appendable import AppendableFanout
 from suffolk.serving.fanout.placement import shard_of
+from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 from suffolk.serving.replication.promote import promote
 from suffolk.serving.replication.replica import ReplicaStore
 from tests.support.draft_server import serving
@@ -112,6 +113,21 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
         second.lead(5)
         store.append([2])
         assert (contents(first), contents(second)) == ([(None, [1])], [(None, [2])])
+
+
+def test_a_copy_of_another_vocabulary_does_not_lead(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    url = cluster.urls[0][0]
+    write_topology(Topology(shards=(Shard(replicas=(ReplicaAddress(url=url),)),)), file)
+    with open_all(str(file)) as store, make_replica(tmp_path / "odd" / "chat", vocabulary=50) as odd:
+        odd.fence(5)
+        odd.lead(5)
+        with serving({"chat": odd}) as server:
+            copies = (ReplicaAddress(url=url), ReplicaAddress(url=f"grpc://{server.listening[0]}/chat"))
+            write_topology(Topology(shards=(Shard(replicas=copies),)), file)
+            store.servers.upkeep()
+            with pytest.raises(Unavailable, match="no copy leads, so nothing is changed .*has another vocabulary"):
+                store.append([1])
 
 
 def test_few_groups_move_to_a_new_shard() -> None:

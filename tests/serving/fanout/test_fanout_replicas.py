@@ -200,6 +200,9 @@ def test_servers_with_another_vocabulary_are_refused(servers: list[DraftServer],
             for _ in range(30):
                 store.lookup(CONTEXT)
             assert calls(store)[1] == 0
+            servers[0].stop()
+            with pytest.raises(Unavailable):  # the other server would answer
+                store.info()
 
 
 def test_generations_may_differ_and_tokenizers_may_not(tmp_path: Path) -> None:
