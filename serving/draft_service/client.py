@@ -105,6 +105,7 @@ class RemoteDatastore(RemoteWriter):
         self._choices = parse_choices(parts.name)
         self._vocab_size = 0
         self._has_groups = False
+        self._hides_text = False
         self._fingerprint: str | None = None
         self._tokenizer_name = ""
         self._tokenizer: Tokenizer | None = None
@@ -136,6 +137,11 @@ class RemoteDatastore(RemoteWriter):
     def has_groups(self) -> bool:
         """See ``Retriever.has_groups``. Updated by ``info``."""
         return self._has_groups
+
+    @property
+    def hides_text(self) -> bool:
+        """Whether the server hides rare text (``--min-count``). Updated by ``info``."""
+        return self._hides_text
 
     def find_matches(self, query: ContextQuery) -> list[Match]:
         """See ``Retriever.find_matches``."""
@@ -201,6 +207,7 @@ class RemoteDatastore(RemoteWriter):
         info = merged_info(infos) if len(infos) > 1 else next(iter(infos.values()))
         self._vocab_size = reply.datastores[0].vocab_size
         self._has_groups = sum("live" in each for each in infos.values()) == 1
+        self._hides_text = any("min_count" in each for each in infos.values())
         if info.get("tokenizer") != self._fingerprint:
             self._fingerprint, self._tokenizer = info.get("tokenizer"), None
             self._tokenizer_name = next((name for name in infos if infos[name].get("tokenizer")), "")

@@ -187,11 +187,12 @@ class DraftService:
     def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Info by datastore name: of those ``names``, or of all that the caller may read if there are none.
 
-        Omits paths on the server, and adds ``role``, that of the caller.
+        Omits paths on the server, and adds ``role``, that of the caller, and ``min_count`` if rare text is hidden.
         """
+        hidden = {"min_count": self._min_count} if self._min_count > 1 else {}
         names = [self._resolve(name) for name in names] or self._visible()
         return {
-            each: public_info(self._datastores[each].info()) | {"role": str(caller().role_in(tenant_of(each)))}
+            each: public_info(self._datastores[each].info()) | {"role": str(caller().role_in(tenant_of(each)))} | hidden
             for each in names
         }
 

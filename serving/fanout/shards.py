@@ -33,6 +33,8 @@ class ShardCall:
     def __init__(self, shards: Sequence[ReplicaSet], part: Part, deadline: float) -> None:
         """``deadline``: seconds for all rounds together."""
         self.lost, self.unproven = 0, 0
+        hidden = any(replica.remote.hides_text for shard in shards for replica in shard)
+        self._lacks_text = hidden and len(shards) > 1  # a shard may hide text that is frequent in all of them
         self._shards, self._part = shards, part
         self._end = time.perf_counter() + deadline
         self._chosen: dict[int, Replica] = {}  # the replicas that answered first; later rounds ask them too
@@ -52,10 +54,10 @@ class ShardCall:
         answers = []
         for at, each in enumerate(trees):
             if at in merges:
-                answers.append(merges[at].result(bool(self.lost) or at in unproven))
+                answers.append(merges[at].result(self._is_partial or at in unproven))
             else:
                 [tree] = each.values()
-                answers.append(replace(tree, partial=True) if self.lost else tree)
+                answers.append(replace(tree, partial=True) if self._is_partial else tree)
         return answers
 
     def _list_more(self, query: ContextQuery, merges: Mapping[int, ShardMerge]) -> set[int]:
@@ -149,7 +151,11 @@ class ShardCall:
     def _match(self, found: Sequence[Match]) -> Match:
         length = max(match.length for match in found)
         count = sum(match.count for match in found if match.length == length)
-        return PartialMatch(length, count) if self.lost else Match(length, count)
+        return PartialMatch(length, count) if self._is_partial else Match(length, count)
+
+    @property
+    def _is_partial(self) -> bool:
+        return self.lost > 0 or self._lacks_text
 
     def _left(self) -> float:
         return self._end - time.perf_counter()

@@ -131,6 +131,18 @@ def test_without_a_shard_answers_are_partial(
         sharded.lookup(context)
 
 
+def test_answers_of_shards_that_hide_text_are_partial() -> None:
+    parts = [BruteForceRetriever(DOCUMENTS[at::2], VOCABULARY) for at in (0, 1)]
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving({"code": each}, http=None, min_count=2)) for each in parts]
+        with opened(address(servers), HANG) as store:
+            matches, trees = store.lookup_batch(CONTEXTS), store.draft_batch(CONTEXTS, 1, max_nodes=4)
+            assert all(answer.partial for answer in [*matches, *trees])
+        with opened(address(servers).replace("+", ","), HANG) as copies:
+            assert not copies.draft(CONTEXTS[9]).partial
+            assert copies.info()["min_count"] == 2
+
+
 def test_a_shard_that_fails_in_a_later_round_leaves_a_partial_draft(
     sharded: FanoutDatastore, servers: list[DraftServer], whole: Datastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
