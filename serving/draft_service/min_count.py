@@ -10,12 +10,15 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import DeadlineExceeded
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.tree_paths import tree_paths
 from suffolk.serving.draft_service.frequent_windows import cut_windows, largest_frequent
 
 T = TypeVar("T")
+_PART = 32
+"""Texts whose documents are counted between two checks of the deadline."""
 
 
 class MinCount(Retriever):
@@ -26,8 +29,9 @@ class MinCount(Retriever):
     A lookup below the limit costs further lookups: the binary logarithm of its length.
     """
 
-    def __init__(self, store: Retriever, least: int) -> None:
-        self._store, self._least = store, least
+    def __init__(self, store: Retriever, least: int, expired: Callable[[], bool] = lambda: False) -> None:
+        """``expired``: returns True if the deadline of the calls has passed. They then raise DeadlineExceeded."""
+        self._store, self._least, self._expired = store, least, expired
 
     @property
     def name(self) -> str:
@@ -118,8 +122,13 @@ class MinCount(Retriever):
 
     def _are_frequent(self, query: ContextQuery, places: Sequence[int], texts: Sequence[Tokens]) -> list[bool]:
         """Whether enough documents hold each text, in the scope of the context of ``query`` at its place."""
-        part = query.at(places)._replace(contexts=texts)
-        return [count >= self._least for count in self._store.count_documents(part, self._least)]
+        counts: list[int] = []
+        for begin in range(0, len(texts), _PART):
+            if self._expired():
+                raise DeadlineExceeded("the deadline passed while documents were counted; allow more time or send less")
+            part = slice(begin, begin + _PART)
+            counts += self._store.count_documents(query.at(places[part])._replace(contexts=texts[part]), self._least)
+        return [count >= self._least for count in counts]
 
 
 def _group_first(

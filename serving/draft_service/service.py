@@ -101,7 +101,7 @@ class DraftService:
         contexts = wire.unpack_contexts(request)
         max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts), bool(request.least_counts))
         take_queries(len(contexts))
-        datastore = self.chosen(request.datastores)
+        datastore = self.chosen(request.datastores, expired)
         groups = self._groups(datastore, request, len(contexts))
         least = wire.unpack_least_counts(request.least_counts, len(contexts))
         query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, *groups, least)
@@ -116,7 +116,7 @@ class DraftService:
         max_match, min_match = _match_lengths(request)
         contexts = wire.unpack_contexts(request)
         take_queries(len(contexts))
-        datastore = self.chosen(request.datastores)
+        datastore = self.chosen(request.datastores, expired)
         groups = self._groups(datastore, request, len(contexts))
         query = ContextQuery(contexts, max_match, min_match, group=groups[0], scope=groups[1])
         matches: list[Match] = []
@@ -132,7 +132,7 @@ class DraftService:
         for tree in trees:  # before their paths are built: those of deep trees need much memory
             limits.check_depth(max(1, tree_depth(tree.parents.tolist())))
         take_queries(len(contexts))
-        datastore = self.chosen(request.datastores)
+        datastore = self.chosen(request.datastores, expired)
         counts: list[int] = []
         for context, tree in zip(contexts, trees, strict=True):
             paths = paths_of(tree.tokens.tolist(), tree.parents.tolist())
@@ -157,7 +157,7 @@ class DraftService:
         if any(each.groups for each in request.datastores):
             raise InvalidArgument("datastores: their groups are for drafts and lookups; name the group of the request")
         choices = self.choices(request.datastores)
-        datastore = self._searched(choices)
+        datastore = self._searched(choices, expired)
         if not self._shows_occurrences:
             raise PermissionDenied("this server shows no occurrences; ask its operator for --occurrences on")
         if request.group and not datastore.has_groups:
@@ -211,9 +211,9 @@ class DraftService:
             self._tokenizers[name] = pack_tokenizer(tokenizer)
         return self._tokenizers[name]
 
-    def _searched(self, choices: Mapping[str, int]) -> Retriever:
+    def _searched(self, choices: Mapping[str, int], expired: Expired) -> Retriever:
         found = self._datastores[next(iter(choices))] if len(choices) == 1 else self._merge(choices)
-        return found if self._min_count == 1 else MinCount(found, self._min_count)
+        return found if self._min_count == 1 else MinCount(found, self._min_count, expired)
 
     def _merge(self, choices: Mapping[str, int]) -> Retriever:
         key = tuple(choices.items())
@@ -233,15 +233,15 @@ class DraftService:
         """Weights by the full names of datastores, at least one. Raises as ``chosen``."""
         return {self._resolve(each.name): each.weight for each in unpack_choices(messages)} or {self._resolve(""): 1}
 
-    def chosen(self, messages: Sequence[draft_pb2.DatastoreChoice]) -> Retriever:
-        """The datastore of that choice, or several as one; it hides what calls hide.
+    def chosen(self, messages: Sequence[draft_pb2.DatastoreChoice], expired: Expired = lambda: False) -> Retriever:
+        """The datastore of that choice, or several as one; it hides what calls hide, and gives up when they have ``expired``.
 
         Raises:
             NotFound: there is no datastore of that name, or the caller may not read it.
             InvalidArgument: the choice is malformed, or the datastores do not fit together.
             Unsupported: a datastore can only be searched alone.
         """
-        return self._searched(self.choices(messages))
+        return self._searched(self.choices(messages), expired)
 
     def find(self, name: str) -> tuple[str, Retriever]:
         """The full name and the datastore of ``name``. Raises NotFound if the caller may not read it."""

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.documents import Document
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument
 from suffolk.serving.draft_service.min_count import MinCount
+from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.draft_service.wire import pack_least_counts, pack_sizes
 from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.identity import OPERATOR, acting_as
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, connected, serving
@@ -77,6 +81,21 @@ def test_few_documents_among_very_many_occurrences_are_hidden(repeats: int, is_s
         assert MinCount(store, 2).lookup([1]) == ((1, repeats + 1) if is_shown else (0, 0))
     with make_store(tmp_path / "b", [[[1] * repeats, [1] * repeats]], vocab_size=12) as store:
         assert MinCount(store, 2).lookup([1]) == (1, 2 * repeats)  # probes are spread over all occurrences
+
+
+def test_the_deadline_is_checked_within_a_tree() -> None:
+    documents = [[0, token, other] for token in range(8) for other in range(15)] * 2  # 8 + 120 nodes follow 0
+    service = DraftService({"code": BruteForceRetriever(documents, VOCABULARY)}, 1, min_count=2)
+    checks = iter([False] * 4 + [True] * 99)  # before the query, for the match, and for 64 of 128 nodes
+    request = draft_pb2.DraftRequest(
+        contexts=np.zeros(1, "<i4").tobytes(),
+        lengths=pack_sizes([1]),
+        max_match=1,
+        max_nodes=pack_sizes([128]),
+        least_counts=pack_least_counts([1]),
+    )
+    with acting_as(OPERATOR), pytest.raises(DeadlineExceeded, match="while documents were counted"):
+        service.draft(request, lambda: next(checks))
 
 
 def test_weights_do_not_count_as_documents(tmp_path: Path) -> None:
