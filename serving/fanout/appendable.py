@@ -24,6 +24,8 @@ from suffolk.serving.transport.limits import check_deadline
 from suffolk.serving.transport.store_names import tenant_of
 
 T = TypeVar("T")
+_LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_seconds")
+"""Numbers of ``LiveStats`` that do not add up: each shard counts on its own."""
 
 
 def connect_to_append(name: str, deadline: float | None = None) -> AppendableFanout:
@@ -94,9 +96,9 @@ class AppendableFanout(FanoutDatastore):
         )
 
     def stats(self) -> LiveStats:
-        """See ``LiveStore.stats``: of the leaders, numbers summed over shards."""
+        """See ``LiveStore.stats``: of the leaders. Sizes are sums over shards; generation, sequences and clock are the largest."""
         found = [asdict(self._change(shard, lambda store: store.stats())) for shard in range(len(self.servers.shards))]
-        return LiveStats(**{name: _total([each[name] for each in found]) for name in found[0]})
+        return LiveStats(**{name: _total(name, [each[name] for each in found]) for name in found[0]})
 
     def group_stats(self, group: str) -> GroupStats:
         """See ``LiveStore.group_stats``."""
@@ -135,9 +137,13 @@ class AppendableFanout(FanoutDatastore):
                 self._leaders[key] = leader
 
 
-def _total(values: Sequence[Any]) -> Any:
-    """The sum of numbers; of texts, the first that is one."""
+def _total(name: str, values: Sequence[Any]) -> Any:
+    """A field of ``LiveStats`` of several shards; of texts, the first that is one."""
     known = [each for each in values if each is not None]
+    if name == "oldest_time":
+        return min(filter(None, known), default=0)  # 0: there is no document
+    if name in _LARGEST:
+        return max(known)
     return sum(known) if known and not isinstance(known[0], str) else next(iter(known), None)
 
 

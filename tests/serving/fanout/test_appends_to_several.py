@@ -64,7 +64,10 @@ def test_a_group_is_in_one_shard(cluster: Cluster) -> None:
             assert store.group_stats(group).documents == 2
         for number in range(8):
             store.append([5, number])
-        assert store.stats().documents == 20
+        stats, each = store.stats(), [leader.stats() for leader, _ in cluster.stores]
+        assert stats.documents == 20
+        assert stats.next_sequence == max(shard.next_sequence for shard in each)
+        assert stats.oldest_time == min(shard.oldest_time for shard in each) > 0
         for shard, (leader, _) in enumerate(cluster.stores):
             found = {str(name)[0] for name, _ in contents(leader) if name}
             assert found == {group for group in "abcdef" if shard_of("default", group, SHARDS) == shard} != set()
