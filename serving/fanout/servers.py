@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.serving.draft_service.client import INFO_DEADLINE
+from suffolk.serving.draft_service.client import INFO_DEADLINE, TOKENIZER_DEADLINE
 from suffolk.serving.fanout.address import Address
 from suffolk.serving.fanout.replica import Replica
 from suffolk.serving.fanout.replica_set import ReplicaSet
@@ -54,7 +55,7 @@ class Servers:
         self.partial = {"shard": 0, "unproven": 0}
         self._tokenizer: str | None = None
         self._known_by = ""  # the server that has told vocabulary and tokenizer
-        self._retired: list[Replica] = []  # their last calls may still run
+        self._retired: list[tuple[float, Replica]] = []  # when to close them: their last calls may still run
         self._seen = _identity(address.file)
         self._lock, self._count_lock = threading.Lock(), threading.Lock()
         self.shards: tuple[ReplicaSet, ...] = ()
@@ -85,9 +86,7 @@ class Servers:
     def upkeep(self, everything: bool = False) -> None:
         """Take up a changed topology file, and probe the servers that are ejected, or ``everything``."""
         with self._lock:
-            for replica in self._retired:
-                replica.remote.close()
-            self._retired = []
+            self._close_retired()
             self._follow_file()
             self._probe([replica for replica in self._replicas() if everything or not replica.is_up])
 
@@ -116,7 +115,16 @@ class Servers:
         self._probe([replica for replica in kept if not replica.is_up])
         if not any(shard.is_up for shard in shards):
             LOG.warning("%s: no server of the changed file answers; they are probed once a second", self.name)
-        self.shards, self._retired = shards, gone
+        self.shards = shards
+        end = time.monotonic() + max(self._deadline, TOKENIZER_DEADLINE)  # the longest call
+        self._retired += [(end, replica) for replica in gone]
+
+    def _close_retired(self) -> None:
+        now = time.monotonic()
+        for end, replica in self._retired:
+            if end <= now:
+                replica.remote.close()
+        self._retired = [each for each in self._retired if each[0] > now]
 
     def _connect(self, topology: Topology) -> tuple[ReplicaSet, ...]:
         """The replica sets of a topology. Servers that are connected stay connected."""
@@ -177,7 +185,7 @@ class Servers:
         return [replica for shard in self.shards for replica in shard]
 
     def _close_replicas(self) -> None:
-        for replica in [*self._replicas(), *self._retired]:
+        for replica in [*self._replicas(), *(replica for _, replica in self._retired)]:
             replica.remote.close()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import suffolk
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.errors import DeadlineExceeded, Internal, InvalidArgument, ResourceExhausted, Unavailable
 from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.draft_service.server import DraftServer
@@ -183,6 +184,43 @@ def test_a_changed_file_moves_calls(servers: list[DraftServer], tmp_path: Path) 
         for _ in range(30):
             store.lookup(CONTEXT)
         assert not any(replica.counts.errors for replica in replicas(store))
+
+
+def test_a_changed_file_ends_no_call(
+    stores: list[BruteForceRetriever], servers: list[DraftServer], tmp_path: Path
+) -> None:
+    file = tmp_path / "code.json"
+    write_topology(topology(servers[:1]), file)
+    with opened(str(file), HANG) as store:
+        stores[0].gate.clear()
+        late = store.draft_batch_future(ContextQuery([CONTEXT]))
+        assert stores[0].entered.wait(HANG)
+        write_topology(topology(servers[1:]), file)
+        for _ in range(3):
+            store.servers.upkeep()
+        assert len(replicas(store)) == 2
+        stores[0].gate.set()
+        assert_same_tree(late.result(HANG)[0], store.draft(CONTEXT))
+
+
+def test_servers_that_are_gone_are_disconnected(
+    servers: list[DraftServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suffolk.serving.fanout.servers.TOKENIZER_DEADLINE", 0.1)
+    file = tmp_path / "code.json"
+    write_topology(topology(servers[:1]), file)
+    with opened(str(file), 0.1) as store:
+        gone = replicas(store)[0].remote
+        write_topology(topology(servers[1:]), file)
+
+        def is_closed() -> bool:
+            try:
+                gone.info()
+            except Unavailable as error:
+                return "was closed" in str(error)
+            return False
+
+        until(is_closed)
 
 
 def test_servers_with_another_vocabulary_are_refused(servers: list[DraftServer], tmp_path: Path) -> None:
