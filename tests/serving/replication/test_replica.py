@@ -14,6 +14,7 @@ import pytest
 
 import suffolk
 from suffolk.datastore.errors import (
+    DeadlineExceeded,
     InvalidArgument,
     PermissionDenied,
     SuffolkError,
@@ -186,6 +187,35 @@ def test_a_slow_follower_is_dropped(monkeypatch: pytest.MonkeyPatch, pair: tuple
     following.close()
     Following(leader, follower).close()
     assert contents(follower) == contents(leader)
+
+
+def test_a_late_append_drops_no_follower_that_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "COPY_SECONDS", 0.2)
+    changes = feed.Feed("x", copies=2)
+    changes.begin()
+    with changes.subscribed("working", 1) as working, changes.subscribed("silent", 1) as silent:
+        silent.heard -= 1
+        changes.confirm(working, 0)
+        working.heard += 1
+        with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
+            changes.await_copies(2)
+        assert (working.ended, silent.ended) == ("", "the follower confirmed nothing for 0.2 s")
+        changes.confirm(working, 1)  # in step now
+        with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
+            changes.await_copies(2)
+        with pytest.raises(Unavailable, match="the follower confirmed nothing for"):
+            changes.take(working, 0)
+
+
+def test_a_follower_that_never_confirms_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "COPY_SECONDS", 0.0)
+    changes = feed.Feed("x", copies=2)
+    changes.begin()
+    with (
+        changes.subscribed("silent", 1) as silent,
+        pytest.raises(Unavailable, match="the follower confirmed nothing for"),
+    ):
+        changes.take(silent, 0.01)
 
 
 def test_only_an_admin_follows_and_promotes(tmp_path: Path) -> None:
