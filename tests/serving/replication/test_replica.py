@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -231,12 +232,23 @@ def test_only_an_admin_follows_and_promotes(tmp_path: Path) -> None:
         for role in (Role.READ, Role.APPEND):
             with pytest.raises(PermissionDenied, match=f"{role} lacks the role admin in tenant default"):
                 promote([urls[role]])
-            peer = Peer(urls[role])
-            with pytest.raises(PermissionDenied, match=f"{role} lacks the role admin in tenant default"):
-                list(peer.follow([peer.first_request(0, 1)], lambda cancel: None))
+            peer, requests = Peer(urls[role]), SimpleQueue[None]()
+            with pytest.raises(PermissionDenied, match=f"{role} has the role admin in no tenant"):
+                list(peer.follow(iter(requests.get, None), lambda cancel: None))  # before it says anything
+            requests.put(None)
             peer.close()
         assert promote([urls[Role.ADMIN]]).epoch == 1
         assert store.status().leads
+
+
+def test_half_a_list_of_documents_is_refused(tmp_path: Path) -> None:
+    with make_replica(tmp_path / "chat") as store, serving({"chat": store}) as server:
+        peer = Peer(f"grpc://{server.listening[0]}/chat")
+        first = peer.first_request(0, 1)
+        first.more = True
+        with pytest.raises(InvalidArgument, match="held: the stream ended before the last part"):
+            list(peer.follow([first], lambda cancel: None))
+        peer.close()
 
 
 def test_the_copy_with_the_most_leads_if_enough_answer(tmp_path: Path) -> None:
