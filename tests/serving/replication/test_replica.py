@@ -277,6 +277,18 @@ def test_the_copy_with_the_most_leads_if_enough_answer(tmp_path: Path) -> None:
         store.close()
 
 
+def test_copies_that_differ_stop_a_promotion(tmp_path: Path) -> None:
+    with (
+        make_replica(tmp_path / "a" / "chat", copies=2) as first,
+        make_replica(tmp_path / "b" / "chat", copies=3) as second,
+        serving({"chat": first}) as a,
+        serving({"chat": second}) as b,
+    ):
+        with pytest.raises(InvalidArgument, match=r"copies differ \(.* 2, .* 3\); start all servers with the same"):
+            promote([f"grpc://{each.listening[0]}/chat" for each in (a, b)])
+        assert first.state.epoch == second.state.epoch == 0
+
+
 def test_a_full_disk_of_a_follower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "COPY_SECONDS", 1.0)
     disk = tmp_path / "disk"
