@@ -5,10 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from suffolk.datastore.errors import PermissionDenied
 
 
 @contextmanager
@@ -28,6 +31,8 @@ def remove_stale() -> Path:
     """Remove the folders of killed tasks. Returns the folder in which they were."""
     with _locked(_base()):
         for folder in _base().iterdir():
+            if folder.is_symlink() or not folder.is_dir():
+                continue  # no task made it
             try:
                 held = _open_locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -38,8 +43,16 @@ def remove_stale() -> Path:
 
 
 def _base() -> Path:
+    """The folder of all tasks of this user. Raises PermissionDenied: other users can change it."""
     folder = Path(tempfile.gettempdir(), f"suffolk-build-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionDenied(
+            f"{folder} must be a folder of user {os.getuid()} with mode 700, and no link; "
+            "remove it, or set TMPDIR to another folder"
+        )
     return folder
 
 

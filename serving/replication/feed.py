@@ -22,6 +22,7 @@ class Subscription:
 
     Attributes:
         follower: its address, for messages.
+        heard: when it last confirmed something, or reported work.
         confirmed: it has all changes below this number; 0: it still lacks some of the time before it came.
         ended: why it gets nothing more; empty while it does.
     """
@@ -102,8 +103,9 @@ class Feed:
             self._changed.wait_for(lambda: self._refusal or self._having(position) >= self.copies, COPY_SECONDS)
             if (have := self._having(position)) >= self.copies:
                 return
-            for each in [each for each in self._subscriptions if each.confirmed < position]:
-                self._drop(each, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
+            for each in list(self._subscriptions):
+                if 0 < each.confirmed < position or _is_silent(each):
+                    self._drop(each, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
         raise DeadlineExceeded(
             f"{self._name}: {have} of {self.copies} copies have the change after {COPY_SECONDS:g} s, so {UNSURE}; "
             f"look for it before you repeat it{self._refusal and ': '}{self._refusal}"
@@ -140,7 +142,7 @@ class Feed:
         """
         with self._changed:
             self._changed.wait_for(lambda: subscription.waiting or subscription.ended, seconds)
-            if time.monotonic() - subscription.heard > COPY_SECONDS:
+            if _is_silent(subscription):
                 self._drop(subscription, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
             if subscription.ended:
                 raise Unavailable(subscription.ended)
@@ -169,3 +171,7 @@ class Feed:
 
     def _having(self, position: int) -> int:
         return 1 + sum(each.confirmed >= position for each in self._subscriptions)
+
+
+def _is_silent(subscription: Subscription) -> bool:
+    return time.monotonic() - subscription.heard > COPY_SECONDS

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 
 from suffolk.datastore.errors import SuffolkError
@@ -30,7 +31,7 @@ class Follower:
         self._peers = peers
         self._stopped = threading.Event()
         self._cancel: Callable[[], object] = lambda: None
-        self._leader: tuple[Peer, int] | None = None  # that the second thread follows, and its epoch
+        self._leader: tuple[Peer, int] | None = None  # that the second thread is to follow, and its epoch
         self._heard = 0.0
         self._stream = threading.Thread()
         self._thread = threading.Thread(target=self._look_regularly, name="suffolk-replica", daemon=True)
@@ -58,10 +59,11 @@ class Follower:
         found = self._find_leader()
         if found is None or (self._stream.is_alive() and self._leader == found):
             return
+        self._leader = found
         if self._stream.is_alive():  # another one leads now
             self._cancel()
             self._stream.join()
-        self._leader, self._heard = found, time.monotonic()
+        self._heard = time.monotonic()
         self._stream = threading.Thread(target=self._follow, args=found, name="suffolk-follow", daemon=True)
         self._stream.start()
 
@@ -99,7 +101,7 @@ class Follower:
 
         reader = RecordReader()
         try:
-            for reply in leader.follow(requests(), self._note_call):
+            for reply in leader.follow(requests(), partial(self._note_call, (leader, epoch))):
                 self._heard = seen = time.monotonic()
                 if reply.HasField("identity"):
                     epoch = reply.epoch
@@ -115,7 +117,7 @@ class Follower:
         finally:
             confirmed.put(None)
 
-    def _note_call(self, cancel: Callable[[], object]) -> None:
+    def _note_call(self, leader: tuple[Peer, int], cancel: Callable[[], object]) -> None:
         self._cancel = cancel
-        if self._stopped.is_set():
+        if self._stopped.is_set() or self._leader != leader:
             cancel()

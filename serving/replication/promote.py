@@ -43,15 +43,14 @@ def promote(urls: Sequence[str]) -> Promotion:
         urls: of all copies of the store, also of those that do not answer.
 
     Raises:
-        InvalidArgument: a URL is malformed, or given twice.
+        InvalidArgument: a URL is malformed, or given twice, or the servers have different ``copies``.
         Unavailable: too few copies answer, or one of them stops to, or another promotion runs. Nothing is lost; try again.
     """
     with ExitStack() as stack:
         peers = _connect(urls, stack)
         found = {url: _asked(peer.status) for url, peer in peers.items()}
         known = {url: each for url, each in found.items() if isinstance(each, ReplicaStatus)}
-        copies = max((each.copies for each in known.values()), default=1)
-        _require(found, max(1, len(urls) - copies + 1))
+        _require(found, max(1, len(urls) - _copies(known) + 1))
         epoch = 1 + max(each.epoch for each in known.values())
         claims = {
             url: peers[url].fence(epoch).claim for url in known
@@ -82,6 +81,15 @@ def _asked(call: Callable[[], ReplicaStatus]) -> ReplicaStatus | SuffolkError:
         return call()
     except SuffolkError as error:
         return error
+
+
+def _copies(known: Mapping[str, ReplicaStatus]) -> int:
+    """Copies that a change needs. A dead leader is taken to need as many as those that answer."""
+    needed = {url: each.copies for url, each in known.items()}
+    if len(set(needed.values())) > 1:
+        listed = ", ".join(f"{url} {copies}" for url, copies in needed.items())
+        raise InvalidArgument(f"copies differ ({listed}); start all servers with the same --copies")
+    return next(iter(needed.values()), 1)
 
 
 def _require(found: Mapping[str, ReplicaStatus | SuffolkError], needed: int) -> None:

@@ -66,6 +66,7 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
     def _changes(
         self, requests: Iterator[replication_pb2.FollowRequest], context: grpc.ServicerContext
     ) -> Iterator[replication_pb2.FollowReply]:
+        caller().require_anywhere(Role.ADMIN)  # before it waits: the tenant is in the first message
         timer = threading.Timer(_FIRST_SECONDS, context.cancel)
         timer.daemon = True
         timer.start()

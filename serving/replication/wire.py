@@ -32,10 +32,13 @@ def unpack_held(first: replication_pb2.FollowRequest, requests: Iterator[replica
     Raises:
         InvalidArgument: it is malformed.
     """
-    parts, request = [first.held], first
-    while request.more:
-        request = next(requests)
+    parts, more = [first.held], first.more
+    while more:
+        request = next(requests, None)
+        if request is None:
+            raise InvalidArgument("held: the stream ended before the last part; send it, with 'more' unset")
         parts.append(request.held)
+        more = request.more
     packed = b"".join(parts)
     if len(packed) % 16:
         raise InvalidArgument(f"held has {len(packed)} bytes; it must have 16 for each run")

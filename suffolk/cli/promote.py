@@ -5,8 +5,9 @@ copy with the most changes leads in a new epoch. An earlier leader takes no chan
 runs again, it follows. So nothing that was acknowledged is lost. Too few answers: nothing is changed,
 and the exit code is 2. The command needs the role 'admin'.
 
-With --watch, the command goes on, and promotes when no leader has answered for some seconds. Several
-such commands may run at a time, for example one beside each server.
+With --watch, the command goes on, and promotes when no leader has answered for some seconds. It reads
+a topology file again each time. Several such commands may run at a time, for example one beside each
+server.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Options(setting.Options):
 def run(options: Options) -> int:
     shards = _shards(options.replicas)
     if options.watch is not None:
-        _watch(shards, options)
+        _watch(options.replicas, options.watch, options.json)
     for urls in shards:
         if options.dry_run:
             _print(read_replicas(urls), None, options.json)
@@ -65,29 +66,38 @@ def run(options: Options) -> int:
     return 0
 
 
-def _shards(texts: Sequence[str]) -> list[list[str]]:
+def _shards(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """The URLs of the copies of each shard."""
     if not any(names_several(text) for text in texts):
-        return [list(texts)]
+        return [tuple(texts)]
     topologies = [parse_address(text).topology for text in texts]
-    return [[replica.url for replica in shard.replicas] for topology in topologies for shard in topology.shards]
+    return [tuple(replica.url for replica in shard.replicas) for topology in topologies for shard in topology.shards]
 
 
-def _watch(shards: Sequence[Sequence[str]], options: Options) -> None:
+def _watch(replicas: Sequence[str], watch: float, as_json: bool) -> None:
     """Promote whenever a leader is gone, until a signal ends the process."""
-    assert options.watch is not None
-    seen = [time.monotonic()] * len(shards)
+    seen: dict[tuple[str, ...], float] = {}  # when the copies with these URLs last had a leader
     while True:
-        for number, urls in enumerate(shards):
+        try:
+            shards = _shards(replicas)
+        except SuffolkError as error:
+            _report(error)
+            shards = []  # an earlier list may lack copies that have acknowledged changes
+        seen = {urls: seen.get(urls, time.monotonic()) for urls in shards}
+        for urls in shards:
             if has_leader(read_replicas(urls).values()):
-                seen[number] = time.monotonic()
-            elif time.monotonic() - seen[number] > options.watch:
+                seen[urls] = time.monotonic()
+            elif time.monotonic() - seen[urls] > watch:
                 try:
-                    _promote(urls, options.json)
+                    _promote(urls, as_json)
                 except SuffolkError as error:
-                    print(f"suffolk: {error}", file=sys.stderr, flush=True)
-                seen[number] = time.monotonic()
+                    _report(error)
+                seen[urls] = time.monotonic()
         time.sleep(_LOOK_SECONDS)
+
+
+def _report(error: SuffolkError) -> None:
+    print(f"suffolk: {error}", file=sys.stderr, flush=True)
 
 
 def _promote(urls: Sequence[str], as_json: bool) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, Unavailable
 from suffolk.serving.draft_service.client import RemoteDatastore, connect
-from suffolk.serving.replication.promote import promote
+from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
+from suffolk.serving.replication.promote import has_leader, promote, read_replicas
+from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK
 from tests.support.replica_kills import kill_servers
 from tests.support.replicas import Replicas
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, until
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
@@ -56,3 +60,25 @@ def _return_of_the_leader(replicas: Replicas) -> None:
     for number in (0, 1):
         store = connect(replicas.url(number), HANG)
         assert [store.lookup(text).count for text in ([1, 2, 3], [4, 5, 6], [7, 7, 7])] == [1, 0, 0]
+
+
+def test_a_watch_promotes_by_the_newest_list_of_copies(tmp_path: Path) -> None:
+    listed = tmp_path / "topology.json"
+    with Replicas(tmp_path, 3) as replicas:
+        replicas.start(0, 1)
+        _list([replicas.url(0), replicas.url(2)], listed)
+        command = [*SUFFOLK, "promote", "--watch", "1", str(listed)]
+        with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT) as watch:
+            try:
+                until(lambda: has_leader(read_replicas([replicas.url(0)]).values()))
+                replicas.await_step()
+                _list([replicas.url(0), replicas.url(1)], listed)
+                replicas.kill(0)
+                until(lambda: has_leader(read_replicas([replicas.url(1)]).values()))
+            finally:
+                watch.kill()
+
+
+def _list(urls: Sequence[str], file: Path) -> None:
+    shard = Shard(replicas=tuple(ReplicaAddress(url=url) for url in urls))
+    write_topology(Topology(shards=(shard,)), file)

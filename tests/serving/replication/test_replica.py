@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
 
 import suffolk
 from suffolk.datastore.errors import (
+    DeadlineExceeded,
     InvalidArgument,
     PermissionDenied,
     SuffolkError,
@@ -188,6 +190,35 @@ def test_a_slow_follower_is_dropped(monkeypatch: pytest.MonkeyPatch, pair: tuple
     assert contents(follower) == contents(leader)
 
 
+def test_a_late_append_drops_no_follower_that_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "COPY_SECONDS", 0.2)
+    changes = feed.Feed("x", copies=2)
+    changes.begin()
+    with changes.subscribed("working", 1) as working, changes.subscribed("silent", 1) as silent:
+        silent.heard -= 1
+        changes.confirm(working, 0)
+        working.heard += 1
+        with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
+            changes.await_copies(2)
+        assert (working.ended, silent.ended) == ("", "the follower confirmed nothing for 0.2 s")
+        changes.confirm(working, 1)  # in step now
+        with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
+            changes.await_copies(2)
+        with pytest.raises(Unavailable, match="the follower confirmed nothing for"):
+            changes.take(working, 0)
+
+
+def test_a_follower_that_never_confirms_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "COPY_SECONDS", 0.0)
+    changes = feed.Feed("x", copies=2)
+    changes.begin()
+    with (
+        changes.subscribed("silent", 1) as silent,
+        pytest.raises(Unavailable, match="the follower confirmed nothing for"),
+    ):
+        changes.take(silent, 0.01)
+
+
 def test_only_an_admin_follows_and_promotes(tmp_path: Path) -> None:
     access = tmp_path / "access.toml"
     tokens = {role: add_token(access, str(role), {"default": role}) for role in Role}
@@ -201,12 +232,23 @@ def test_only_an_admin_follows_and_promotes(tmp_path: Path) -> None:
         for role in (Role.READ, Role.APPEND):
             with pytest.raises(PermissionDenied, match=f"{role} lacks the role admin in tenant default"):
                 promote([urls[role]])
-            peer = Peer(urls[role])
-            with pytest.raises(PermissionDenied, match=f"{role} lacks the role admin in tenant default"):
-                list(peer.follow([peer.first_request(0, 1)], lambda cancel: None))
+            peer, requests = Peer(urls[role]), SimpleQueue[None]()
+            with pytest.raises(PermissionDenied, match=f"{role} has the role admin in no tenant"):
+                list(peer.follow(iter(requests.get, None), lambda cancel: None))  # before it says anything
+            requests.put(None)
             peer.close()
         assert promote([urls[Role.ADMIN]]).epoch == 1
         assert store.status().leads
+
+
+def test_half_a_list_of_documents_is_refused(tmp_path: Path) -> None:
+    with make_replica(tmp_path / "chat") as store, serving({"chat": store}) as server:
+        peer = Peer(f"grpc://{server.listening[0]}/chat")
+        first = peer.first_request(0, 1)
+        first.more = True
+        with pytest.raises(InvalidArgument, match="held: the stream ended before the last part"):
+            list(peer.follow([first], lambda cancel: None))
+        peer.close()
 
 
 def test_the_copy_with_the_most_leads_if_enough_answer(tmp_path: Path) -> None:
@@ -233,6 +275,18 @@ def test_the_copy_with_the_most_leads_if_enough_answer(tmp_path: Path) -> None:
         assert not has_leader(read_replicas(urls[:2]).values())
     for store in stores:
         store.close()
+
+
+def test_copies_that_differ_stop_a_promotion(tmp_path: Path) -> None:
+    with (
+        make_replica(tmp_path / "a" / "chat", copies=2) as first,
+        make_replica(tmp_path / "b" / "chat", copies=3) as second,
+        serving({"chat": first}) as a,
+        serving({"chat": second}) as b,
+    ):
+        with pytest.raises(InvalidArgument, match=r"copies differ \(.* 2, .* 3\); start all servers with the same"):
+            promote([f"grpc://{each.listening[0]}/chat" for each in (a, b)])
+        assert first.state.epoch == second.state.epoch == 0
 
 
 def test_a_full_disk_of_a_follower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
