@@ -13,7 +13,9 @@ import yaml
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
+from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.store_names import check_store_name
 
 Port = Annotated[int, Within(0, 65_535)]
@@ -81,7 +83,7 @@ class FrontConfig:
     """OpenAI's API in front of all workers, as a Ray Serve deployment on the head node.
 
     Attributes:
-        host, port: address.
+        host, port: address. Where other machines can reach it, the workers need ``access`` or ``insecure``.
         replicas: processes that forward requests.
     """
 
@@ -119,6 +121,8 @@ class ClusterConfig:
             raise InvalidArgument(f"name is {self.name!r}; it must be 1 to 40 of a-z, 0-9 and '-'")
         if not Path(self.folder).is_absolute():
             raise InvalidArgument(f"folder is {self.folder!r}; it must be an absolute path, the same on every node")
+        if self.front is not None:
+            front_rules(Endpoint(self.front.host, self.front.port), self.workers.options)
 
 
 def read_config(path: str | Path) -> ClusterConfig:

@@ -16,9 +16,10 @@ from ray import serve
 from starlette.applications import Starlette
 
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.cluster.config import FrontConfig
+from suffolk.serving.cluster.config import ClusterConfig, FrontConfig
 from suffolk.serving.cluster.controller import CONTROLLER, namespace_of
 from suffolk.serving.cluster.front import front_app
+from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.node import HEAD
 from suffolk.serving.transport.endpoint import Endpoint, check_free
 
@@ -64,11 +65,12 @@ def check_front(config: FrontConfig) -> None:
         raise error.cause from None
 
 
-def deploy_front(config: FrontConfig, cluster: str) -> None:
+def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
     """Start the front, or change the one that runs, and wait until it answers. Raises ResourceExhausted: it does not."""
+    name, hosts = cluster.name, front_rules(Endpoint(config.host, config.port), cluster.workers.options)
 
     def build() -> Starlette:  # in the process of each replica
-        return front_app(KnownWorkers(cluster))
+        return front_app(KnownWorkers(name), hosts)
 
     serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": config.port})
     deployment = serve.deployment(
@@ -79,7 +81,7 @@ def deploy_front(config: FrontConfig, cluster: str) -> None:
         health_check_period_s=2,
         health_check_timeout_s=5,
     )
-    serve.run(deployment(serve.ingress(build)()).bind(), name=cluster, route_prefix="/")
+    serve.run(deployment(serve.ingress(build)()).bind(), name=name, route_prefix="/")
     _require_answer(config)
 
 

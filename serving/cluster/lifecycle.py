@@ -70,7 +70,7 @@ def up(config: ClusterConfig, report: Report) -> None:
         controller = _start_controller(config)
         _wait(controller, report)
         if config.front is not None:
-            deploy_front(config.front, config.name)
+            deploy_front(config.front, config)
             report(f"front on http://{config.front.host}:{config.front.port}/v1")
     except (SuffolkError, KeyboardInterrupt, ray.exceptions.RayError):
         _remove(config.name, graceful=False)
@@ -98,7 +98,7 @@ def update(config: ClusterConfig, report: Report) -> None:
         ray.kill(controller, no_restart=False)
     _wait(controller, report)
     if config.front is not None and config.front != old.front:
-        deploy_front(config.front, config.name)
+        deploy_front(config.front, config)
     elif config.front is None:
         remove_front(config.name)
 

@@ -30,7 +30,7 @@ cluster.yaml:
     count: 2
     gpus: 1
     options: {slots: 16}              # further options of 'suffolk worker'
-  front: {host: 0.0.0.0, port: 8000}"""
+  front: {host: 127.0.0.1, port: 8000}  # elsewhere, workers need access or insecure"""
 
 
 @dataclass(frozen=True, kw_only=True)

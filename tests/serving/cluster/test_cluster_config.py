@@ -41,6 +41,7 @@ def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None
     [
         ({"workerz": {}}, "x: unknown key 'workerz'; the nearest one is 'workers'"),
         ({"front": {"prot": 1}}, "x: front: unknown key 'prot'; the nearest one is 'port'"),
+        ({"front": {"host": "0.0.0.0"}}, "host of front: 0.0.0.0:8000 would answer every machine that can reach it"),
         ({"front": {"port": 70_000}}, "port of front is 70000; it must be between 1 and 65535"),
         ({"workers": {"model": "/m", "count": -1}}, "count of workers is -1; it must be between 0 and 1024"),
         (
@@ -59,6 +60,12 @@ def test_bad_settings_are_refused(changes: dict[str, Any], message: str) -> None
     with pytest.raises(InvalidArgument) as caught:
         config_from(values(**changes), "x")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"insecure": True}, {"access": "/etc/access.json"}])
+def test_a_front_for_other_machines_needs_a_decision(options: dict[str, Any]) -> None:
+    config = config_from(values(front={"host": "0.0.0.0"}, workers={"model": "/m", "options": options}), "x")
+    assert config.front is not None
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
