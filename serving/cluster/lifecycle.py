@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
@@ -46,7 +46,7 @@ def connected(address: str) -> Iterator[None]:
 def up(config: ClusterConfig, report: Report) -> None:
     """Start a cluster, and wait until all of it takes requests. If it is up already with the same config, only wait.
 
-    On an error, and on KeyboardInterrupt, nothing is left running that this call started.
+    On any error, and on KeyboardInterrupt, nothing is left running that this call started.
 
     Raises:
         InvalidArgument: it is up with another config, or a node cannot run it.
@@ -72,7 +72,7 @@ def up(config: ClusterConfig, report: Report) -> None:
         if config.front is not None:
             deploy_front(config.front, config)
             report(f"front on http://{config.front.host}:{config.front.port}/v1")
-    except (SuffolkError, KeyboardInterrupt, ray.exceptions.RayError):
+    except BaseException:
         _remove(config.name, graceful=False)
         raise
 
@@ -192,11 +192,19 @@ def _wait(controller: Any, report: Report) -> None:
 
 
 def _remove(cluster: str, graceful: bool) -> list[str]:
-    stopped = ["front"] if remove_front(cluster) else []
-    if (controller := _find(cluster)) is None:
-        return stopped
+    """Stop the front, and the servers even if that fails; returns the names of what was stopped."""
     try:
-        stopped += ray.get(controller.close.remote(graceful))
+        front = ["front"] if remove_front(cluster) else []
+    finally:
+        servers = _remove_servers(cluster, graceful)
+    return [*front, *servers]
+
+
+def _remove_servers(cluster: str, graceful: bool) -> list[str]:
+    if (controller := _find(cluster)) is None:
+        return []
+    try:
+        stopped: list[str] = ray.get(controller.close.remote(graceful))
     finally:
         for actor in named_actors(namespace_of(cluster)).values():  # the controller, and what it may have missed
             ray.kill(actor)
