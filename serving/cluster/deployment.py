@@ -85,6 +85,7 @@ def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
         ray_actor_options={"num_cpus": 0},
         health_check_period_s=2,
         health_check_timeout_s=5,
+        graceful_shutdown_timeout_s=cluster.grace,
     )
     try:
         serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": config.port})

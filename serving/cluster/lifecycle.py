@@ -44,7 +44,7 @@ def connected(address: str) -> Iterator[None]:
 
 
 def up(config: ClusterConfig, report: Report) -> None:
-    """Start a cluster, and wait until all of it takes requests. If it is up already with the same config, only wait.
+    """Start a cluster, and wait until all of it takes requests. If it is up already with the same config, finish its start.
 
     On any error, and on KeyboardInterrupt, nothing is left running that this call started.
 
@@ -59,7 +59,7 @@ def up(config: ClusterConfig, report: Report) -> None:
                 f"cluster {config.name} is up with other settings; change it with 'suffolk cluster update', or stop it first"
             )
         report(f"cluster {config.name} is up already")
-        _wait(running, report)
+        _finish(running, config, report)
         return
     nodes = check_nodes(config.folder)
     _require_resources(config.workers)
@@ -67,11 +67,7 @@ def up(config: ClusterConfig, report: Report) -> None:
         check_front(config.front)
     report(f"{len(nodes)} nodes: {', '.join(node.name for node in nodes)}")
     try:
-        controller = _start_controller(config)
-        _wait(controller, report)
-        if config.front is not None:
-            deploy_front(config.front, config)
-            report(f"front on http://{config.front.host}:{config.front.port}/v1")
+        _finish(_start_controller(config), config, report)
     except BaseException:
         _remove(config.name, graceful=False)
         raise
@@ -96,10 +92,8 @@ def update(config: ClusterConfig, report: Report) -> None:
     ray.get(controller.apply.remote(config))
     if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
         ray.kill(controller, no_restart=False)
-    _wait(controller, report)
-    if config.front is not None and config.front != old.front:
-        deploy_front(config.front, config)
-    elif config.front is None:
+    _finish(controller, config, report)
+    if config.front is None:
         remove_front(config.name)
 
 
@@ -171,6 +165,14 @@ def _require(cluster: str) -> Any:
         up_ones = ", ".join(clusters()) or "none"
         raise NotFound(f"cluster {cluster} is not up on this Ray (up: {up_ones}); start it with 'suffolk cluster up'")
     return controller
+
+
+def _finish(controller: Any, config: ClusterConfig, report: Report) -> None:
+    """Wait for the servers, then deploy the front, even if one runs: it may have other code, or old rules."""
+    _wait(controller, report)
+    if config.front is not None:
+        deploy_front(config.front, config)
+        report(f"front on http://{config.front.host}:{config.front.port}/v1")
 
 
 def _wait(controller: Any, report: Report) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray.serve.exceptions import RayServeException
 
 from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.version import __version__
 from suffolk.serving.cluster import deployment, lifecycle
 from suffolk.serving.cluster.config import ClusterConfig, FrontConfig, StoresConfig, WorkersConfig
 
@@ -37,6 +40,24 @@ class Steps:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     return Steps(monkeypatch)
+
+
+class Running:
+    """A controller of CONFIG. Each of its methods answers at once."""
+
+    def __getattr__(self, name: str) -> Any:
+        answers = {"config": CONFIG, "version": __version__, "apply": None}
+        return SimpleNamespace(remote=lambda *_: answers[name])
+
+
+@pytest.mark.parametrize("command", [lifecycle.up, lifecycle.update])
+def test_a_front_that_an_earlier_command_left_out_is_deployed(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, command: Callable[[ClusterConfig, lifecycle.Report], None]
+) -> None:
+    monkeypatch.setattr(lifecycle, "_find", lambda cluster: Running())
+    monkeypatch.setattr(lifecycle.ray, "get", lambda answer: answer)
+    command(CONFIG, print)
+    assert steps.taken == ["deploy demo"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), TimeoutError("x"), SystemExit(1), KeyboardInterrupt("x")])
