@@ -15,6 +15,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
+from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.store_names import check_store_name
 
@@ -31,13 +32,13 @@ class StoresConfig:
 
     Attributes:
         datastores: name -> folder or URL. A folder must lie on every node; what is at a URL is copied there.
-        count: servers; 0 for one on every node.
+        count: servers; 0 for one on every node, up to MAX_REPLICAS.
         port: gRPC port on each node; 0 takes a free one.
         options: further options of ``suffolk serve``.
     """
 
     datastores: Mapping[str, str]
-    count: Count = 0
+    count: Annotated[int, Within(0, MAX_REPLICAS)] = 0
     port: Port = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 

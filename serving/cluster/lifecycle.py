@@ -18,6 +18,7 @@ from suffolk.serving.cluster.config import ClusterConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
 from suffolk.serving.cluster.deployment import check_front, deploy_front, remove_front
 from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
+from suffolk.serving.cluster.server_spec import check_stores
 
 Report = Callable[[str], None]
 """Gets one line about the progress."""
@@ -62,6 +63,7 @@ def up(config: ClusterConfig, report: Report) -> None:
         _finish(running, config, report)
         return
     nodes = check_nodes(config.folder)
+    check_stores(config.stores, nodes)
     _require_resources(config.workers)
     if config.front is not None:
         check_front(config.front)
@@ -78,7 +80,7 @@ def update(config: ClusterConfig, report: Report) -> None:
 
     Raises:
         NotFound: it is not up.
-        InvalidArgument: ``folder`` changes.
+        InvalidArgument: ``folder`` changes, or a node cannot run it.
         Unavailable: a replaced server does not start. The others go on with their old settings.
     """
     controller = _require(config.name)
@@ -87,7 +89,7 @@ def update(config: ClusterConfig, report: Report) -> None:
         raise InvalidArgument(
             f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
         )
-    check_nodes(config.folder)
+    check_stores(config.stores, check_nodes(config.folder))
     _require_resources(config.workers)
     ray.get(controller.apply.remote(config))
     if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
