@@ -13,7 +13,10 @@ import yaml
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
+from suffolk.serving.fanout.topology import MAX_REPLICAS
+from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.store_names import check_store_name
 
 Port = Annotated[int, Within(0, 65_535)]
@@ -29,13 +32,13 @@ class StoresConfig:
 
     Attributes:
         datastores: name -> folder or URL. A folder must lie on every node; what is at a URL is copied there.
-        count: servers; 0 for one on every node.
+        count: servers; 0 for one on every node, up to MAX_REPLICAS.
         port: gRPC port on each node; 0 takes a free one.
         options: further options of ``suffolk serve``.
     """
 
     datastores: Mapping[str, str]
-    count: Count = 0
+    count: Annotated[int, Within(0, MAX_REPLICAS)] = 0
     port: Port = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -81,7 +84,7 @@ class FrontConfig:
     """OpenAI's API in front of all workers, as a Ray Serve deployment on the head node.
 
     Attributes:
-        host, port: address.
+        host, port: address. Where other machines can reach it, the workers need ``access`` or ``insecure``.
         replicas: processes that forward requests.
     """
 
@@ -119,6 +122,8 @@ class ClusterConfig:
             raise InvalidArgument(f"name is {self.name!r}; it must be 1 to 40 of a-z, 0-9 and '-'")
         if not Path(self.folder).is_absolute():
             raise InvalidArgument(f"folder is {self.folder!r}; it must be an absolute path, the same on every node")
+        if self.front is not None:
+            front_rules(Endpoint(self.front.host, self.front.port), self.workers.options)
 
 
 def read_config(path: str | Path) -> ClusterConfig:

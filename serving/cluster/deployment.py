@@ -13,12 +13,14 @@ from typing import Any
 
 import ray
 from ray import serve
+from ray.serve.exceptions import RayServeException
 from starlette.applications import Starlette
 
-from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.cluster.config import FrontConfig
+from suffolk.datastore.errors import ResourceExhausted, Unavailable
+from suffolk.serving.cluster.config import ClusterConfig, FrontConfig
 from suffolk.serving.cluster.controller import CONTROLLER, namespace_of
 from suffolk.serving.cluster.front import front_app
+from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.node import HEAD
 from suffolk.serving.transport.endpoint import Endpoint, check_free
 
@@ -64,13 +66,18 @@ def check_front(config: FrontConfig) -> None:
         raise error.cause from None
 
 
-def deploy_front(config: FrontConfig, cluster: str) -> None:
-    """Start the front, or change the one that runs, and wait until it answers. Raises ResourceExhausted: it does not."""
+def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
+    """Start the front, or change the one that runs, and wait until it answers.
+
+    Raises:
+        Unavailable: Ray Serve does not start it; the message holds the error.
+        ResourceExhausted: it does not answer.
+    """
+    name, hosts = cluster.name, front_rules(Endpoint(config.host, config.port), cluster.workers.options)
 
     def build() -> Starlette:  # in the process of each replica
-        return front_app(KnownWorkers(cluster))
+        return front_app(KnownWorkers(name), hosts)
 
-    serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": config.port})
     deployment = serve.deployment(
         name="front",
         num_replicas=config.replicas,
@@ -78,8 +85,15 @@ def deploy_front(config: FrontConfig, cluster: str) -> None:
         ray_actor_options={"num_cpus": 0},
         health_check_period_s=2,
         health_check_timeout_s=5,
+        graceful_shutdown_timeout_s=cluster.grace,
     )
-    serve.run(deployment(serve.ingress(build)()).bind(), name=cluster, route_prefix="/")
+    try:
+        serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": config.port})
+        serve.run(deployment(serve.ingress(build)()).bind(), name=name, route_prefix="/")
+    except (RuntimeError, TimeoutError, RayServeException, ray.exceptions.RayError) as error:
+        raise Unavailable(
+            f"front: Ray Serve does not start it ({error}); see 'ray status', and the logs of Ray Serve on the head node"
+        ) from error
     _require_answer(config)
 
 

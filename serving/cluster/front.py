@@ -16,6 +16,7 @@ from http import HTTPStatus
 import aiohttp
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -23,8 +24,10 @@ from starlette.types import Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.openai.errors import error_body
+from suffolk.serving.transport.host_rules import HostRules
 from suffolk.serving.transport.http_body import read_body
 from suffolk.serving.transport.http_errors import error_response
+from suffolk.serving.transport.http_hosts import HostMiddleware
 
 Workers = Callable[[], Awaitable[list[str]]]
 """Gives the HTTP addresses of the workers that take requests now."""
@@ -130,8 +133,11 @@ async def _parts(first: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[
         yield part
 
 
-def front_app(workers: Workers) -> Starlette:
-    """The application: /livez, /readyz and /healthz of its own; the rest is a worker's."""
+def front_app(workers: Workers, hosts: HostRules) -> Starlette:
+    """The application: /livez, /readyz and /healthz of its own; the rest is a worker's.
+
+    ``hosts``: which requests of browsers are answered. Workers check for themselves, but may listen on other addresses.
+    """
     front = Front(workers)
 
     @asynccontextmanager
@@ -156,6 +162,7 @@ def front_app(workers: Workers) -> Starlette:
             Route("/healthz", ready),
             Route("/{path:path}", front.forward, methods=["GET", "POST", "OPTIONS"]),
         ],
+        middleware=[Middleware(HostMiddleware, rules=hosts, error_body=error_body)],
         exception_handlers={SuffolkError: answer, HTTPException: answer},
         lifespan=closing,
     )

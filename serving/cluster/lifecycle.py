@@ -12,12 +12,13 @@ from typing import Any
 
 import ray
 
-from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
 from suffolk.serving.cluster.deployment import check_front, deploy_front, remove_front
 from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
+from suffolk.serving.cluster.server_spec import check_stores
 
 Report = Callable[[str], None]
 """Gets one line about the progress."""
@@ -44,9 +45,9 @@ def connected(address: str) -> Iterator[None]:
 
 
 def up(config: ClusterConfig, report: Report) -> None:
-    """Start a cluster, and wait until all of it takes requests. If it is up already with the same config, only wait.
+    """Start a cluster, and wait until all of it takes requests. If it is up already with the same config, finish its start.
 
-    On an error, and on KeyboardInterrupt, nothing is left running that this call started.
+    On any error, and on KeyboardInterrupt, nothing is left running that this call started.
 
     Raises:
         InvalidArgument: it is up with another config, or a node cannot run it.
@@ -59,20 +60,17 @@ def up(config: ClusterConfig, report: Report) -> None:
                 f"cluster {config.name} is up with other settings; change it with 'suffolk cluster update', or stop it first"
             )
         report(f"cluster {config.name} is up already")
-        _wait(running, report)
+        _finish(running, config, report)
         return
     nodes = check_nodes(config.folder)
+    check_stores(config.stores, nodes)
     _require_resources(config.workers)
     if config.front is not None:
         check_front(config.front)
     report(f"{len(nodes)} nodes: {', '.join(node.name for node in nodes)}")
     try:
-        controller = _start_controller(config)
-        _wait(controller, report)
-        if config.front is not None:
-            deploy_front(config.front, config.name)
-            report(f"front on http://{config.front.host}:{config.front.port}/v1")
-    except (SuffolkError, KeyboardInterrupt, ray.exceptions.RayError):
+        _finish(_start_controller(config), config, report)
+    except BaseException:
         _remove(config.name, graceful=False)
         raise
 
@@ -82,7 +80,7 @@ def update(config: ClusterConfig, report: Report) -> None:
 
     Raises:
         NotFound: it is not up.
-        InvalidArgument: ``folder`` changes.
+        InvalidArgument: ``folder`` changes, or a node cannot run it.
         Unavailable: a replaced server does not start. The others go on with their old settings.
     """
     controller = _require(config.name)
@@ -91,15 +89,13 @@ def update(config: ClusterConfig, report: Report) -> None:
         raise InvalidArgument(
             f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
         )
-    check_nodes(config.folder)
+    check_stores(config.stores, check_nodes(config.folder))
     _require_resources(config.workers)
     ray.get(controller.apply.remote(config))
     if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
         ray.kill(controller, no_restart=False)
-    _wait(controller, report)
-    if config.front is not None and config.front != old.front:
-        deploy_front(config.front, config.name)
-    elif config.front is None:
+    _finish(controller, config, report)
+    if config.front is None:
         remove_front(config.name)
 
 
@@ -173,6 +169,14 @@ def _require(cluster: str) -> Any:
     return controller
 
 
+def _finish(controller: Any, config: ClusterConfig, report: Report) -> None:
+    """Wait for the servers, then deploy the front, even if one runs: it may have other code, or old rules."""
+    _wait(controller, report)
+    if config.front is not None:
+        deploy_front(config.front, config)
+        report(f"front on http://{config.front.host}:{config.front.port}/v1")
+
+
 def _wait(controller: Any, report: Report) -> None:
     """Wait until all wanted servers run. Raises Unavailable: one does not start."""
     last = ""
@@ -192,11 +196,19 @@ def _wait(controller: Any, report: Report) -> None:
 
 
 def _remove(cluster: str, graceful: bool) -> list[str]:
-    stopped = ["front"] if remove_front(cluster) else []
-    if (controller := _find(cluster)) is None:
-        return stopped
+    """Stop the front, and the servers even if that fails; returns the names of what was stopped."""
     try:
-        stopped += ray.get(controller.close.remote(graceful))
+        front = ["front"] if remove_front(cluster) else []
+    finally:
+        servers = _remove_servers(cluster, graceful)
+    return [*front, *servers]
+
+
+def _remove_servers(cluster: str, graceful: bool) -> list[str]:
+    if (controller := _find(cluster)) is None:
+        return []
+    try:
+        stopped: list[str] = ray.get(controller.close.remote(graceful))
     finally:
         for actor in named_actors(namespace_of(cluster)).values():  # the controller, and what it may have missed
             ray.kill(actor)

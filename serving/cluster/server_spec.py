@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
-from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.node import Node
+from suffolk.serving.fanout.topology import MAX_REPLICAS
 
 DRAIN_SECONDS = 2.0
 """Seconds for which a stopping server still answers new requests: longer than the front and clients need to notice."""
@@ -53,15 +55,27 @@ class ServerSpec:
 
 
 def wanted_servers(config: ClusterConfig, nodes: Sequence[Node]) -> dict[str, ServerSpec]:
-    """Name -> spec of all servers of ``config``, stores first. ``nodes``: those that are alive."""
+    """Name -> spec of all servers of ``config``, stores first. ``nodes``: those that are alive.
+
+    Nodes that joined after ``check_stores`` get no store above MAX_REPLICAS: the list of stores could not hold it.
+    """
     return {spec.name: spec for spec in [*_stores(config, nodes), *_workers(config)]}
+
+
+def check_stores(stores: StoresConfig, nodes: Sequence[Node]) -> None:
+    """Raises InvalidArgument: a store on every node would be more than MAX_REPLICAS."""
+    if not stores.count and len(nodes) > MAX_REPLICAS:
+        raise InvalidArgument(
+            f"count of stores is 0, one on each of {len(nodes)} nodes; it may be at most {MAX_REPLICAS}: set count, other "
+            "nodes ask the stores that run"
+        )
 
 
 def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec]:
     stores = config.stores
     folders = [f"{name}={place}" for name, place in stores.datastores.items()]
     words = ("serve", *folders, *_option_words(stores.options))
-    for node in sorted(nodes, key=lambda each: each.name)[: stores.count or None]:
+    for node in sorted(nodes, key=lambda each: each.name)[: stores.count or MAX_REPLICAS]:
         yield _spec(config, f"store-{node.name}", "store", words, stores.port, node.id)
 
 

@@ -22,10 +22,10 @@ class HostMiddleware:
         app: ASGIApp,
         rules: HostRules,
         error_body: ErrorBody,
-        metrics: RequestMetrics,
-        method_of: Callable[[Scope], str],
+        metrics: RequestMetrics | None = None,
+        method_of: Callable[[Scope], str] = lambda scope: "other",
     ) -> None:
-        """``metrics`` counts refusals; ``method_of``: name of a request in the metrics."""
+        """``metrics`` counts refusals, None for no count; ``method_of``: name of a request in the metrics."""
         self._app, self._rules, self._error_body = app, rules, error_body
         self._metrics, self._method_of = metrics, method_of
 
@@ -34,7 +34,8 @@ class HostMiddleware:
             headers = Headers(scope=scope)
             refusal = self._rules.refusal(headers.get("host", ""), headers.get("origin"))
             if refusal is not None:
-                self._metrics.count_refusal("http", self._method_of(scope), "PERMISSION_DENIED")
+                if self._metrics is not None:
+                    self._metrics.count_refusal("http", self._method_of(scope), "PERMISSION_DENIED")
                 answer = error_response(HTTPException(HTTPStatus.FORBIDDEN, refusal), self._error_body)
                 await answer(scope, receive, send)
                 return

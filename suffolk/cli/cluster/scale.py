@@ -21,7 +21,7 @@ suffolk cluster scale --stores 0                one on every node"""
 @dataclass(frozen=True, kw_only=True)
 class Options(NamedOptions):
     workers: Annotated[int, Within(0, 1024)] | None = option(None, "workers that shall run", metavar="N")
-    stores: Annotated[int, Within(0, 1024)] | None = option(None, "store servers; 0 is one on every node", metavar="N")
+    stores: Annotated[int, Within(0, 64)] | None = option(None, "store servers; 0 is one on every node", metavar="N")
 
 
 def run(options: Options) -> int:

@@ -1,7 +1,7 @@
 """Start the cluster in a YAML file on a running Ray, and wait until it takes requests.
 
 The command ends when all servers are ready; they go on. On an error or Ctrl-C, nothing is left
-running. A second 'up' with the same file only waits; with another one, it is refused.
+running. A second 'up' with the same file finishes the start; with another one, it is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ cluster.yaml:
     count: 2
     gpus: 1
     options: {slots: 16}              # further options of 'suffolk worker'
-  front: {host: 0.0.0.0, port: 8000}"""
+  front: {host: 127.0.0.1, port: 8000}  # elsewhere, workers need access or insecure"""
 
 
 @dataclass(frozen=True, kw_only=True)

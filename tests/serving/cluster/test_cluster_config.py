@@ -12,7 +12,8 @@ from suffolk.cli.cluster.up import EXAMPLES as UP_EXAMPLES
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.cluster.config import config_from, read_config
 from suffolk.serving.cluster.node import Node
-from suffolk.serving.cluster.server_spec import wanted_servers
+from suffolk.serving.cluster.published_topology import topology_of
+from suffolk.serving.cluster.server_spec import check_stores, wanted_servers
 
 NODES = [Node("2", "b", "10.0.0.2"), Node("1", "a", "10.0.0.1")]
 
@@ -41,6 +42,7 @@ def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None
     [
         ({"workerz": {}}, "x: unknown key 'workerz'; the nearest one is 'workers'"),
         ({"front": {"prot": 1}}, "x: front: unknown key 'prot'; the nearest one is 'port'"),
+        ({"front": {"host": "0.0.0.0"}}, "host of front: 0.0.0.0:8000 would answer every machine that can reach it"),
         ({"front": {"port": 70_000}}, "port of front is 70000; it must be between 1 and 65535"),
         ({"workers": {"model": "/m", "count": -1}}, "count of workers is -1; it must be between 0 and 1024"),
         (
@@ -48,6 +50,7 @@ def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None
             "options of workers has 'listen', which the cluster",
         ),
         ({"workers": {"model": "/m", "options": {"slots": {}}}}, "options of workers: slots is {}; it must be a value"),
+        ({"stores": {"datastores": {"s": "/s"}, "count": 65}}, "count of stores is 65; it must be between 0 and 64"),
         ({"stores": {"datastores": {}}}, "datastores of stores is {}; name at least one"),
         ({"stores": {"datastores": {"code": "data/code"}}}, "code is 'data/code'; give an absolute path or a URL"),
         ({"name": "Demo"}, "name is 'Demo'; it must be"),
@@ -59,6 +62,12 @@ def test_bad_settings_are_refused(changes: dict[str, Any], message: str) -> None
     with pytest.raises(InvalidArgument) as caught:
         config_from(values(**changes), "x")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"insecure": True}, {"access": "/etc/access.json"}])
+def test_a_front_for_other_machines_needs_a_decision(options: dict[str, Any]) -> None:
+    config = config_from(values(front={"host": "0.0.0.0"}, workers={"model": "/m", "options": options}), "x")
+    assert config.front is not None
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
@@ -81,3 +90,13 @@ def test_each_node_has_a_store_and_workers_have_ports_of_their_own() -> None:
     assert "--set=seed=true" in servers["worker-0"].words
     few = config_from(values(stores={"datastores": {"code": "s3://b/code"}, "count": 1}), "x")
     assert [*wanted_servers(few, NODES)] == ["store-a", "worker-0"]
+
+
+def test_no_more_stores_run_than_their_list_can_hold() -> None:
+    config = config_from(values(), "x")
+    nodes = [Node(str(each), f"n{each:02}", f"10.0.0.{each}") for each in range(65)]
+    check_stores(config.stores, nodes[:64])
+    with pytest.raises(InvalidArgument, match="count of stores is 0, one on each of 65 nodes; it may be at most 64"):
+        check_stores(config.stores, nodes)
+    stores = [each for each in wanted_servers(config, nodes).values() if each.kind == "store"]  # if they join later
+    assert len(topology_of({each.name: f"{each.name}:1" for each in stores}, ["code"]).addresses) == 64

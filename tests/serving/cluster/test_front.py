@@ -11,6 +11,9 @@ import pytest
 
 from suffolk.serving.cluster import front
 from suffolk.serving.cluster.front import WORKER_HEADER, front_app
+from suffolk.serving.cluster.front_rules import front_rules
+from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.transport.host_rules import HostRules
 from tests.support.openai_server import answering
 from tests.support.worker_server import talking_target
 
@@ -24,17 +27,30 @@ def closed_port() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-async def asked(workers: list[str], body: dict[str, object], **headers: str) -> httpx2.Response:
+OPEN = HostRules((), checks_host=False, checks_origin=False)
+
+
+async def asked(
+    workers: list[str], body: dict[str, object], hosts: HostRules = OPEN, **headers: str
+) -> httpx2.Response:
     async def known() -> list[str]:
         return workers
 
-    app = front_app(known)
+    app = front_app(known, hosts)
     transport = httpx2.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
     ):
         return await client.post("/v1/completions", json=body, headers=headers)
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}])
+def test_foreign_pages_are_refused_before_a_worker_is_asked(headers: dict[str, str]) -> None:
+    hosts = front_rules(Endpoint("127.0.0.1", 8000), {"insecure": True})
+    refused = asyncio.run(asked([], BODY, hosts, **headers))
+    assert refused.status_code == 403
+    assert "allowed_host" in refused.json()["error"]["message"]
 
 
 class Ending:

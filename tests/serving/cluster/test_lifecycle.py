@@ -1,0 +1,93 @@
+"""What the commands do when a step fails. Ray's part is replaced: it takes long to start, and fails seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.serve.exceptions import RayServeException
+
+from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.version import __version__
+from suffolk.serving.cluster import deployment, lifecycle
+from suffolk.serving.cluster.config import ClusterConfig, FrontConfig, StoresConfig, WorkersConfig
+
+FRONT = FrontConfig()
+CONFIG = ClusterConfig("demo", "/tmp/demo", StoresConfig({"code": "/data/code"}), WorkersConfig("/models/tiny"), FRONT)
+
+
+class Steps:
+    """Notes the steps that the commands take. ``failing`` is raised when the front is deployed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken: list[str] = []
+        self.failing: BaseException | None = None
+        for name in ("check_front", "_require_resources", "_start_controller", "_wait"):
+            monkeypatch.setattr(lifecycle, name, lambda *_: None)
+        monkeypatch.setattr(lifecycle, "_find", lambda cluster: None)
+        monkeypatch.setattr(lifecycle, "check_nodes", lambda folder: [])
+        monkeypatch.setattr(lifecycle, "deploy_front", self._deploy)
+        monkeypatch.setattr(lifecycle, "_remove", lambda cluster, graceful: self.taken.append(f"remove {cluster}"))
+
+    def _deploy(self, front: FrontConfig, cluster: ClusterConfig) -> None:
+        self.taken.append(f"deploy {cluster.name}")
+        if self.failing is not None:
+            raise self.failing
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    return Steps(monkeypatch)
+
+
+class Running:
+    """A controller of CONFIG. Each of its methods answers at once."""
+
+    def __getattr__(self, name: str) -> Any:
+        answers = {"config": CONFIG, "version": __version__, "apply": None}
+        return SimpleNamespace(remote=lambda *_: answers[name])
+
+
+@pytest.mark.parametrize("command", [lifecycle.up, lifecycle.update])
+def test_a_front_that_an_earlier_command_left_out_is_deployed(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, command: Callable[[ClusterConfig, lifecycle.Report], None]
+) -> None:
+    monkeypatch.setattr(lifecycle, "_find", lambda cluster: Running())
+    monkeypatch.setattr(lifecycle.ray, "get", lambda answer: answer)
+    command(CONFIG, print)
+    assert steps.taken == ["deploy demo"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), TimeoutError("x"), SystemExit(1), KeyboardInterrupt("x")])
+def test_any_error_of_a_start_stops_what_was_started(steps: Steps, error: BaseException) -> None:
+    steps.failing = error
+    with pytest.raises(type(error)):
+        lifecycle.up(CONFIG, print)
+    assert steps.taken == ["deploy demo", "remove demo"]
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no replica"), TimeoutError("no replica"), RayServeException("no replica")]
+)
+def test_errors_of_ray_serve_are_told_as_one(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def run(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(deployment.serve, "start", lambda **_: None)
+    monkeypatch.setattr(deployment.serve, "run", run)
+    with pytest.raises(Unavailable, match=r"front: Ray Serve does not start it \(no replica\)"):
+        deployment.deploy_front(FRONT, CONFIG)
+
+
+def test_servers_are_stopped_although_the_front_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(cluster: str) -> bool:
+        raise RuntimeError("Ray Serve does not answer")
+
+    stopped: list[str] = []
+    monkeypatch.setattr(lifecycle, "remove_front", broken)
+    monkeypatch.setattr(lifecycle, "_remove_servers", lambda cluster, graceful: stopped.append(cluster))
+    with pytest.raises(RuntimeError):
+        lifecycle.down("demo")
+    assert stopped == ["demo"]
