@@ -21,7 +21,7 @@ for build_requirement in ("pybind11", "ninja", "cmake"):
 pytest.importorskip("setuptools", minversion="77")
 
 pytestmark = pytest.mark.timeout(900)  # it compiles the extension
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOT_SOURCE = (".git", ".venv*", "build", "dist", "*.egg-info", ".*_cache", "__pycache__", ".hypothesis", ".cache")
 SOURCES = {
     *("benchmarks", "build_index", "csrc", "datastore", "serving", "suffolk", "suffolk.egg-info"),
