@@ -90,8 +90,8 @@ def test_a_call_that_was_given_up_while_it_waited_is_not_computed(
 ) -> None:
     brute.gate.clear()
     held = [caller.send("Lookup") for _ in range(SHORT_THREADS)]
+    until(lambda: len(brute.calls) == SHORT_THREADS)  # all threads are taken
     assert caller.refused("Lookup", timeout=0.1).code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    until(lambda: len(brute.calls) == SHORT_THREADS)
     brute.gate.set()
     assert all(future.result() for future in held)
     assert remote.lookup([1]).length == 1
