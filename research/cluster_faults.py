@@ -27,6 +27,7 @@ from research.cluster_load import Load, Outcome
 from research.command import add_seed, command_parser, run_command
 from research.local_ray import ENVIRONMENT, LocalRay, local_ray
 from suffolk.datastore.errors import DeadlineExceeded
+from suffolk.datastore.manifest import read_manifest
 
 NODES = ("a", "b", "c")
 NAME = "faults"
@@ -107,6 +108,7 @@ def settle(fault: Fault) -> dict[str, Any]:
 
 def measure(args: argparse.Namespace) -> int:
     """Run the study; returns 0 if no request failed without excuse."""
+    read_manifest(args.store)  # raises before Ray starts
     os.environ.update(ENVIRONMENT)  # before Ray is imported
     from suffolk.serving.cluster import lifecycle
     from suffolk.serving.cluster.config import config_from
