@@ -37,8 +37,9 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     process = start("serve", str(tmp_path / "bytes"), "--listen", "127.0.0.1:0")
     try:
         assert process.stdout is not None
-        found = re.search(rb"grpc ([\d.:]+)", process.stdout.readline())
-        assert found
+        line = process.stdout.readline()
+        found = re.search(rb"grpc ([\d.:]+)", line)
+        assert found, (line, process.poll())
         yield process, f"grpc://{found[1].decode()}/bytes"
     finally:
         process.kill()
