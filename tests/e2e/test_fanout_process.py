@@ -123,7 +123,8 @@ def test_a_stopped_replica_is_hedged_around(
     hedges = second.counts.hedges
     servers[0].process.send_signal(signal.SIGSTOP)  # a call that waits for it lasts HANG
     assert generate(target, remote, expected) > 0
-    until(lambda: len(remote.draft(PROMPT)) > 0 and first.counts.errors > 0)  # the text has few calls, and none may go to it
+    # The text has few calls, and perhaps none to the stopped one.
+    until(lambda: len(remote.draft(PROMPT)) > 0 and first.counts.errors > 0)
     assert second.counts.hedges > hedges
     servers[0].process.send_signal(signal.SIGCONT)
     until(lambda: first.is_up)
