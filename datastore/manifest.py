@@ -52,8 +52,8 @@ class Manifest:
         created: time of publication, in ISO 8601, UTC.
         settings: the settings of the build, for information only; no code reads them.
         deletions: segments that hold the deleted documents of the live segments (datastore/deletions.py).
-        live_sequence: the last sequence that a live store wrote to segments (serving/live_store); 0: none did. Documents up
-            to it that have no group are in the segments, or were deleted.
+        live_sequence: the last sequence number that a live store wrote to segments (serving/live_store); 0 if there is none.
+            All documents up to this number are in the segments, except those of groups and deleted ones.
     """
 
     generation: int
@@ -147,12 +147,12 @@ def publish(store: Path, manifest: Manifest) -> None:
         path = store / SEGMENTS_NAME / entry.name
         if not path.is_file() or path.stat().st_size != entry.bytes:
             raise InvalidArgument(
-                f"{path} is missing or has not {entry.bytes} bytes; run the command again, which writes it anew"
+                f"{path} is missing or does not have {entry.bytes} bytes; run the command again to write it"
             )
     content = encode_manifest(manifest)
     if len(content) > MAX_MANIFEST_BYTES:  # readers refuse a larger manifest
         raise ResourceExhausted(
-            f"{store / MANIFEST_NAME} would have {len(content)} bytes, and may have {MAX_MANIFEST_BYTES}: make fewer segments "
+            f"{store / MANIFEST_NAME} would have {len(content)} bytes; the limit is {MAX_MANIFEST_BYTES}: make fewer segments "
             "(larger --segment-tokens, or 'suffolk compact' before), or build another datastore"
         )
     fsync_directory(store / SEGMENTS_NAME)

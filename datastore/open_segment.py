@@ -68,7 +68,9 @@ class OpenSegment:
 def open_segment(
     folder: Path, entry: SegmentEntry, manifest: Manifest, mapped: OpenSegment | None = None
 ) -> OpenSegment:
-    """Map the file of ``entry`` in ``folder``, or take ``mapped``, which has it mapped already.
+    """Map the file of ``entry`` in ``folder``.
+
+    ``mapped``: the same segment, if it is mapped already. It is then used again.
 
     Raises:
         Corruption: the file is damaged or missing, or differs from its entry in ``manifest``.

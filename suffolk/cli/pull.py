@@ -40,7 +40,7 @@ def run(options: Options) -> int:
             report = pull(options.url, options.store, options.generation, options.replace, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"before the end; what {options.store} holds is whole, and the command goes on when it is run again"
+            f"before the end; {options.store} still holds a whole generation; run the command again to continue"
         ) from None
     readers = wait_for_readers(options.store, report.generation) if report.changed else []
     if options.json:

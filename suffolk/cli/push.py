@@ -45,13 +45,13 @@ def run(options: Options) -> int:
             report = push(options.store, options.url, options.keep, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"before the end; what {options.url} holds is whole, and the command goes on when it is run again"
+            f"before the end; {options.url} still holds a whole generation; run the command again to continue"
         ) from None
     print(json.dumps(asdict(report)) if options.json else "\n".join(push_lines(report)))
     if is_live(options.store):
         print(
-            f"suffolk: {options.store} is live: only what is published was pushed. Documents of groups are never published, others "
-            "with suffolk.open(URL).seal()",
+            f"suffolk: {options.store} is live: only published documents were pushed. suffolk.open(URL).seal() publishes the others, "
+            "except those of groups",
             file=sys.stderr,
         )
     return 0

@@ -1,4 +1,4 @@
-"""The table of ``--explain``: what each source of drafts gave."""
+"""The table of ``--explain``: what each source contributed."""
 
 from __future__ import annotations
 

@@ -83,4 +83,4 @@ def test_a_push_of_a_live_datastore_says_what_it_leaves_out(tmp_path: Path, caps
         live.seal()
         code, _, errors = run(capsys, "push", tmp_path / "live", f"file://{tmp_path}/remote")
     assert code == 0
-    assert "is live: only what is published was pushed" in errors
+    assert "is live: only published documents were pushed" in errors

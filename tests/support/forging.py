@@ -55,7 +55,7 @@ def sections(segment: bytes) -> list[Section]:
 def mend(segment: bytearray) -> bytes:
     """Return the file with correct checksums of header, chunk and trailer. Sizes and offsets are unchanged.
 
-    ``table_offset`` comes from the header. If it leaves no room for checksums, only that of the header is corrected.
+    The header says where the section table begins. If no checksum fits behind that place, only the header's is corrected.
     """
     segment[252:256] = struct.pack("<I", crc32c(segment[:252]))
     (table,) = struct.unpack_from("<Q", segment, 112)

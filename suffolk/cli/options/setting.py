@@ -113,8 +113,8 @@ class Options:
     """Base of the settings of all commands.
 
     Attributes:
-        given: by name, the settings that were given; the others have their defaults.
-        read_again: reads all settings again from the same command line and file; None if they are from no command line.
+        given: the settings that were given, by name. All others have their defaults.
+        read_again: reads the settings again from the command line and its file. None if there is no command line.
     """
 
     given: Mapping[str, Given] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -144,9 +144,9 @@ class Configurable(Assignable):
 
 
 def passed_on(options: Options, kind: type[T], **more: Any) -> T:
-    """A ``kind`` whose fields have the values of the fields of ``options`` with the same names; ``more`` has further values.
+    """Make a ``kind`` from the fields of ``options`` that have the same names.
 
-    Raises what ``kind`` raises.
+    ``more``: values of further fields. Raises what ``kind`` raises.
     """
     names = {each.name for each in dataclasses.fields(kind)} - more.keys()  # type: ignore[arg-type]
     return kind(**{name: getattr(options, name) for name in names if hasattr(options, name)}, **more)
@@ -173,7 +173,7 @@ def settings_of(options: type[Options], words: Sequence[str] = ()) -> dict[str, 
 
 
 def _in_order(options: type) -> list[type]:
-    """The class and its bases, each once. A class with a GROUP comes before its bases, any other class after them."""
+    """The class and its bases, each once. The class comes first if it has a GROUP, and last if it has none."""
     found: list[type] = []
     for base in options.__bases__:
         found += [each for each in _in_order(base) if each not in found]

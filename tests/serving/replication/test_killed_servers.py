@@ -50,7 +50,7 @@ def _pause_follower(replicas: Replicas, leader: RemoteDatastore) -> None:
 
 
 def _return_of_the_leader(replicas: Replicas) -> None:
-    """The paused follower was killed before it had [4, 5, 6]. It leads, so the old leader gives this document up."""
+    """The follower was killed before it received [4, 5, 6], and now leads. So the old leader drops this document."""
     replicas.start(1)
     with pytest.raises(InvalidArgument, match="named twice"):
         promote([replicas.url(1)] * 2)

@@ -73,7 +73,7 @@ def test_concurrent_calls_and_stored_tokens() -> None:
 
 
 def test_appends_at_the_same_time_are_within_the_quota() -> None:
-    """Regression: each of them saw room, as none had stored its tokens yet."""
+    """Regression: both were accepted, because neither had stored its tokens yet."""
     usage = Usage("acme", Quota(stored_tokens=100))
     with usage.reserve_tokens(60, lambda: 0):
         assert "60 tokens are stored and 60 more would be" in str(
