@@ -13,7 +13,7 @@ from suffolk.datastore.retriever import Match, PartialMatch
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.limits import MAX_BATCH_NODES, MAX_COUNTED_NODES, MAX_LISTED_NODES
 from suffolk.serving.draft_service.wire import Paths
-from suffolk.serving.fanout.race import Race, run
+from suffolk.serving.fanout.hedged_call import HedgedCall, run_calls
 from suffolk.serving.fanout.replica import Replica, Send
 from suffolk.serving.fanout.replica_set import ReplicaSet
 from suffolk.serving.fanout.shard_merge import ShardMerge
@@ -119,12 +119,12 @@ class ShardCall:
         )
 
     def _first_round(self, send: Send) -> dict[int, list[Any]]:
-        races = {shard: Race(replicas, send, self._left()) for shard, replicas in enumerate(self._shards)}
-        run(list(races.values()))
-        found = self._answers(races)
-        self.lost = len(races) - len(found)
+        calls = {shard: HedgedCall(replicas, send, self._left()) for shard, replicas in enumerate(self._shards)}
+        run_calls(list(calls.values()))
+        found = self._answers(calls)
+        self.lost = len(calls) - len(found)
         if not found:
-            error = next(iter(races.values())).error
+            error = next(iter(calls.values())).error
             assert error is not None
             raise error
         return found
@@ -133,19 +133,19 @@ class ShardCall:
         """The answers of those shards that answer in time."""
         if not sends or self._left() <= 0:
             return {}
-        races = {
-            shard: Race(self._shards[shard], send, self._left(), self._chosen.get(shard))
+        calls = {
+            shard: HedgedCall(self._shards[shard], send, self._left(), self._chosen.get(shard))
             for shard, send in sends.items()
         }
-        run(list(races.values()))
-        return self._answers(races)
+        run_calls(list(calls.values()))
+        return self._answers(calls)
 
-    def _answers(self, races: Mapping[int, Race]) -> dict[int, list[Any]]:
+    def _answers(self, calls: Mapping[int, HedgedCall]) -> dict[int, list[Any]]:
         found = {}
-        for shard, race in races.items():
-            if race.winner is not None:
-                self._chosen[shard] = race.winner
-                found[shard] = race.answer
+        for shard, call in calls.items():
+            if call.winner is not None:
+                self._chosen[shard] = call.winner
+                found[shard] = call.answer
         return found
 
     def _match(self, found: Sequence[Match]) -> Match:

@@ -13,7 +13,8 @@ from suffolk.serving.transport.retry_times import RetryTimes
 class AdmissionController:
     """Accepts up to ``max_in_flight`` calls at a time and rejects the others at once; there is no queue. Thread-safe.
 
-    ``DraftService.handle_call`` and ``DecodeService.generate`` enter ``admit_call``. gRPC and HTTP share one limit.
+    ``DraftService.handle_call``, ``DecodeService.admit`` and ``serving/openai`` enter ``admit_call``. gRPC and HTTP share one
+    limit.
 
     Attributes:
         max_in_flight: the limit.

@@ -17,13 +17,13 @@ from suffolk.serving.fanout.replica import Attempt, Replica, Send
 from suffolk.serving.fanout.replica_set import ReplicaSet
 
 
-class Race:
+class HedgedCall:
     """One call to a replica set. Not thread-safe.
 
     A failed call goes to the next replica at once. A late one goes to a second replica too, within the set's budget of hedges.
 
     Attributes:
-        answer: the first answer, once the race has ended.
+        answer: the first answer, once the call has ended.
         error: why there is none; None if there is one.
     """
 
@@ -31,7 +31,7 @@ class Race:
         """Send the call.
 
         Args:
-            deadline: seconds until the race ends.
+            deadline: seconds until the call ends.
             first: the replica to call first, if it is up; None: the least loaded of two.
 
         Raises:
@@ -60,7 +60,7 @@ class Race:
 
     @property
     def next_time(self) -> float:
-        """When the race goes on without an answer: the time of the hedge, or the end."""
+        """When the next step is due without an answer: the time of the hedge, or the end."""
         return min(self._hedge_time, self._end)
 
     def advance(self) -> None:
@@ -79,7 +79,7 @@ class Race:
                 self._send_next(hedge=True)
 
     def stop(self) -> None:
-        """End the race: no answer came in time."""
+        """End the call: no answer came in time."""
         for attempt in self._attempts:
             attempt.abandon(late=True)
         self._attempts = []
@@ -126,11 +126,11 @@ class Race:
         self.error = self.error or self._late()
 
 
-def run(races: Sequence[Race]) -> None:
-    """Wait until all races have ended. Raises InvalidArgument: a call is malformed."""
-    while running := [race for race in races if not race.ended]:
-        futures = [attempt.future for race in running for attempt in race.attempts]
-        due = min(race.next_time for race in running)
+def run_calls(calls: Sequence[HedgedCall]) -> None:
+    """Wait until all calls have ended. Raises InvalidArgument: a call is malformed."""
+    while running := [call for call in calls if not call.ended]:
+        futures = [attempt.future for call in running for attempt in call.attempts]
+        due = min(call.next_time for call in running)
         wait(futures, max(0.0, due - time.perf_counter()), FIRST_COMPLETED)
-        for race in running:
-            race.advance()
+        for call in running:
+            call.advance()
