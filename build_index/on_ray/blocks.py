@@ -23,9 +23,9 @@ from suffolk.build_index.plan import WORKER_BYTES
 from suffolk.datastore.file_systems import is_storage_url
 
 READERS = 8
-"""Units that are read at the same time, at most."""
+"""Most units that are read at the same time."""
 BLOCKS_AHEAD = 8
-"""Blocks that a reader is ahead, at most. Then it waits."""
+"""Most blocks that a reader is ahead. Then it waits."""
 BLOCKS_PER_CORE = 3
 """Blocks in flight for each core."""
 

@@ -59,5 +59,5 @@ def _lost(error: BaseException) -> Lost:
 
 
 def short(error: BaseException) -> str:
-    """The begin of an error of Ray, which may have many lines."""
+    """The beginning of an error of Ray, which may have many lines."""
     return " ".join(str(error).split())[:300] or type(error).__name__

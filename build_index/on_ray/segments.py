@@ -29,7 +29,7 @@ from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.segment import token_dtype
 
 SORT_CORES = 4
-"""Cores of a task that sorts, at most."""
+"""Most cores of a task that sorts."""
 ATTEMPTS = 5
 """Losses without a new segment between them, after which a build ends."""
 WAIT_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""What the tasks on a cluster do. The functions run in processes of Ray, and import nothing of it but to fetch objects."""
+"""What the tasks on a cluster do. The functions run in processes of Ray, and import Ray only to fetch objects."""
 
 from __future__ import annotations
 

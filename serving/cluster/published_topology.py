@@ -48,7 +48,7 @@ class TopologyWriter:
                 self._number = published.number
 
     def publish(self, published: PublishedTopology, folder: Path) -> None:
-        """As ``write``, for callers that nobody waits for: an error is logged."""
+        """As ``write``, but logs an error in place of raising it."""
         try:
             self.write(published, folder)
         except OSError as error:

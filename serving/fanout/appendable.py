@@ -96,7 +96,8 @@ class AppendableFanout(FanoutDatastore):
         )
 
     def stats(self) -> LiveStats:
-        """See ``LiveStore.stats``: of the leaders. Sizes are sums over shards; generation, sequences and clock are the largest."""
+        """The leaders' statistics; see ``LiveStore.stats``. Sizes are sums over shards. Generation, sequences and clock are the
+        largest."""
         found = [asdict(self._change(shard, lambda store: store.stats())) for shard in range(len(self.servers.shards))]
         return LiveStats(**{name: _total(name, [each[name] for each in found]) for name in found[0]})
 

@@ -99,7 +99,7 @@ class Replica:
         return self.is_up and self._breaker.healthy
 
     def load(self) -> float:
-        """The expected seconds of one more call: calls in flight and this one, times the latency of late."""
+        """The expected seconds of one more call: calls in flight and this one, times the recent latency."""
         return (self._in_flight + 1) * self._recent_latency(time.perf_counter())
 
     def send(self, send: Send, deadline: float, hedge: bool = False) -> Attempt:
@@ -131,7 +131,7 @@ class Replica:
         self.mismatched |= mismatched
 
     def _end(self, done: Future[Any], seconds: float) -> None:
-        """Learn from a call that ended. The client has told the breaker."""
+        """Learn from a call that ended. The client has already recorded it in the breaker."""
         with self._lock:
             self._in_flight -= 1
         if done.cancelled():

@@ -54,7 +54,7 @@ class Servers:
         self.names: tuple[str, ...] = ("",)
         self.partial = {"shard": 0, "unproven": 0}
         self._tokenizer: str | None = None
-        self._known_by = ""  # the server that has told vocabulary and tokenizer
+        self._known_by = ""  # the server that set vocabulary and tokenizer
         self._retired: list[tuple[float, Replica]] = []  # when to close them: their last calls may still run
         self._seen = _identity(address.file)
         self._lock, self._count_lock = threading.Lock(), threading.Lock()

@@ -12,9 +12,9 @@ from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
 COPY_SECONDS = 5.0
-"""How long an append waits for its copies. A follower that confirms nothing for as long is dropped."""
+"""How long an append waits for its copies. A follower that is silent for this time is dropped."""
 MAX_WAITING_BYTES = 256 << 20
-"""A follower for which more changes wait is dropped. It comes back, and gets what it lacks."""
+"""Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
 
 
 class Subscription:
@@ -22,8 +22,8 @@ class Subscription:
 
     Attributes:
         follower: its address, for messages.
-        heard: when it last confirmed something, or reported work.
-        confirmed: it has all changes below this number; 0: it still lacks some of the time before it came.
+        last_seen: when it last confirmed a change, or reported work.
+        confirmed: it has all changes below this number. 0: it still lacks changes from before it connected.
         ended: why it gets nothing more; empty while it does.
     """
 
@@ -34,7 +34,7 @@ class Subscription:
         self.ended = ""
         self.waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
-        self.heard = time.monotonic()
+        self.last_seen = time.monotonic()
 
 
 class Feed:
@@ -154,7 +154,7 @@ class Feed:
     def confirm(self, subscription: Subscription, position: int) -> None:
         """Note that the follower has all changes below ``position``, or works, if that is 0."""
         with self._changed:
-            subscription.heard = time.monotonic()
+            subscription.last_seen = time.monotonic()
             subscription.confirmed = max(subscription.confirmed, position)
             self._changed.notify_all()
 
@@ -174,4 +174,4 @@ class Feed:
 
 
 def _is_silent(subscription: Subscription) -> bool:
-    return time.monotonic() - subscription.heard > COPY_SECONDS
+    return time.monotonic() - subscription.last_seen > COPY_SECONDS

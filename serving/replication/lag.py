@@ -9,7 +9,7 @@ class Lag:
     """Thread-safe.
 
     Attributes:
-        changes: that the leader had and the follower lacked when the leader was last heard.
+        changes: number of changes that the follower lacked when the leader's last message arrived.
     """
 
     def __init__(self) -> None:

@@ -35,8 +35,8 @@ def out_of_order(index: _native.LiveIndex, held: Runs, position: int) -> npt.NDA
 def missing_changes(index: _native.LiveIndex, end: int, held: Runs, dtype: npt.DTypeLike) -> Iterator[Change]:
     """Changes that give a follower with ``held`` the documents of ``index`` below number ``end``, and no others.
 
-    Documents come first, and removals last: what was replaced meanwhile does not vanish before its replacement is there. The last
-    change also names number ``end - 1`` if no document has it, so that the follower's next number is ``end``.
+    Documents come first, and removals last. So a replaced document stays until its replacement is there. The last change also
+    names number ``end - 1`` if no document has it, so that the follower's next number is ``end``.
     """
     for page in live_pages(index, end):
         lacking = ~_within(page.sequences, held)

@@ -36,15 +36,15 @@ def read_replicas(urls: Sequence[str]) -> dict[str, ReplicaStatus | SuffolkError
 def promote(urls: Sequence[str]) -> Promotion:
     """Let the copy lead that has all acknowledged changes, in a new epoch.
 
-    A change is acknowledged when ``copies`` copies have it. So of any ``len(urls) - copies + 1`` copies, one has it. As many must
-    answer; they follow no earlier leader any more, and the one of them with the most leads. Of equal ones, the first does.
+    A change is acknowledged when ``copies`` copies have it. So of any ``len(urls) - copies + 1`` copies, one has it. That
+    many must answer. They stop following earlier leaders. The one with the most changes leads; of equal ones, the first.
 
     Args:
         urls: of all copies of the store, also of those that do not answer.
 
     Raises:
         InvalidArgument: a URL is malformed, or given twice, or the servers have different ``copies``.
-        Unavailable: too few copies answer, or one of them stops to, or another promotion runs. Nothing is lost; try again.
+        Unavailable: too few copies answer, one of them stops answering, or another promotion runs. Nothing is lost; try again.
     """
     with ExitStack() as stack:
         peers = _connect(urls, stack)

@@ -131,7 +131,7 @@ class ReplicaStore(LiveStore):
         )
 
     def fence(self, epoch: int) -> ReplicaStatus:
-        """Neither lead nor follow in any epoch before ``epoch``.
+        """Stop leading and following in all epochs before ``epoch``.
 
         Raises:
             Unavailable: it has seen this epoch, or a later one.
@@ -165,8 +165,8 @@ class ReplicaStore(LiveStore):
     ) -> Iterator[tuple[Subscription, Iterator[bytes]]]:
         """A subscription to all changes from now on, and the records that a follower with ``held`` lacks until now.
 
-        If an earlier leader removed documents, and nobody else knew, it lacks them when it follows. They get new numbers, because
-        it has later ones already.
+        An earlier leader may have removed documents without telling another copy. When it follows, it lacks these documents. They
+        get new numbers, because it has later numbers already.
 
         Args:
             epoch: the follower's. A later one than this store's means that another store leads.

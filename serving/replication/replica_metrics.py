@@ -24,7 +24,7 @@ GAUGES: Mapping[str, tuple[str, Callable[[ReplicaStore], float | None]]] = {
         lambda store: None if store.feed.leads else store.lag.seconds(),
     ),
     "lag_changes": (
-        "Changes that a follower lacked when it last heard its leader",
+        "Changes that a follower lacked when its leader's last message arrived",
         lambda store: None if store.feed.leads else store.lag.changes,
     ),
 }

@@ -11,7 +11,7 @@ from suffolk.datastore.manifest import write_atomically
 from suffolk.serving.live_store.identity import LIVE_NAME, REPLICA_NAME
 
 EPOCH_NUMBERS = 1 << 40
-"""Changes of an epoch at most. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same."""
+"""Most changes of an epoch. Epoch e gives the numbers from e * EPOCH_NUMBERS on, so no two leaders give the same."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -60,7 +60,7 @@ def boot_id() -> str:
 def read_state(store: Path) -> ReplicaState:
     """The state of the replica in the folder ``store``; a new one if there is none.
 
-    A leader does not lead on after a restart of its machine: it may have lost changes that its followers have.
+    A leader stops leading when its machine restarts, because it may have lost changes that its followers have.
 
     Raises:
         Corruption: the file is damaged.

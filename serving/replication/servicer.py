@@ -32,8 +32,7 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
 
     Args:
         find: the full name and the datastore of a name; raises NotFound if the caller may not read it.
-        has_ended: whether the server answers no other calls any more. Streams end then, and not before, because appends that run
-            need them.
+        has_ended: whether the server has answered its last other call. Streams end only then, because running appends need them.
     """
 
     def __init__(self, find: Callable[[str], tuple[str, Retriever]], has_ended: Callable[[], bool]) -> None:

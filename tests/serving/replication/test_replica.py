@@ -195,9 +195,9 @@ def test_a_late_append_drops_no_follower_that_catches_up(monkeypatch: pytest.Mon
     changes = feed.Feed("x", copies=2)
     changes.begin()
     with changes.subscribed("working", 1) as working, changes.subscribed("silent", 1) as silent:
-        silent.heard -= 1
+        silent.last_seen -= 1
         changes.confirm(working, 0)
-        working.heard += 1
+        working.last_seen += 1
         with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
             changes.await_copies(2)
         assert (working.ended, silent.ended) == ("", "the follower confirmed nothing for 0.2 s")

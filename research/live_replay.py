@@ -1,9 +1,10 @@
-"""Measures how long a live store takes to open with a log of many tokens: ``python -m suffolk.benchmarks.live.replay STORE``."""
+"""Time in which a live store opens with a log of many tokens."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from research.command import command_parser, run_command
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.serving.live_store.identity import log_folder
@@ -112,18 +114,33 @@ def _batches(
                     return
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=Path, help="a datastore, whose documents are appended")
-    parser.add_argument("--tokens", type=int, default=50_000_000)
-    parser.add_argument("--batch", type=int, default=16, help="documents of an append")
-    parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="where the store is made (default: a temporary folder)")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        result = measure_replay(options.source, Path(folder), options.tokens, options.batch, options.threads)
+def run(args: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        result = measure_replay(args.source, Path(folder), args.tokens, args.batch, args.threads)
     print(json.dumps(asdict(result), indent=1))
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), run, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("live_replay", __doc__, "STORE --tokens 50000000")
+    add = parser.add_argument
+    add("source", type=Path, metavar="STORE", help="a datastore, whose documents are appended")
+    add("--tokens", type=int, default=50_000_000, metavar="N", help="tokens to append (default: %(default)s)")
+    add("--batch", type=int, default=16, metavar="N", help="documents of an append (default: %(default)s)")
+    add(
+        "--threads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="threads of the store; 0 is automatic (default: %(default)s)",
+    )
+    add("--folder", type=Path, metavar="DIR", help="where the store is made (default: a temporary folder)")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

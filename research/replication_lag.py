@@ -1,13 +1,13 @@
-"""Measures appends to a replicated live store, and the lag of its followers.
+"""Appends a second of a replicated live store, and the lag of its followers.
 
-``python -m suffolk.benchmarks.live.replication grpc://a:7700,b:7700/chat --metrics http://b:7701/metrics``. The servers must run,
-and a copy must lead. The documents stay.
+The servers must run, and a copy must lead. The appended documents stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 import threading
 import time
 import urllib.request
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import suffolk
+from research.command import command_parser, run_command
 from suffolk.datastore.documents import Document
 
 DOCUMENT_TOKENS = 500
@@ -52,13 +53,8 @@ class LagSampler:
                 self.samples += len(found)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("address")
-    parser.add_argument("--metrics", action="append", default=[], help="URL of a follower's metrics")
-    parser.add_argument("--appends", type=int, default=2000)
-    options = parser.parse_args()
-    with suffolk.open(options.address, append=True) as store:
+def run(args: argparse.Namespace) -> int:
+    with suffolk.open(args.address, append=True) as store:
         chooser = np.random.default_rng(1)
         tokens = chooser.integers(0, store.vocab_size, (64, DOCUMENT_TOKENS))
 
@@ -70,18 +66,32 @@ def main() -> None:
         for _ in range(20):
             append(0)
         for threads in (1, 8):
-            sampler = LagSampler(options.metrics)
+            sampler = LagSampler(args.metrics)
             begun = time.perf_counter()
             with ThreadPoolExecutor(threads) as pool:
-                seconds = sorted(pool.map(append, range(options.appends)))
-            rate = options.appends / (time.perf_counter() - begun)
+                seconds = sorted(pool.map(append, range(args.appends)))
+            rate = args.appends / (time.perf_counter() - begun)
             sampler.stop()
             p50, p99 = (1000 * seconds[int(share * len(seconds))] for share in (0.5, 0.99))
             print(
                 f"{threads} callers: {rate:.0f} appends/s of {DOCUMENT_TOKENS} tokens, p50 {p50:.2f} ms, p99 {p99:.2f} ms; "
                 f"highest lag {sampler.highest:.3f} s in {sampler.samples} samples"
             )
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), run, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("replication_lag", __doc__, "grpc://a:7700,b:7700/chat --metrics http://b:7701/metrics")
+    add = parser.add_argument
+    add("address", metavar="URL", help="all copies of the store")
+    add("--metrics", action="append", default=[], metavar="URL", help="metrics of a follower; may be repeated")
+    add("--appends", type=int, default=2000, metavar="N", help="documents to append (default: %(default)s)")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

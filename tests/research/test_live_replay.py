@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suffolk.benchmarks.live.replay import measure_replay
+from research.live_replay import measure_replay
 from tests.support.stores import make_store, random_documents
 
 
