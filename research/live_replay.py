@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="threads of the store; 0 is automatic (default: %(default)s)",
+        help="threads of the store; 0 is every core (default: %(default)s)",
     )
     add("--folder", type=Path, metavar="DIR", help="where the store is made (default: a temporary folder)")
     return parser

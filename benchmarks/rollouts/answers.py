@@ -23,7 +23,9 @@ Answers: TypeAlias = list[list[int]]
 
 @dataclass(slots=True)
 class AnswerFile:
-    """Answers by what they depend on, as lines of JSON. A run that was stopped goes on with the missing ones.
+    """Sampled answers, as lines of JSON. The key of an answer has everything that it depends on.
+
+    A run that was stopped samples only the missing answers when it starts again.
 
     Attributes:
         path: the file; None keeps the answers in memory only.
@@ -33,7 +35,7 @@ class AnswerFile:
     _rows: dict[str, Answers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Reads the file if it exists. Raises Corruption: a line is not one of this class."""
+        """Reads the file if it exists. Raises Corruption: a line is no answer of this class."""
         if self.path is None or not self.path.exists():
             return
         for number, line in enumerate(self.path.read_text().splitlines(), 1):

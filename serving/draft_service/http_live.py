@@ -63,7 +63,7 @@ class DeleteBody(StoreBody):
 
 
 def read_append(data: bytes) -> tuple[AppendBody, list[npt.NDArray[Any] | None]]:
-    """The body, and the token ids of each document; None for a text. Takes the larger part of the time of an append."""
+    """The body, and the token ids of each document; None for a text. This parsing is the larger part of the time of an append."""
     body = parse_body(AppendBody, data)
     return body, [token_array(each, f"documents[{index}]") for index, each in enumerate(body.documents)]
 

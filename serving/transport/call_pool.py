@@ -37,7 +37,7 @@ class CallPool(ThreadPoolExecutor):
 
 
 class CallingThread(ThreadPoolExecutor):
-    """Runs everything at once, in the thread that submits it. gRPC takes only a ThreadPoolExecutor."""
+    """Runs each call in the thread that submits it. gRPC takes only a ThreadPoolExecutor."""
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
