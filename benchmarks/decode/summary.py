@@ -70,7 +70,7 @@ def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
-    """Tokens of ``runs``, without those that prompt passes generated. A prompt pass generates one, unless the run states another number."""
+    """Tokens of ``runs``, without those that prompt passes generated: one each, unless the run states another number."""
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 
