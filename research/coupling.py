@@ -59,13 +59,15 @@ def compare(target: torch.Tensor, drafter: torch.Tensor, noise: torch.Tensor) ->
     ``target`` and ``drafter``: float64[vocab] tempered logits. ``noise``: float64[draws, vocab], standard Gumbel. The first two
     results are exact, the last is a mean over draws.
     """
-    law, drafted = target.softmax(-1), drafter.softmax(-1)
-    top = law[drafter.topk(max(CHILDREN)).indices].cumsum(0)
-    drawn = (target + noise).argmax(-1, keepdim=True)
+    target_probs, draft_probs = target.softmax(-1), drafter.softmax(-1)
+    top = target_probs[drafter.topk(max(CHILDREN)).indices].cumsum(0)
+    sampled = (target + noise).argmax(-1, keepdim=True)
     scores = drafter + noise
-    better = (scores > scores.gather(-1, drawn)).sum(-1)  # rank of the target's token in the drafter's order
+    better = (scores > scores.gather(-1, sampled)).sum(-1)  # rank of the target's token in the drafter's order
     coupled = [float((better < size).double().mean()) for size in CHILDREN]
-    return np.array([float(torch.minimum(law, drafted).sum()), *(float(top[size - 1]) for size in CHILDREN), *coupled])
+    return np.array(
+        [float(torch.minimum(target_probs, draft_probs).sum()), *(float(top[size - 1]) for size in CHILDREN), *coupled]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

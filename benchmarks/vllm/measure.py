@@ -131,8 +131,8 @@ def _take_turns(
             replies[method] = engines[method].generate(turn.prompts, max_tokens)
             replies[method]["service_cpu_seconds"] = service.cpu_seconds() - before
         runs += [_run(method, turn, number, reply, replies[NONE]) for method, reply in replies.items()]
-        said = ", ".join(f"{each['method']} {each['seconds']:.1f} s" for each in runs[-len(names) :])
-        say(f"turn {number + 1} of {len(turns)}: {turn.group}, batch {turn.batch}: {said}")
+        times = ", ".join(f"{each['method']} {each['seconds']:.1f} s" for each in runs[-len(names) :])
+        say(f"turn {number + 1} of {len(turns)}: {turn.group}, batch {turn.batch}: {times}")
     return runs
 
 

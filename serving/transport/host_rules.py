@@ -26,8 +26,8 @@ class HostRules:
     Attributes:
         hosts: further allowed hosts, in lower case and without brackets.
         checks_host: whether the host of every request must be allowed.
-        checks_origin: whether a request of a web page is answered only if the page's host is allowed, the page is from the
-            request's own host, or the page's origin is in ``origins``.
+        checks_origin: whether requests of other web pages are refused. A page may ask if its host is allowed, if it is from the
+            request's own host, or if its origin is in ``origins``.
         origins: origins of pages; "*" for all.
     """
 

@@ -18,8 +18,8 @@ class PredictionAlignment:
     """The position in a prediction where the text goes on. Not thread-safe.
 
     While the text follows the prediction, the position moves with it. After a difference, the text's longest suffix that occurs
-    in the prediction is searched, and the position is at the end of one of its occurrences. This is the first one after the
-    last confident position, or else the last one before it. A token takes time linear in the length of the prediction after a
+    in the prediction is searched. The position is then at the end of one of its occurrences: the first one after the last
+    confident position, or else the last one before it. A token takes time linear in the length of the prediction after a
     difference, and constant time otherwise.
 
     Attributes:

@@ -14,8 +14,8 @@ _RATE = 0.2
 class PrefillPace:
     """Chooses the prompt tokens of a pass, over all requests, from measured times. Not thread-safe.
 
-    While other requests decode, the tokens may add about EXTRA_PASSES to the time of a pass, so that a long prompt of one caller
-    does not delay the next tokens of the others. Otherwise a pass reads PREFILL_CHUNK tokens.
+    While other requests decode, the tokens may add about EXTRA_PASSES to the time of a pass. So a long prompt of one caller does
+    not delay the next tokens of the others. Otherwise a pass reads PREFILL_CHUNK tokens.
     """
 
     def __init__(self) -> None:
