@@ -120,7 +120,7 @@ class LoadContext:
         Has no effect if ``calibration`` is None.
         """
         if self.calibration is not None:
-            drafter.calibrate(self.calibration.network(f"{drafter.name} {label}"))
+            drafter.calibrate(self.calibration.neural(f"{drafter.name} {label}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class DrafterEntry:
         options: its options on the command line and in ``DrafterConfig``.
         needs_option: whether the drafter is loaded only if one of its options is given.
         needs_target: whether the loader needs ``LoadContext.target``.
-        is_network: whether it runs a model. A hybrid then decides in each step whether to run it.
+        is_neural: whether it runs a model. A hybrid then decides in each step whether to run it.
         reads_states: whether it reads the target's hidden states. Compiled passes do not return them.
         reads_datastores: whether it drafts from datastores.
         pool_weight: the weight of its probabilities beside other sources.
@@ -151,7 +151,7 @@ class DrafterEntry:
     options: tuple[DrafterOption, ...] = ()
     needs_option: bool = False
     needs_target: bool = False
-    is_network: bool = False
+    is_neural: bool = False
     reads_states: bool = False
     reads_datastores: bool = False
     pool_weight: PoolWeight = PoolWeight()

@@ -62,7 +62,7 @@ _ENTRIES = (
         take=f"{_ROOM}.hierarchy.options:take",
         needs_option=True,
         needs_target=True,
-        is_network=True,
+        is_neural=True,
         reads_datastores=True,
     ),
     DrafterEntry(
@@ -73,7 +73,7 @@ _ENTRIES = (
         take=f"{_ROOM}.neural.options:take_draft_model",
         needs_option=True,
         needs_target=True,
-        is_network=True,
+        is_neural=True,
         # The weight is close to the fit for a target of the same family. ``doubt`` is set by hand to limit a poor model's weight.
         pool_weight=PoolWeight(weight=6.0, unlisted=-5.6, doubt=1.0),
     ),
@@ -95,7 +95,7 @@ _ENTRIES = (
         takes_head=lambda config: False,
         needs_option=True,
         needs_target=True,
-        is_network=True,
+        is_neural=True,
     ),
     DrafterEntry(
         name="redrafter",
@@ -106,7 +106,7 @@ _ENTRIES = (
         takes_head=lambda config: config.get("model_type") == "recurrent_drafting_drafter",  # Apple's
         needs_option=True,
         needs_target=True,
-        is_network=True,
+        is_neural=True,
         reads_states=True,
         pool_weight=PoolWeight(weight=0.13, unlisted=-7.4),
     ),
@@ -119,7 +119,7 @@ _ENTRIES = (
         takes_head=lambda config: True,  # config.json of EAGLE has no model_type; the loader rejects other folders
         needs_option=True,
         needs_target=True,
-        is_network=True,
+        is_neural=True,
         reads_states=True,
         pool_weight=PoolWeight(weight=0.78, unlisted=-4.1),
     ),
@@ -202,9 +202,9 @@ def source_bits(name: str) -> int:
     return found
 
 
-def network_bits() -> int:
+def neural_bits() -> int:
     """The source bits of drafters that run a model. Unknown bits are included."""
-    searching = sum(entry.source for entry in known() if not entry.is_network)
+    searching = sum(entry.source for entry in known() if not entry.is_neural)
     return ((1 << plugins.MOST_SOURCES) - 1) & ~searching
 
 

@@ -181,16 +181,16 @@ def _check(options: Options, chosen: Sequence[str]) -> None:
         raise InvalidArgument(
             f"--calibration {options.calibration} belongs to one drafter; name one --drafter and one size of --nodes"
         )
-    networks = [name for name in options.drafter_config().parts() if find(name).needs_target]
-    if networks and options.model is None:
-        raise InvalidArgument(f"drafter {networks[0]} reads the model that was recorded; add --model MODEL")
-    if networks and not {HYBRID, *networks} & set(chosen):
+    neural = [name for name in options.drafter_config().parts() if find(name).needs_target]
+    if neural and options.model is None:
+        raise InvalidArgument(f"drafter {neural[0]} reads the model that was recorded; add --model MODEL")
+    if neural and not {HYBRID, *neural} & set(chosen):
         raise InvalidArgument(
-            f"no --drafter uses {networks[0]}; leave its option out, or add --drafter {networks[0]} or --drafter hybrid"
+            f"no --drafter uses {neural[0]}; leave its option out, or add --drafter {neural[0]} or --drafter hybrid"
         )
     if options.model is None and (options.dtype, options.device, options.threads) != ("auto", "auto", None):
         raise InvalidArgument("--dtype, --device and --threads need --model; leave them out, or add --model MODEL")
-    if options.model is not None and not networks and options.costs != STORED:
+    if options.model is not None and not neural and options.costs != STORED:
         raise InvalidArgument(
             f"--model {options.model} has no effect without a neural drafter or --costs {STORED}; leave it out, or add --head, "
             "--draft-model or --levels"

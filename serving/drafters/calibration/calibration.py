@@ -13,7 +13,7 @@ from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.reliability import Reliability
 
 TEXT, NETWORK = "text", "network"
-"""Kinds of sources. A text source has a ``Calibrator``, and a network has a ``Confidence``."""
+"""Kinds of sources. A text source has a ``Calibrator``, and a neural drafter has a ``Confidence``."""
 
 
 class Learner(Protocol):
@@ -60,7 +60,7 @@ class Calibration:
             self._texts[source] = self._restore(TEXT, source, Calibrator(prior))
         return self._texts[source]
 
-    def network(self, source: str) -> Confidence:
+    def neural(self, source: str) -> Confidence:
         """The calibrator of a neural drafter. Raises as ``text``."""
         if source not in self._networks:
             self._networks[source] = self._restore(NETWORK, source, Confidence())

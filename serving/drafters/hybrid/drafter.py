@@ -15,7 +15,7 @@ from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.drafters.hybrid.merge import merge
-from suffolk.serving.drafters.registry import network_bits
+from suffolk.serving.drafters.registry import neural_bits
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
@@ -85,11 +85,11 @@ class HybridDrafter:
         known = calibration or Calibration()
         self._sources = [*sources, *(each for each in models if isinstance(each, RetrievalSource))]
         self._models = [
-            GatedDrafter(each, known.network(f"{each.name} in {self.name}"), vocab_size)
+            GatedDrafter(each, known.neural(f"{each.name} in {self.name}"), vocab_size)
             for each in models
             if not isinstance(each, RetrievalSource)
         ]
-        self.model_sources = network_bits() if self._models else 0
+        self.model_sources = neural_bits() if self._models else 0
         self.datastores = tuple(name for each in [*self._sources, *models] for name in datastore_names(each))
         self._acceptance = AcceptanceModel()
         self._retrieved: dict[int, _Step] = {}

@@ -60,7 +60,7 @@ class TokenRecyclingDrafter:
         """
         self._max_depth = (limits or Limits()).max_depth
         self._recycler = _native.Recycler(ends)
-        self._confidence: Confidence = (calibration or Calibration()).network(self.name)
+        self._confidence: Confidence = (calibration or Calibration()).neural(self.name)
         self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
         self._calls = 0
 

@@ -35,7 +35,7 @@ def chance(calibration: Calibration) -> float:
 def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> None:
     path, calibration = tmp_path / "calibration.json", Calibration()
     learn(calibration, RIGHT, 50)
-    network = calibration.network("a network")
+    network = calibration.neural("a network")
     network.learn(np.array([0.9, 0.1]), np.asarray(1), False, np.array([False, True]))
     write_calibration(path, calibration)
     again = read_calibration(path)
@@ -45,8 +45,7 @@ def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> 
     write_calibration(path, again)  # the network was not selected
     own = np.array([0.9])
     chances = [
-        each.network("a network").chances(own, np.asarray(1), False)[0]
-        for each in (calibration, read_calibration(path))
+        each.neural("a network").chances(own, np.asarray(1), False)[0] for each in (calibration, read_calibration(path))
     ]
     assert chances[0] == chances[1] < 0.9
 

@@ -189,7 +189,7 @@ def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
     assert {each.name for each in classes} == {entry.name for entry in BUILT_IN.values() if entry.needs_option}
     readers = {entry.name for entry in BUILT_IN.values() if entry.reads_states}
     assert {each.name for each in classes if hasattr(each, "follow")} == readers
-    assert {each.name for each in networks} == {entry.name for entry in BUILT_IN.values() if entry.is_network}
+    assert {each.name for each in networks} == {entry.name for entry in BUILT_IN.values() if entry.is_neural}
 
 
 @pytest.mark.parametrize("words", [["--set", "exit_layers=2"], ["--draft-model", "/nowhere"]])

@@ -16,7 +16,7 @@ from suffolk.serving.drafters.registry import (
     BUILT_IN,
     find,
     names,
-    network_bits,
+    neural_bits,
     pool_weights,
     source_bits,
     source_name,
@@ -55,7 +55,7 @@ def test_a_plugin_is_a_drafter_like_others(tmp_path: Path, monkeypatch: pytest.M
     assert source_name(1 << 20 | 1) == "datastore+copy"
     assert source_bits("copy") == 1 << 20
     assert pool_weights().shape == (32, 3)
-    assert not network_bits() & source_bits("copy")
+    assert not neural_bits() & source_bits("copy")
     made = make_drafter("copy", 100)
     assert made is not None
     assert made.name == "copy"

@@ -14,7 +14,7 @@ from suffolk.serving.drafters.registry import (
     BUILT_IN,
     find,
     names,
-    network_bits,
+    neural_bits,
     pool_weights,
     source_bits,
     source_name,
@@ -50,7 +50,7 @@ def test_sources_have_names() -> None:
 
 
 def test_all_but_searching_drafters_are_networks() -> None:
-    assert (~network_bits() & 0xFFFFFFFF) == source_bits("datastore+prompt-lookup+token-recycling+prediction")
+    assert (~neural_bits() & 0xFFFFFFFF) == source_bits("datastore+prompt-lookup+token-recycling+prediction")
 
 
 def test_pool_weights_are_those_of_the_entries() -> None:
