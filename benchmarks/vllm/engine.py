@@ -31,6 +31,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # vLLM's prints go to standard error
     os.environ.update(ENVIRONMENT)
+    # vLLM's ngram gives the passes more threads than OMP_NUM_THREADS says
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(os.environ["OMP_NUM_THREADS"])])
     from vllm import LLM
 
     engine = LLM(**json.loads(sys.stdin.readline()))
