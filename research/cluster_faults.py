@@ -110,6 +110,7 @@ def measure(args: argparse.Namespace) -> int:
     """Run the study; returns 0 if no request failed without excuse."""
     read_manifest(args.store)  # raises before Ray starts
     os.environ.update(ENVIRONMENT)  # before Ray is imported
+    from suffolk.build_index.on_ray.connection import connected
     from suffolk.serving.cluster import lifecycle
     from suffolk.serving.cluster.config import config_from
 
@@ -123,7 +124,7 @@ def measure(args: argparse.Namespace) -> int:
             "workers": {"model": str(args.model.absolute()), "count": args.workers, "options": {"slots": 4}},
             "front": {"port": args.port, "replicas": 2},
         }
-        with lifecycle.connected(ray.address):
+        with connected(ray.address):
             lifecycle.up(config_from(values, "the study"), print)
             load = Load(args.port, args.model.absolute().name, args.tokens, args.clients, args.seed)
             try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from suffolk.benchmarks.capacity.need import DISK_SHARE, MEMORY_SHARE, NETWORK_SHARE, READS_SHARE, Need
 from suffolk.benchmarks.capacity.service_costs import ServiceCosts
 from suffolk.benchmarks.capacity.shard import Shard, index_bytes
+from suffolk.build_index.split import MAX_SHARDS
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.fanout.topology import MAX_SHARDS
 
 THREADS = (1, 2, 4)
 """Search threads of a server. More than CHUNK / GRAIN have nothing to do."""

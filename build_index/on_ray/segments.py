@@ -16,7 +16,8 @@ from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
 from suffolk.build_index.memory import peak_memory
 from suffolk.build_index.on_ray.blocks import BlockSource, EncodedReference
-from suffolk.build_index.on_ray.cluster import Cluster, connected, find_cluster, working_nodes
+from suffolk.build_index.on_ray.cluster import Cluster, find_cluster, working_nodes
+from suffolk.build_index.on_ray.connection import connected
 from suffolk.build_index.on_ray.failures import Lost, ray_errors
 from suffolk.build_index.on_ray.tasks import Sorted, SortSetup, sort_segment
 from suffolk.build_index.on_ray.units import Place

@@ -9,10 +9,11 @@ from typing import Any
 
 import ray
 
+from suffolk.build_index.on_ray.nodes import alive_nodes
 from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, config_from
-from suffolk.serving.cluster.node import alive_nodes, node_folder, this_node
+from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from time import sleep
 from typing import Any
@@ -24,24 +22,7 @@ Report = Callable[[str], None]
 """Gets one line about the progress."""
 _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 30.0
-
-
-@contextmanager
-def connected(address: str) -> Iterator[None]:
-    """Connect to the Ray cluster at ``address``; "auto" finds the one on this machine. Raises Unavailable: there is none."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    try:
-        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise Unavailable(
-            f"no Ray at {address!r} ({reason}); start it with 'ray start --head', or name it with --ray"
-        ) from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
+logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its import sets INFO, which would mix with the progress here
 
 
 def up(config: ClusterConfig, report: Report) -> None:

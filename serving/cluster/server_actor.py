@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
-from suffolk.serving.cluster.node import Node, node_folder, this_node
+from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.server_facts import server_facts
 from suffolk.serving.cluster.server_process import Address, ServerProcess

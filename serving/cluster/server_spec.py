@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
-from suffolk.serving.cluster.node import Node
 from suffolk.serving.fanout.topology import MAX_REPLICAS
 
 DRAIN_SECONDS = 2.0

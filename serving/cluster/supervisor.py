@@ -13,8 +13,9 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from suffolk.build_index.on_ray.nodes import alive_nodes
 from suffolk.serving.cluster.config import ClusterConfig
-from suffolk.serving.cluster.node import alive_nodes, named_actors
+from suffolk.serving.cluster.node import named_actors
 from suffolk.serving.cluster.published_topology import PublishedTopology, topology_of
 from suffolk.serving.cluster.server_actor import THREADS, ServerActor
 from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers

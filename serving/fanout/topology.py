@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from suffolk.build_index.split import MAX_SHARDS
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.transport.limits import MAX_NAME
 from suffolk.serving.transport.url import parse_url
 
-MAX_SHARDS = 64
 MAX_REPLICAS = 64
 """Replicas of one shard."""
 _STRICT = ConfigDict(extra="forbid", frozen=True)

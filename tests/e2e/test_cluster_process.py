@@ -103,6 +103,7 @@ def test_a_cluster_that_cannot_start_leaves_nothing_running(ray: LocalRay, value
 def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: dict[str, Any]) -> None:
     up = cluster(ray, "up", given=values)
     assert up.returncode == 0, up.stderr
+    assert "INFO" not in up.stderr
     killed = ""
     load = Load(values["front"]["port"], "tiny", tokens=16, clients=1, seed=1)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +19,17 @@ class RayOptions(setting.Options):
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Connect to Ray. Raises Unavailable: it does not run; Unsupported: it is not installed."""
+        """Connect to Ray. Raises Unsupported: it is not installed; others as ``connected`` of ``build_index.on_ray``."""
         try:
-            from suffolk.serving.cluster.lifecycle import connected
+            importlib.import_module("suffolk.serving.cluster.lifecycle")  # and with it all that the extra installs
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in ("ray", "yaml", "aiohttp"):
                 raise
             raise Unsupported(
                 f"{error.name} is not installed, and clusters need it; pip install 'suffolk[ray]'"
             ) from None
+        from suffolk.build_index.on_ray.connection import connected
+
         with connected(self.ray):
             yield
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from suffolk.build_index.on_ray.nodes import Node
 from suffolk.cli.cluster import EXAMPLES
 from suffolk.cli.cluster.up import EXAMPLES as UP_EXAMPLES
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.cluster.config import config_from, read_config
-from suffolk.serving.cluster.node import Node
 from suffolk.serving.cluster.published_topology import topology_of
 from suffolk.serving.cluster.server_spec import check_stores, wanted_servers
 
