@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import option
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import InvalidArgument, NotFound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,15 +18,7 @@ class RayOptions(setting.Options):
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Connect to Ray. Raises Unsupported: it is not installed; others as ``connected`` of ``build_index.on_ray``."""
-        try:
-            importlib.import_module("suffolk.serving.cluster.lifecycle")  # and with it all that the extra installs
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("ray", "yaml", "aiohttp"):
-                raise
-            raise Unsupported(
-                f"{error.name} is not installed, and clusters need it; pip install 'suffolk[ray]'"
-            ) from None
+        """Connect to Ray. Raises ModuleNotFoundError: it is not installed; others as ``connected`` of ``build_index.on_ray``."""
         from suffolk.build_index.on_ray.connection import connected
 
         with connected(self.ray):

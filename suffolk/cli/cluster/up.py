@@ -12,6 +12,7 @@ from pathlib import Path
 
 from suffolk.cli.cluster.options import RayOptions, report
 from suffolk.cli.options.setting import REQUIRED, argument
+from suffolk.serving.cluster.config import read_config
 
 EXAMPLES = """
 suffolk cluster up cluster.yaml
@@ -41,11 +42,10 @@ class Options(RayOptions):
 def run(options: Options) -> int:
     """Start the cluster; returns 0 once it is ready."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    config = read_config(options.file)
     with options.connected():
-        from suffolk.serving.cluster.config import read_config
         from suffolk.serving.cluster.lifecycle import up
 
-        config = read_config(options.file)
         up(config, report)
         print(f"cluster {config.name} is up")
     return 0

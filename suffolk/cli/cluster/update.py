@@ -11,6 +11,7 @@ from pathlib import Path
 
 from suffolk.cli.cluster.options import RayOptions, report
 from suffolk.cli.options.setting import REQUIRED, argument
+from suffolk.serving.cluster.config import read_config
 
 EXAMPLES = """
 suffolk cluster update cluster.yaml"""
@@ -23,11 +24,10 @@ class Options(RayOptions):
 
 def run(options: Options) -> int:
     """Update the cluster; returns 0 once all servers have the new settings."""
+    config = read_config(options.file)
     with options.connected():
-        from suffolk.serving.cluster.config import read_config
         from suffolk.serving.cluster.lifecycle import update
 
-        config = read_config(options.file)
         update(config, report)
         print(f"cluster {config.name} is updated")
     return 0

@@ -1,0 +1,41 @@
+"""Without Ray, a cluster's file is read first; then the command says what to install."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from suffolk.cli.main import main
+
+GOOD = "{name: a, folder: /a, stores: {datastores: {s: /s}}, workers: {model: /m}}"
+
+
+@pytest.mark.parametrize("command", ["up", "update"])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cluster.yaml: cannot be read (No such file or directory)"),
+        (GOOD.replace("model", "modle"), "cluster.yaml: workers: unknown key 'modle'; the nearest one is 'model'"),
+        (GOOD, "suffolk: ray is not installed, and clusters need it; pip install 'suffolk[ray]'"),
+    ],
+)
+def test_the_file_is_read_first(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    text: str,
+    message: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "suffolk.build_index.on_ray.connection", raising=False)
+    monkeypatch.delitem(sys.modules, "suffolk.build_index.on_ray.failures", raising=False)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    path = tmp_path / "cluster.yaml"
+    if text:
+        path.write_text(text)
+    assert main(["cluster", command, str(path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
