@@ -95,6 +95,11 @@ class FrontConfig:
     def __post_init__(self) -> None:
         check_fields(self, " of front")
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """The address."""
+        return Endpoint(self.host, self.port)
+
 
 @dataclass(frozen=True)
 class ClusterConfig:
@@ -123,7 +128,7 @@ class ClusterConfig:
         if not Path(self.folder).is_absolute():
             raise InvalidArgument(f"folder is {self.folder!r}; it must be an absolute path, the same on every node")
         if self.front is not None:
-            front_rules(Endpoint(self.front.host, self.front.port), self.workers.options)
+            front_rules(self.front.endpoint, self.workers.options)
 
 
 def read_config(path: str | Path) -> ClusterConfig:

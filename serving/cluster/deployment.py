@@ -61,7 +61,7 @@ def check_front(config: FrontConfig) -> None:
         return
     check = ray.remote(check_free).options(num_cpus=0, resources=HEAD)
     try:
-        ray.get(check.remote(Endpoint(config.host, config.port), "port of front"))
+        ray.get(check.remote(config.endpoint, "port of front"))
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
 
@@ -73,7 +73,7 @@ def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
         Unavailable: Ray Serve does not start it; the message holds the error.
         ResourceExhausted: it does not answer.
     """
-    name, hosts = cluster.name, front_rules(Endpoint(config.host, config.port), cluster.workers.options)
+    name, hosts = cluster.name, front_rules(config.endpoint, cluster.workers.options)
 
     def build() -> Starlette:  # in the process of each replica
         return front_app(KnownWorkers(name), hosts)
@@ -111,13 +111,13 @@ def remove_front(cluster: str) -> bool:
 
 def _require_answer(config: FrontConfig) -> None:
     """Raises ResourceExhausted: Ray Serve ran before, at another address, which it keeps."""
-    host = "127.0.0.1" if config.host == "0.0.0.0" else config.host
+    here = Endpoint({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host), config.port)
     try:
-        with urllib.request.urlopen(f"http://{host}:{config.port}/livez", timeout=_ANSWER_SECONDS):
+        with urllib.request.urlopen(f"http://{here}/livez", timeout=_ANSWER_SECONDS):
             return
     except OSError as error:
         raise ResourceExhausted(
-            f"port of front: nothing answers on {config.host}:{config.port} ({error}); Ray Serve keeps the address at which it "
+            f"port of front: nothing answers on {here} ({error}); Ray Serve keeps the address at which it "
             "was started first: use that one, or end what else it serves"
         ) from None
 

@@ -155,7 +155,7 @@ def _finish(controller: Any, config: ClusterConfig, report: Report) -> None:
     _wait(controller, report)
     if config.front is not None:
         deploy_front(config.front, config)
-        report(f"front on http://{config.front.host}:{config.front.port}/v1")
+        report(f"front on http://{config.front.endpoint}/v1")
 
 
 def _wait(controller: Any, report: Report) -> None:

@@ -12,6 +12,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.fanout.topology import MAX_REPLICAS
+from suffolk.serving.transport.endpoint import Endpoint
 
 DRAIN_SECONDS = 2.0
 """Seconds for which a stopping server still answers new requests: longer than the front and clients need to notice."""
@@ -46,7 +47,8 @@ class ServerSpec:
 
     def command(self, node: Node, folder: Path, topology: Path) -> list[str]:
         """The words after ``suffolk`` on ``node``. ``folder``: its part of the cluster's folder; ``topology``: a file there."""
-        addresses = ["--listen", f"{node.host}:{self.port}", "--http", f"{node.host}:{self.port and self.port + 1}"]
+        addresses = ["--listen", str(Endpoint(node.host, self.port))]
+        addresses += ["--http", str(Endpoint(node.host, self.port and self.port + 1))]
         stopping = [f"--set=grace={self.grace:g}", f"--set=drain={DRAIN_SECONDS:g}"]
         if self.kind == "store":
             return [*self.words, *addresses, *stopping, "--cache", str(folder / "copies")]

@@ -92,6 +92,12 @@ def test_each_node_has_a_store_and_workers_have_ports_of_their_own() -> None:
     assert [*wanted_servers(few, NODES)] == ["store-a", "worker-0"]
 
 
+def test_servers_listen_on_the_address_of_their_node() -> None:
+    store, _ = wanted_servers(config_from(values(), "x"), [Node("1", "a", "fd00::1")]).values()
+    words = store.command(Node("1", "a", "fd00::1"), Path("/f"), Path("/f/topology.json"))
+    assert words[words.index("--listen") + 1] == words[words.index("--http") + 1] == "[fd00::1]:0"
+
+
 def test_no_more_stores_run_than_their_list_can_hold() -> None:
     config = config_from(values(), "x")
     nodes = [Node(str(each), f"n{each:02}", f"10.0.0.{each}") for each in range(65)]

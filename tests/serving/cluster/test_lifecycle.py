@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +60,22 @@ def test_a_front_that_an_earlier_command_left_out_is_deployed(
     monkeypatch.setattr(lifecycle.ray, "get", lambda answer: answer)
     command(CONFIG, print)
     assert steps.taken == ["deploy demo"]
+
+
+def test_the_url_of_a_front_on_ipv6_has_brackets(steps: Steps, capsys: pytest.CaptureFixture[str]) -> None:
+    lifecycle.up(replace(CONFIG, front=FrontConfig("::1")), print)
+    assert "front on http://[::1]:8000/v1\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("host", ["::1", "::"])
+def test_a_front_on_ipv6_is_asked_for_an_answer(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(deployment.serve, "start", lambda **_: None)
+    monkeypatch.setattr(deployment.serve, "run", lambda *_, **__: None)
+    monkeypatch.setattr(deployment.urllib.request, "urlopen", lambda url, timeout: nullcontext(asked.append(url)))
+    workers = replace(CONFIG.workers, options={"insecure": True})
+    deployment.deploy_front(FrontConfig(host), replace(CONFIG, workers=workers))
+    assert asked == ["http://[::1]:8000/livez"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), TimeoutError("x"), SystemExit(1), KeyboardInterrupt("x")])
