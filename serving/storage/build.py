@@ -32,6 +32,8 @@ def build_at(
 ) -> tuple[BuildReport, PushReport]:
     """Build in ``folder``, and push to ``url``. To append, the datastore at ``url`` is pulled first.
 
+    Returns the reports of both; the store of the first one is ``url``, and its generation the one there.
+
     Args:
         options: settings of the build; ``output`` is not used.
         folder: None: a temporary one. It stays if the build is done and the push fails.
@@ -57,7 +59,8 @@ def build_at(
     pushed = _push(work, url, keep, progress)
     if folder is None:
         shutil.rmtree(work.parent)
-    return report, pushed
+        pushed = replace(pushed, store="")
+    return replace(report, store=url, generation=pushed.generation), pushed
 
 
 def _require_place(remote: RemoteFolder, options: BuildOptions) -> None:

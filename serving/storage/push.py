@@ -41,7 +41,7 @@ class PushReport:
     """The outcome of a push.
 
     Attributes:
-        store, url: the datastore's folder, and the URL.
+        store, url: the datastore's folder, and the URL. The folder is empty if it was a temporary one.
         generation: number of the newest generation at the URL.
         published: whether this push published it. Otherwise it held the same before.
         segments, bytes: number and size of the segments of the generation.

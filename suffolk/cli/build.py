@@ -161,7 +161,8 @@ def _build_at(options: Options, build_options: BuildOptions) -> int:
     if options.json:
         print(json.dumps(report.to_dict() | {"push": asdict(pushed)}))
     else:
-        print("\n".join([*report.lines(), *push_lines(pushed)]))
+        lines = push_lines(pushed)
+        print("\n".join([*report.lines(), *(lines[1:] or lines)]))  # the first of several has the URL, as the report
     return 0
 
 

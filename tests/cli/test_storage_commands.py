@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import suffolk
@@ -52,6 +53,19 @@ def test_what_they_print(store: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     facts = json.loads(run(capsys, "generations", url, "--rollback", "1", "--json")[1])
     assert [(each["generation"], each["tokens"]) for each in facts] == [(1, 6), (2, 8), (3, 6)]
     assert run(capsys, "pull", url, copy, "--generation", "2")[0] == 0
+
+
+def test_a_build_at_a_url_prints_the_url_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "tokens.npy", np.arange(1, 8, dtype=np.uint16))
+    words = ("build", "--vocab-size", "9", "--output", f"file://{tmp_path}/remote", tmp_path / "tokens.npy")
+    assert run(capsys, *words)[0] == 0
+    text = run(capsys, *words, "--append")[1]
+    assert text.startswith(f"built file://{tmp_path}/remote (generation 2)\n")
+    assert "\n  sent       " in text
+    assert "suffolk-build" not in text
+    assert run(capsys, *words, "--replace")[1].startswith(f"built file://{tmp_path}/remote (generation 3)\n")
+    report = json.loads(run(capsys, *words, "--append", "--json")[1])
+    assert (report["store"], report["push"]["store"]) == (f"file://{tmp_path}/remote", "")
 
 
 def test_a_repaired_segment(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
