@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
+
+from suffolk.cli.options.config_file import tomllib
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
@@ -54,6 +59,23 @@ def test_no_imports_go_in_a_circle() -> None:
     assert len(known) > 300
     graph = {name: imports(path, known) - {name} for name, path in known.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
+
+
+def test_every_imported_package_is_named_in_pyproject() -> None:
+    """Not only brought by another one, which may drop it. Packages that are not installed are not checked."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()]
+    lines = [*project["project"]["dependencies"], *project["build-system"]["requires"], *chain(*groups)]
+    named = {_plain(re.split(r"[^\w.-]", line)[0]) for line in lines} | {"suffolk"}
+    texts = [path.read_text() for path in [*modules().values(), *(ROOT / "tests").rglob("*.py")]]
+    imported = {name for text in texts for name in re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE)}
+    brought = packages_distributions()
+    assert "numpy" in imported & brought.keys()
+    assert {name for name in imported & brought.keys() if named.isdisjoint(map(_plain, brought[name]))} == set()
+
+
+def _plain(distribution: str) -> str:
+    return distribution.lower().replace("_", "-")
 
 
 def test_every_module_is_where_its_name_says() -> None:
