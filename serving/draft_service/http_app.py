@@ -100,17 +100,17 @@ def build_draft_app(
 
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:
-    encoded = http_texts.encode_context(service, found)
+    encoded = http_texts.encode_context(service, found, expired)
     trees = service.draft(found.request(), expired)
     described = [
-        tree_json(tree) | http_texts.describe_tree(service, found, context, tree)
+        tree_json(tree) | http_texts.describe_tree(service, found, context, tree, expired)
         for context, tree in zip(found.contexts, trees, strict=True)
     ]
     return {"trees": described} | encoded
 
 
 def _lookup(service: DraftService, request: Request, found: LookupBody, expired: Expired) -> dict[str, Any]:
-    encoded = http_texts.encode_context(service, found)
+    encoded = http_texts.encode_context(service, found, expired)
     matches = service.lookup(found.request(), expired)
     return {"matches": [{"length": length, "count": count} for length, count in matches]} | encoded
 
@@ -121,9 +121,9 @@ def _count(service: DraftService, request: Request, found: CountBody, expired: E
 
 
 def _occurrences(service: DraftService, request: Request, found: OccurrencesBody, expired: Expired) -> dict[str, Any]:
-    http_texts.encode_pattern(service, found)
+    http_texts.encode_pattern(service, found, expired)
     places = service.occurrences(found.request(), expired)
-    texts = http_texts.describe_occurrences(service, found, places)
+    texts = http_texts.describe_occurrences(service, found, places, expired)
     return {"occurrences": [occurrence_json(place) | more for place, more in zip(places, texts, strict=True)]}
 
 

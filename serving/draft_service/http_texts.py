@@ -9,14 +9,14 @@ from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.token_texts import node_texts, window_texts
-from suffolk.datastore.tree_paths import path_counts, tree_paths
+from suffolk.datastore.tree_paths import tree_paths
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, OccurrencesBody, require_one
-from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.draft_service.service import DraftService, Expired, counted_paths
 from suffolk.serving.proto import draft_pb2
 
 
-def encode_context(service: DraftService, body: LookupBody) -> dict[str, Any]:
+def encode_context(service: DraftService, body: LookupBody, expired: Expired) -> dict[str, Any]:
     """Make the text of ``body``, if it has one, its only context.
 
     Returns:
@@ -25,46 +25,48 @@ def encode_context(service: DraftService, body: LookupBody) -> dict[str, Any]:
     require_one(body, "contexts")
     if body.text is None:
         return {}
-    ids, starts = _encode(service, body.choices(), body.text)
+    ids, starts = _encode(service, body.choices(), body.text, expired)
     body.contexts = [ids[-limits.MAX_CONTEXT :]]
     return {"context": {"tokens": body.contexts[0], "starts": starts[-limits.MAX_CONTEXT :]}}
 
 
-def encode_pattern(service: DraftService, body: OccurrencesBody) -> None:
+def encode_pattern(service: DraftService, body: OccurrencesBody, expired: Expired) -> None:
     """Make the text of ``body``, if it has one, its pattern."""
     require_one(body, "tokens")
     if body.text is not None:
-        body.tokens = _encode(service, body.choices(), body.text)[0]
+        body.tokens = _encode(service, body.choices(), body.text, expired)[0]
 
 
-def describe_tree(service: DraftService, body: DraftBody, context: Tokens, tree: DraftTree) -> dict[str, Any]:
-    """What ``body`` asks for: the text of each node, and counts in each datastore."""
+def describe_tree(
+    service: DraftService, body: DraftBody, context: Tokens, tree: DraftTree, expired: Expired
+) -> dict[str, Any]:
+    """What ``body`` asks for: the text of each node, and counts in each datastore. Raises as ``counted_paths``."""
     found: dict[str, Any] = {}
     if body.texts:
-        found["texts"] = node_texts(service.chosen(body.choices()), context, tree)
+        found["texts"] = node_texts(service.chosen(body.choices(), expired), context, tree)
     if body.by_datastore:
         match, paths = list(context[len(context) - tree.match_length :]), tree_paths(tree)
         found["datastores"] = {}
         for name in service.choices(body.choices()):
-            store = service.chosen([draft_pb2.DatastoreChoice(name=name)])
-            count, *counts = path_counts(store, match, [[], *paths]) if match else [0]
+            store = service.chosen([draft_pb2.DatastoreChoice(name=name)], expired)
+            count, *counts = counted_paths(store, match, [[], *paths], expired) if match else [0]
             found["datastores"][name] = {"match_count": count, "counts": counts}
     return found
 
 
 def describe_occurrences(
-    service: DraftService, body: OccurrencesBody, places: Sequence[Occurrence]
+    service: DraftService, body: OccurrencesBody, places: Sequence[Occurrence], expired: Expired
 ) -> list[dict[str, Any]]:
     """What ``body`` asks for: the text of each occurrence before its pattern, of the pattern, and behind it."""
     if not body.texts:
         return [{} for _ in places]
-    store = service.chosen(body.choices())
+    store = service.chosen(body.choices(), expired)
     parts = [window_texts(store, place, len(body.tokens)) for place in places]
     return [{"texts": dict(zip(("before", "match", "after"), each, strict=True))} for each in parts]
 
 
 def _encode(
-    service: DraftService, choices: Sequence[draft_pb2.DatastoreChoice], text: str
+    service: DraftService, choices: Sequence[draft_pb2.DatastoreChoice], text: str, expired: Expired
 ) -> tuple[list[int], list[int]]:
     limits.check_text(text)
-    return service.chosen(choices).encode_with_starts(text)
+    return service.chosen(choices, expired).encode_with_starts(text)

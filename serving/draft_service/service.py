@@ -136,10 +136,7 @@ class DraftService:
         counts: list[int] = []
         for context, tree in zip(contexts, trees, strict=True):
             paths = paths_of(tree.tokens.tolist(), tree.parents.tolist())
-            for begin in range(0, len(paths), BATCH):
-                if expired():
-                    raise DeadlineExceeded("the deadline passed before all counts were known; allow more time")
-                counts += path_counts(datastore, context.tolist(), paths[begin : begin + BATCH])
+            counts += counted_paths(datastore, context.tolist(), paths, expired)
         return counts
 
     def occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> list[Occurrence]:
@@ -233,7 +230,7 @@ class DraftService:
         """Weights by the full names of datastores, at least one. Raises as ``chosen``."""
         return {self._resolve(each.name): each.weight for each in unpack_choices(messages)} or {self._resolve(""): 1}
 
-    def chosen(self, messages: Sequence[draft_pb2.DatastoreChoice], expired: Expired = lambda: False) -> Retriever:
+    def chosen(self, messages: Sequence[draft_pb2.DatastoreChoice], expired: Expired) -> Retriever:
         """The datastore of that choice, or several as one; it hides what calls hide, and gives up when they have ``expired``.
 
         Raises:
@@ -309,6 +306,16 @@ class DraftService:
     def _visible(self) -> list[str]:
         """Names of the datastores that the caller may read."""
         return [name for name in self._datastores if caller().has(tenant_of(name), Role.READ)]
+
+
+def counted_paths(store: Retriever, match: Tokens, paths: Sequence[Sequence[int]], expired: Expired) -> list[int]:
+    """As ``path_counts``. Raises DeadlineExceeded between two batches."""
+    counts: list[int] = []
+    for begin in range(0, len(paths), BATCH):
+        if expired():
+            raise DeadlineExceeded("the deadline passed before all counts were known; allow more time")
+        counts += path_counts(store, match, paths[begin : begin + BATCH])
+    return counts
 
 
 def _match_lengths(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> tuple[int, int]:

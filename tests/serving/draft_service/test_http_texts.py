@@ -10,8 +10,13 @@ import pytest
 
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import DeadlineExceeded
 from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.http_messages import DraftBody
+from suffolk.serving.draft_service.http_texts import describe_tree
 from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.transport.identity import OPERATOR, acting_as
 from tests.support.draft_server import ask, serving
 from tests.support.stores import byte_tokenizer
 
@@ -73,6 +78,19 @@ def test_nodes_have_texts_and_counts_by_datastore(server: DraftServer) -> None:
         "b": {"match_count": 1, "counts": [1, 1, 1, 1, 0]},
         "a": {"match_count": 2, "counts": [2, 2, 2, 1, 1]},
     }
+
+
+@pytest.mark.parametrize(("least", "message"), [(1, "before all counts"), (2, "while documents were counted")])
+def test_counts_by_datastore_have_the_deadline_of_the_request(
+    stores: dict[str, Datastore], least: int, message: str
+) -> None:
+    service = DraftService(stores, 1, min_count=least)
+    expired = iter([False] * (least - 1) + [True])  # before the batch, or within it
+    body = DraftBody(contexts=[[1]], datastores=[{"name": "a"}], by_datastore=True)
+    context = stores["a"].encode("déj")
+    tree = stores["a"].draft(context, max_nodes=4)
+    with acting_as(OPERATOR), pytest.raises(DeadlineExceeded, match=message):
+        describe_tree(service, body, context, tree, lambda: next(expired))
 
 
 def test_occurrences_have_texts(server: DraftServer) -> None:

@@ -109,7 +109,7 @@ def test_weights_do_not_count_as_documents(tmp_path: Path) -> None:
         acting_as(OPERATOR),
     ):
         choices = [draft_pb2.DatastoreChoice(name=name, weight=weight) for name, weight in (("a", 16), ("b", 1))]
-        chosen = server.service.chosen(choices)
+        chosen = server.service.chosen(choices, lambda: False)
         assert chosen.lookup_batch([[1, 2]]) == [(0, 0)]
 
 
