@@ -42,6 +42,7 @@ class Controller:
         if ray.get_runtime_context().was_current_actor_reconstructed:
             config = config_from(json.loads(self._file.read_text()), str(self._file))
         self._topology = TopologyWriter()
+        self._front: tuple[Any, ...] = ()
         self._supervisor = Supervisor(config, namespace_of(config.name), self._publish)
         self.apply(config)
 
@@ -53,6 +54,14 @@ class Controller:
     def config(self) -> ClusterConfig:
         """The wanted cluster."""
         return self._supervisor.config
+
+    def keep_front(self, settings: tuple[Any, ...]) -> None:
+        """Remember the settings of the deployed front. A restarted controller, perhaps of another version, knows none."""
+        self._front = settings
+
+    def front(self) -> tuple[Any, ...]:
+        """What was given to ``keep_front`` last."""
+        return self._front
 
     def version(self) -> str:
         """The version of Suffolk that this process runs."""

@@ -14,6 +14,7 @@ from typing import Any
 import ray
 from ray import serve
 from ray.serve.exceptions import RayServeException
+from ray.serve.schema import ApplicationStatus
 from starlette.applications import Starlette
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
@@ -64,6 +65,18 @@ def check_front(config: FrontConfig) -> None:
         ray.get(check.remote(config.endpoint, "port of front"))
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
+
+
+def front_settings(cluster: ClusterConfig) -> tuple[Any, ...]:
+    """All that the replicas of the front of ``cluster`` depend on."""
+    front = cluster.front
+    return (front, cluster.grace, front and front_rules(front.endpoint, cluster.workers.options))
+
+
+def front_runs(cluster: str) -> bool:
+    """Whether the front of ``cluster`` takes requests."""
+    found = serve.status().applications.get(cluster) if _serve_runs() else None
+    return found is not None and found.status == ApplicationStatus.RUNNING
 
 
 def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:

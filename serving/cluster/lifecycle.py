@@ -14,7 +14,13 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhauste
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
-from suffolk.serving.cluster.deployment import check_front, deploy_front, remove_front
+from suffolk.serving.cluster.deployment import (
+    check_front,
+    deploy_front,
+    front_runs,
+    front_settings,
+    remove_front,
+)
 from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
 from suffolk.serving.cluster.server_spec import check_stores
 
@@ -151,10 +157,13 @@ def _require(cluster: str) -> Any:
 
 
 def _finish(controller: Any, config: ClusterConfig, report: Report) -> None:
-    """Wait for the servers, then deploy the front, even if one runs: it may have other code, or old rules."""
+    """Wait for the servers, then deploy the front. One that runs stays if it has these settings, and this version's code."""
     _wait(controller, report)
     if config.front is not None:
-        deploy_front(config.front, config)
+        settings = front_settings(config)
+        if not front_runs(config.name) or ray.get(controller.front.remote()) != settings:
+            deploy_front(config.front, config)
+            ray.get(controller.keep_front.remote(settings))
         report(f"front on http://{config.front.endpoint}/v1")
 
 

@@ -109,8 +109,12 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
     try:
         Path(ray.environment["PYTHONPATH"], "version").write_text("0.0.2")  # as if another one was installed
         workers = values["workers"] | {"count": 2, "options": {"slots": 3}}
-        updated = cluster(ray, "update", given=values | {"workers": workers})
+        changed = values | {"workers": workers}
+        updated = cluster(ray, "update", given=changed)
         assert updated.returncode == 0, updated.stderr
+        front = ray.processes("ray::ServeReplica")
+        assert cluster(ray, "up", given=changed).returncode == 0
+        assert ray.processes("ray::ServeReplica") == front != []  # an unchanged front stays
         found = status(ray)
         assert found["settled"]
         assert {each["version"] for each in found["servers"]} == {found["version"]} == {"0.0.2"}

@@ -15,6 +15,7 @@ from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster import deployment, lifecycle
 from suffolk.serving.cluster.config import ClusterConfig, FrontConfig, StoresConfig, WorkersConfig
+from suffolk.serving.cluster.deployment import front_settings
 
 FRONT = FrontConfig()
 CONFIG = ClusterConfig("demo", "/tmp/demo", StoresConfig({"code": "/data/code"}), WorkersConfig("/models/tiny"), FRONT)
@@ -26,10 +27,12 @@ class Steps:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken: list[str] = []
         self.failing: BaseException | None = None
-        for name in ("check_front", "_require_resources", "_start_controller", "_wait"):
+        for name in ("check_front", "_require_resources", "_wait"):
             monkeypatch.setattr(lifecycle, name, lambda *_: None)
+        monkeypatch.setattr(lifecycle, "_start_controller", lambda config: Running())
         monkeypatch.setattr(lifecycle, "_find", lambda cluster: None)
         monkeypatch.setattr(lifecycle, "check_nodes", lambda folder: [])
+        monkeypatch.setattr(lifecycle, "front_runs", lambda cluster: False)
         monkeypatch.setattr(lifecycle, "deploy_front", self._deploy)
         monkeypatch.setattr(lifecycle, "_remove", lambda cluster, graceful: self.taken.append(f"remove {cluster}"))
 
@@ -48,7 +51,8 @@ class Running:
     """A controller of CONFIG. Each of its methods answers at once."""
 
     def __getattr__(self, name: str) -> Any:
-        answers = {"config": CONFIG, "version": __version__, "apply": None}
+        answers = {"config": CONFIG, "version": __version__, "apply": None, "front": front_settings(CONFIG)}
+        answers["keep_front"] = ()
         return SimpleNamespace(remote=lambda *_: answers[name])
 
 
@@ -62,7 +66,29 @@ def test_a_front_that_an_earlier_command_left_out_is_deployed(
     assert steps.taken == ["deploy demo"]
 
 
-def test_the_url_of_a_front_on_ipv6_has_brackets(steps: Steps, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("changed", "taken"),
+    [
+        (CONFIG, []),
+        (replace(CONFIG, workers=replace(CONFIG.workers, count=2, options={"slots": 2})), []),
+        (replace(CONFIG, workers=replace(CONFIG.workers, options={"allowed_host": "a"})), ["deploy demo"]),
+        (replace(CONFIG, front=FrontConfig(replicas=2)), ["deploy demo"]),
+    ],
+)
+def test_a_front_is_deployed_again_only_if_it_changes(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, changed: ClusterConfig, taken: list[str]
+) -> None:
+    monkeypatch.setattr(lifecycle, "_find", lambda cluster: Running())
+    monkeypatch.setattr(lifecycle, "front_runs", lambda cluster: True)
+    monkeypatch.setattr(lifecycle.ray, "get", lambda answer: answer)
+    lifecycle.update(changed, print)
+    assert steps.taken == taken
+
+
+def test_the_url_of_a_front_on_ipv6_has_brackets(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lifecycle.ray, "get", lambda answer: answer)
     lifecycle.up(replace(CONFIG, front=FrontConfig("::1")), print)
     assert "front on http://[::1]:8000/v1\n" in capsys.readouterr().out
 
