@@ -1,4 +1,4 @@
-"""The settings of a cluster, from a YAML file."""
+"""The settings of a cluster, from a YAML or TOML file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import yaml
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.toml import tomllib
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
 from suffolk.serving.fanout.topology import MAX_REPLICAS
@@ -132,20 +133,21 @@ class ClusterConfig:
 
 
 def read_config(path: str | Path) -> ClusterConfig:
-    """The cluster in a YAML file.
+    """The cluster in a file: TOML if its name ends so, else YAML.
 
     Raises:
         NotFound: the file cannot be read.
-        InvalidArgument: it is no YAML, a key is unknown or missing, or a value is out of its bounds.
+        InvalidArgument: it is malformed, a key is unknown or missing, or a value is out of its bounds.
     """
     try:
         text = Path(path).read_text()
     except OSError as error:
-        raise NotFound(f"{path}: cannot be read ({error.strerror}); name the cluster's YAML file") from error
+        raise NotFound(f"{path}: cannot be read ({error.strerror}); name the cluster's YAML or TOML file") from error
+    form, parse = ("TOML", tomllib.loads) if Path(path).suffix == ".toml" else ("YAML", yaml.safe_load)
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidArgument(f"{path}: no YAML ({error}); correct it") from error
+        values = parse(text)
+    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgument(f"{path}: no {form} ({error}); correct it") from error
     return config_from(values, str(path))
 
 

@@ -22,19 +22,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.toml import tomllib
 from suffolk.serving.transport.access_rules import PREFIX, AccessRules, hash_secret, parse_rules
 from suffolk.serving.transport.identity import Role
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MAX_BYTES = 16 << 20
 """Size of an access file."""

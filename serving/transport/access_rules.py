@@ -5,20 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.toml import tomllib
 from suffolk.serving.transport.identity import EVERY_TENANT, Identity, Role
 from suffolk.serving.transport.quota import Quota
 from suffolk.serving.transport.store_names import NAME
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 PREFIX = "suffolk"
 _KEYS = {"token": ("id", "name", "hash", "roles"), "subject": ("name", "roles"), "tenant": ()}

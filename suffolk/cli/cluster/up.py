@@ -1,4 +1,4 @@
-"""Start the cluster in a YAML file on a running Ray, and wait until it takes requests.
+"""Start the cluster in a YAML or TOML file on a running Ray, and wait until it takes requests.
 
 The command ends when all servers are ready; they go on. On an error or Ctrl-C, nothing is left
 running. A second 'up' with the same file finishes the start; with another one, it is refused.

@@ -1,4 +1,4 @@
-"""Change a running cluster to the settings in a YAML file, without failed requests.
+"""Change a running cluster to the settings in a YAML or TOML file, without failed requests.
 
 Servers whose settings change are replaced one at a time: each finishes its requests, and the next one
 waits until it is ready again. If one does not start, the others keep their old settings.

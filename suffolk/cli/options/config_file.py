@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,7 @@ from suffolk.cli.options.parser import nearest
 from suffolk.cli.options.setting import Given, Options, Setting, settings_of
 from suffolk.cli.options.values import read_value
 from suffolk.datastore.errors import InvalidArgument, NotFound
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from suffolk.datastore.toml import tomllib
 
 COMMANDS = ("generate", "worker", "serve", "train", "capacity")
 """The commands that read a file."""

@@ -81,6 +81,27 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         read_config(tmp_path / "cluster.yaml")
 
 
+def test_the_file_may_be_toml(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(
+        """
+        name = "demo"
+        folder = "/tmp/demo"
+        stores.datastores.code = "/data/code"
+        [workers]
+        model = "/models/tiny"
+        options = { slots = 2, drafter = ["hybrid"] }
+        [front]
+        port = 8000
+        """
+    )
+    workers = {"model": "/models/tiny", "options": {"slots": 2, "drafter": ["hybrid"]}}
+    assert read_config(path) == config_from(values(workers=workers, front={"port": 8000}), "x")
+    path.write_text("name: demo")
+    with pytest.raises(InvalidArgument, match="cluster.toml: no TOML"):
+        read_config(path)
+
+
 def test_each_node_has_a_store_and_workers_have_ports_of_their_own() -> None:
     config = config_from(values(workers={"model": "/m", "count": 2, "port": 7710, "options": {"seed": True}}), "x")
     servers = wanted_servers(config, NODES)
