@@ -15,6 +15,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.cluster.front_rules import front_rules
+from suffolk.serving.cluster.store_client import StoreClient
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
 from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint
@@ -36,16 +37,19 @@ class StoresConfig:
         count: servers; 0 for one on every node, up to MAX_REPLICAS.
         port: gRPC port on each node; 0 takes a free one.
         options: further options of ``suffolk serve``.
+        client: what workers send to them.
     """
 
     datastores: Mapping[str, str]
     count: Annotated[int, Within(0, MAX_REPLICAS)] = 0
     port: Port = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    client: StoreClient = field(default_factory=StoreClient)
 
     def __post_init__(self) -> None:
         check_fields(self, " of stores")
         _check_options(self.options, "stores")
+        self.client.check(_by_field(self.options))
         if not isinstance(self.datastores, Mapping) or not self.datastores:
             raise InvalidArgument(
                 f"datastores of stores is {self.datastores!r}; name at least one as NAME: FOLDER or NAME: URL"
@@ -54,6 +58,10 @@ class StoresConfig:
             check_store_name(str(name), f"datastores of stores: {name}")
             if not is_storage_url(str(store)) and not Path(str(store)).is_absolute():
                 raise InvalidArgument(f"datastores of stores: {name} is {store!r}; give an absolute path or a URL")
+
+    def url(self, address: str, name: str = "") -> str:
+        """The URL of datastore ``name``, or of the only one, on the store at HOST:PORT."""
+        return self.client.url(address, name, _by_field(self.options))
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,10 @@ class ClusterConfig:
             raise InvalidArgument(f"folder is {self.folder!r}; it must be an absolute path, the same on every node")
         if self.front is not None:
             front_rules(self.front.endpoint, self.workers.options)
+            if _by_field(self.workers.options).get("tls_cert"):
+                raise InvalidArgument(
+                    "options of workers has tls_cert, and the front calls workers without TLS; leave one of both out"
+                )
 
 
 def read_config(path: str | Path) -> ClusterConfig:
@@ -172,6 +184,10 @@ def _refuse_unknown(values: object, kind: type[Any], what: str) -> None:
         for part in parts:
             if is_dataclass(part):
                 _refuse_unknown(value, part, f"{what}: {key}")  # type: ignore[arg-type]  # a class
+
+
+def _by_field(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("-", "_"): value for name, value in options.items()}
 
 
 def _check_options(options: Mapping[str, Any], of: str) -> None:

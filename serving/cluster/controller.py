@@ -86,7 +86,7 @@ class Controller:
     def status(self) -> dict[str, Any]:
         """Nodes, servers and the last events, as a JSON object (docs/how-to/run-a-cluster.md)."""
         slots = self._supervisor.slots()
-        asked = {slot.spec.name: slot.actor.facts.remote() for slot in slots if slot.state == "ready"}
+        asked = {slot.spec.name: slot.actor.facts.remote(self._url(slot)) for slot in slots if slot.state == "ready"}
         ray.wait([*asked.values()], num_returns=len(asked), timeout=_FACTS_SECONDS) if asked else None
         return {
             "name": self._supervisor.config.name,
@@ -103,6 +103,11 @@ class Controller:
         names = self._supervisor.close(graceful)
         self._file.unlink(missing_ok=True)
         return names
+
+    def _url(self, slot: Slot) -> str:
+        """Where the server of a slot that is ready answers."""
+        address = slot.address() or ""
+        return self.config().stores.url(address) if slot.spec.kind == "store" else f"grpc://{address}"
 
     def _publish(self, topology: PublishedTopology) -> None:
         """Write the list of stores on this node, where perhaps no server runs."""

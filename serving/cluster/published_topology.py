@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffolk.serving.cluster.config import StoresConfig
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 
 LOG = logging.getLogger("suffolk.cluster")
@@ -25,10 +26,12 @@ class PublishedTopology:
     topology: Topology | None = None
 
 
-def topology_of(stores: Mapping[str, str], datastores: Sequence[str]) -> Topology:
-    """Every store as a replica of one shard. ``stores``: node name -> gRPC address; a node is a zone."""
-    names = ",".join(datastores)
-    replicas = [ReplicaAddress(url=f"grpc://{address}/{names}", zone=node) for node, address in sorted(stores.items())]
+def topology_of(addresses: Mapping[str, str], stores: StoresConfig) -> Topology:
+    """Every store as a replica of one shard. ``addresses``: node name -> gRPC address; a node is a zone."""
+    names = ",".join(stores.datastores)
+    replicas = [
+        ReplicaAddress(url=stores.url(address, names), zone=node) for node, address in sorted(addresses.items())
+    ]
     return Topology(shards=(Shard(replicas=tuple(replicas)),))
 
 

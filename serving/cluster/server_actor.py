@@ -72,8 +72,6 @@ class ServerActor:
         """The spec, and where the server runs; None while it starts."""
         return self._spec, self._placed
 
-    def facts(self) -> dict[str, Any]:
-        """What the server says of itself (``server_facts``). Raises Unavailable."""
-        if self._placed is None:
-            raise Unavailable(f"{self._spec.name} is starting")
-        return server_facts(self._spec.kind, self._placed.address.grpc)
+    def facts(self, url: str) -> dict[str, Any]:
+        """What the server at ``url``, this one, says of itself. Raises as ``server_facts``."""
+        return server_facts(self._spec.kind, url)

@@ -10,28 +10,29 @@ from suffolk.serving.draft_service import limits
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.call_errors import call_error
 from suffolk.serving.transport.channel import open_channel
-from suffolk.serving.transport.url import ServiceUrl
+from suffolk.serving.transport.url import parse_url
 from suffolk.serving.worker.client import connect_worker
 
 _DEADLINE = 5.0
 _KEEPALIVE_TIMEOUT = 2.0
 
 
-def server_facts(kind: Literal["store", "worker"], address: str) -> dict[str, Any]:
+def server_facts(kind: Literal["store", "worker"], url: str) -> dict[str, Any]:
     """``version``, and of a store ``generations`` (name -> number) and ``tokens``, of a worker ``running``, ``waiting``, ``slots``.
 
-    Raises Unavailable, DeadlineExceeded, PermissionDenied: the server does not answer, or not without a token.
+    Raises Unavailable, DeadlineExceeded, PermissionDenied: the server does not answer, or not with this token. Others as
+    ``open_channel``.
     """
-    return _store_facts(address) if kind == "store" else _worker_facts(address)
+    return _store_facts(url) if kind == "store" else _worker_facts(url)
 
 
-def _store_facts(address: str) -> dict[str, Any]:
-    channel = open_channel(ServiceUrl(address), limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _KEEPALIVE_TIMEOUT)
+def _store_facts(url: str) -> dict[str, Any]:
+    channel = open_channel(parse_url(url), limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _KEEPALIVE_TIMEOUT)
     try:
         stub = draft_pb2_grpc.DraftServiceStub(channel)
         reply = stub.GetInfo(draft_pb2.GetInfoRequest(), timeout=_DEADLINE)
     except grpc.RpcError as error:
-        raise call_error(error, address, "draft service", f"no answer within {_DEADLINE:g} s") from None
+        raise call_error(error, url.partition("?")[0], "draft service", f"no answer within {_DEADLINE:g} s") from None
     finally:
         channel.close()
     return {
@@ -41,7 +42,7 @@ def _store_facts(address: str) -> dict[str, Any]:
     }
 
 
-def _worker_facts(address: str) -> dict[str, Any]:
-    with connect_worker(f"grpc://{address}") as client:
+def _worker_facts(url: str) -> dict[str, Any]:
+    with connect_worker(url) as client:
         info = client.info()
     return {"version": info["server_version"]} | {key: info[key] for key in ("running", "waiting", "slots")}

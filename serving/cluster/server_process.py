@@ -15,7 +15,7 @@ from pathlib import Path
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 
-_ENDPOINT = re.compile(r"\b(grpc|http) (\S+?)(?:,|$)")
+_ENDPOINT = re.compile(r"\b(grpc|http)s? (\S+?)(?:,|$)")
 _TETHERED = "suffolk.serving.cluster.tethered"
 _STDERR_LINES = 20
 _LAST_SECONDS = 10.0

@@ -161,7 +161,7 @@ class Supervisor:
             for slot in self._slots.values()
             if slot.spec.kind == "store" and slot.placed and (address := slot.address())
         }
-        topology = topology_of(stores, [*self._config.stores.datastores]) if stores else self._topology.topology
+        topology = topology_of(stores, self._config.stores) if stores else self._topology.topology
         if topology == self._topology.topology:
             return
         self._topology = PublishedTopology(time.time_ns(), topology)

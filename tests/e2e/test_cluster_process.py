@@ -17,6 +17,8 @@ import pytest
 from research.cluster_load import Load
 from research.local_ray import LocalRay, local_ray
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.transport.access_file import add_token
+from suffolk.serving.transport.identity import Role
 from tests.support.processes import ROOT, SUFFOLK, WAIT
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
@@ -52,14 +54,17 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     model = save_tiny(folder / "tiny")
     tokenizer = fingerprint(load_tokenizer(str(model)))
     make_store(folder / "bytes", [[list(range(66, 92)) * 9]], vocab_size=257, tokenizer=tokenizer).close()
+    access, token = folder / "access.toml", folder / "token"
+    token.write_text(add_token(access, "workers", {"default": Role.READ}))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    demanded = {"options": {"access": str(access)}, "client": {"token_file": str(token)}}
     return {
         "name": "demo",
         "folder": str(folder / "run"),
         "grace": 5,
-        "stores": {"datastores": {"bytes": str(folder / "bytes")}, "count": 1},
+        "stores": {"datastores": {"bytes": str(folder / "bytes")}, "count": 1} | demanded,
         "workers": {"model": str(model), "count": 1, "cpus": 0.5, "options": {"slots": 2}},
         "front": {"port": port},
     }

@@ -50,6 +50,10 @@ def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None
             "options of workers has 'listen', which the cluster",
         ),
         ({"workers": {"model": "/m", "options": {"slots": {}}}}, "options of workers: slots is {}; it must be a value"),
+        (
+            {"workers": {"model": "/m", "options": {"tls-cert": "/c"}}, "front": {}},
+            "options of workers has tls_cert, and the front calls workers without TLS",
+        ),
         ({"stores": {"datastores": {"s": "/s"}, "count": 65}}, "count of stores is 65; it must be between 0 and 64"),
         ({"stores": {"datastores": {}}}, "datastores of stores is {}; name at least one"),
         ({"stores": {"datastores": {"code": "data/code"}}}, "code is 'data/code'; give an absolute path or a URL"),
@@ -126,4 +130,4 @@ def test_no_more_stores_run_than_their_list_can_hold() -> None:
     with pytest.raises(InvalidArgument, match="count of stores is 0, one on each of 65 nodes; it may be at most 64"):
         check_stores(config.stores, nodes)
     stores = [each for each in wanted_servers(config, nodes).values() if each.kind == "store"]  # if they join later
-    assert len(topology_of({each.name: f"{each.name}:1" for each in stores}, ["code"]).addresses) == 64
+    assert len(topology_of({each.name: f"{each.name}:1" for each in stores}, config.stores).addresses) == 64
