@@ -118,9 +118,7 @@ class Shard:
     @property
     def client_s(self) -> float:
         """Processor seconds of a worker for its calls to all shards in a step. They run one after another in its process."""
-        return (
-            self.need.rounds * self.shards * (self.costs.client_call_s + self.need.batch * self.costs.client_context_s)
-        )
+        return self.rounds * self.shards * (self.costs.client_call_s + self.need.batch * self.costs.client_context_s)
 
     def response(self, nodes: float) -> Response:
         """Times of a call if each takes one of the servers of so many nodes at random. Their utilisation must be below 1."""

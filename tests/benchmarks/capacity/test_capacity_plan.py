@@ -12,6 +12,7 @@ from suffolk.benchmarks.capacity.need import Need, Node
 from suffolk.benchmarks.capacity.plan import best_plan
 from suffolk.benchmarks.capacity.published import PUBLISHED
 from suffolk.benchmarks.capacity.relaxations import relaxations
+from suffolk.benchmarks.capacity.shard import Shard
 from suffolk.datastore.errors import InvalidArgument
 
 NEED = Need(tokens=10**11, workers=50, steps_per_second=20, batch=8)
@@ -96,3 +97,9 @@ def test_a_segment_fits_into_the_memory_of_its_builder() -> None:
 def test_impossible_needs_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         best_plan(replace(NEED, **changes), PUBLISHED)
+
+
+def test_a_worker_calls_one_shard_once_and_several_in_rounds() -> None:
+    call = PUBLISHED.client_call_s + NEED.batch * PUBLISHED.client_context_s
+    assert Shard(NEED, PUBLISHED, 1).client_s == pytest.approx(call)
+    assert Shard(NEED, PUBLISHED, 5).client_s == pytest.approx(NEED.rounds * 5 * call)
