@@ -1,7 +1,7 @@
 """Kills processes of a cluster at random times under load: on Ray with three nodes on this machine.
 
-Texts must be those of plain decoding. Only requests that were in a killed process may fail, or came
-while Ray Serve starts its proxy again.
+Texts must be those of plain decoding, and no acknowledged append to a live store may be lost. Only
+requests that were in a killed process may fail, or came while Ray Serve starts its proxy again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import psutil
 
+from research.cluster_appends import Appends
 from research.cluster_load import Load, Outcome
 from research.command import add_seed, command_parser, run_command
 from research.local_ray import ENVIRONMENT, LocalRay, local_ray
@@ -120,15 +121,20 @@ def measure(args: argparse.Namespace) -> int:
         values = {
             "name": NAME,
             "folder": folder,
-            "stores": {"datastores": {"code": str(args.store.absolute())}},
+            "stores": {
+                "datastores": {"code": str(args.store.absolute())},
+                "port": args.port + 1,
+                "live": {"chat": {"tokenizer": str(args.model.absolute())}},
+            },
             "workers": {"model": str(args.model.absolute()), "count": args.workers, "options": {"slots": 4}},
             "front": {"port": args.port, "replicas": 2},
         }
         with connected(ray.address):
             lifecycle.up(config_from(values, "the study"), print)
             load = Load(args.port, args.model.absolute().name, args.tokens, args.clients, args.seed)
+            servers, end = lifecycle.status(NAME)["servers"], time.time() + 60 * args.minutes
+            appends = Appends([each["grpc"] for each in servers if each["kind"] == "store"], "chat")
             try:
-                servers, end = lifecycle.status(NAME)["servers"], time.time() + 60 * args.minutes
                 kinds: list[str] = []
                 while time.time() < end:
                     time.sleep(choose.uniform(1, 5))
@@ -139,8 +145,10 @@ def measure(args: argparse.Namespace) -> int:
                     print(f"{fault.kind}: {fault.seconds:.1f} s", flush=True)
             finally:
                 load.stop()
+                lost = appends.lost()
             print("stopped", ", ".join(lifecycle.down(NAME)))
-    return report(load.outcomes, faults)
+    print(f"appends: {len(appends.acknowledged)} acknowledged, {len(lost)} lost, longest wait {appends.longest:.1f} s")
+    return report(load.outcomes, faults) or bool(lost)
 
 
 def report(outcomes: Sequence[Outcome], faults: Sequence[Fault]) -> int:

@@ -23,8 +23,8 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_raylet_start_wait_time_s": "120",
 }
-"""Every node listens on 127.0.0.1; without this, Ray takes the address of an interface. No usage statistics are sent. A busy
-machine gets time to start a node."""
+"""Every node listens on a loopback address; without this, Ray takes the address of an interface. No usage statistics are sent.
+A busy machine gets time to start a node."""
 FAST_DETECTION = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
@@ -63,7 +63,10 @@ class LocalRay:
 
 @contextmanager
 def local_ray(nodes: Sequence[str], variables: dict[str, dict[str, str]] | None = None) -> Iterator[LocalRay]:
-    """Ray with these nodes; the first one is the head. ``variables``: of the environment of each node, by its name."""
+    """Ray with these nodes, at 127.0.0.1, 127.0.0.2 and so on; the first one is the head.
+
+    ``variables``: of the environment of each node, by its name.
+    """
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         environment = os.environ | ENVIRONMENT | {"RAY_TMPDIR": folder}
         process = subprocess.Popen(
@@ -98,7 +101,8 @@ def main(names: list[str], variables: dict[str, dict[str, str]]) -> None:
     from ray.cluster_utils import Cluster
 
     def options(name: str) -> dict[str, Any]:
-        return _NODE | {"node_name": name, "env_vars": variables.get(name, {})}
+        address = f"127.0.0.{1 + names.index(name)}"
+        return _NODE | {"node_name": name, "node_ip_address": address, "env_vars": variables.get(name, {})}
 
     cluster = Cluster(initialize_head=True, head_node_args=options(names[0]) | {"_system_config": FAST_DETECTION})
     nodes = {name: cluster.add_node(**options(name)) for name in names[1:]}

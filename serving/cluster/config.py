@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -15,6 +15,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.cluster.front_rules import front_rules
+from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
 from suffolk.serving.cluster.store_client import StoreClient
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
 from suffolk.serving.fanout.topology import MAX_REPLICAS
@@ -38,19 +39,23 @@ class StoresConfig:
         port: gRPC port on each node; 0 takes a free one.
         options: further options of ``suffolk serve``.
         client: what workers send to them.
+        live: name -> datastore that clients append to, with a copy on each server.
+        copies_at: node -> HOST:PORT of each server that has copies. The cluster sets it (``live_copies.py``).
     """
 
-    datastores: Mapping[str, str]
+    datastores: Mapping[str, str] = field(default_factory=dict)
     count: Annotated[int, Within(0, MAX_REPLICAS)] = 0
     port: Port = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     client: StoreClient = field(default_factory=StoreClient)
+    live: Mapping[str, LiveConfig] = field(default_factory=dict)
+    copies_at: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self, " of stores")
-        _check_options(self.options, "stores")
+        _check_options(self.options, "stores", LIVE_OPTIONS)
         self.client.check(_by_field(self.options))
-        if not isinstance(self.datastores, Mapping) or not self.datastores:
+        if not isinstance(self.datastores, Mapping) or not (self.datastores or self.live):
             raise InvalidArgument(
                 f"datastores of stores is {self.datastores!r}; name at least one as NAME: FOLDER or NAME: URL"
             )
@@ -58,6 +63,12 @@ class StoresConfig:
             check_store_name(str(name), f"datastores of stores: {name}")
             if not is_storage_url(str(store)) and not Path(str(store)).is_absolute():
                 raise InvalidArgument(f"datastores of stores: {name} is {store!r}; give an absolute path or a URL")
+        check_live(self.live, self.datastores, self.port)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all datastores, which each server has."""
+        return [*self.datastores, *self.live]
 
     def url(self, address: str, name: str = "") -> str:
         """The URL of datastore ``name``, or of the only one, on the store at HOST:PORT."""
@@ -136,6 +147,7 @@ class ClusterConfig:
             raise InvalidArgument(f"name is {self.name!r}; it must be 1 to 40 of a-z, 0-9 and '-'")
         if not Path(self.folder).is_absolute():
             raise InvalidArgument(f"folder is {self.folder!r}; it must be an absolute path, the same on every node")
+        check_remember(self.workers.options, self.stores.live)
         if self.front is not None:
             front_rules(self.front.endpoint, self.workers.options)
             if _by_field(self.workers.options).get("tls_cert"):
@@ -173,28 +185,31 @@ def _refuse_unknown(values: object, kind: type[Any], what: str) -> None:
     """Raises InvalidArgument for an unknown key, and names the nearest known one."""
     if not isinstance(values, Mapping):
         return  # ``from_json`` reports it
-    hints, known = get_type_hints(kind), [each.name for each in fields(kind)]
+    hints, known = get_type_hints(kind), [each.name for each in fields(kind) if each.compare]
     for key, value in values.items():
         if key not in known:
             near = get_close_matches(str(key), known, 1, 0)[0]
             raise InvalidArgument(
                 f"{what}: unknown key {key!r}; the nearest one is {near!r}, all are {', '.join(known)}"
             )
-        parts = [hints[key], *getattr(hints[key], "__args__", ())]
-        for part in parts:
-            if is_dataclass(part):
-                _refuse_unknown(value, part, f"{what}: {key}")  # type: ignore[arg-type]  # a class
+        named = get_origin(hints[key]) is Mapping and isinstance(value, Mapping)
+        inner = {f"{key}: {name}": each for name, each in value.items()} if named else {str(key): value}
+        for part in (hints[key], *get_args(hints[key])):
+            for name, each in inner.items():
+                if is_dataclass(part):
+                    _refuse_unknown(each, part, f"{what}: {name}")  # type: ignore[arg-type]  # a class
 
 
 def _by_field(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in options.items()}
 
 
-def _check_options(options: Mapping[str, Any], of: str) -> None:
+def _check_options(options: Mapping[str, Any], of: str, more: Sequence[str] = ()) -> None:
+    """``more``: further options that the cluster sets. Raises InvalidArgument."""
     if not isinstance(options, Mapping):
         raise InvalidArgument(f"options of {of} is {options!r}; it must be an object of options and their values")
     for name, value in options.items():
-        if name in _MANAGED:
+        if str(name).replace("-", "_") in (*_MANAGED, *more):
             raise InvalidArgument(f"options of {of} has {name!r}, which the cluster sets; leave it out")
         values = value if isinstance(value, list) else [value]
         if not all(isinstance(each, bool | int | float | str) for each in values):

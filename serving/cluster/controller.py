@@ -12,11 +12,13 @@ import ray
 from suffolk.build_index.on_ray.nodes import alive_nodes
 from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.version import __version__
-from suffolk.serving.cluster.config import ClusterConfig, config_from
+from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.leaders import Leaders
 from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
+from suffolk.serving.engine.checked_fields import from_json
 
 CONTROLLER = "controller"
 """Name of the actor, in the namespace of its cluster."""
@@ -40,11 +42,12 @@ class Controller:
         self._folder = node_folder(config.folder, this_node())
         self._folder.mkdir(parents=True, exist_ok=True)
         if ray.get_runtime_context().was_current_actor_reconstructed:
-            config = config_from(json.loads(self._file.read_text()), str(self._file))
+            config = from_json(ClusterConfig, json.loads(self._file.read_text()), str(self._file))
         self._topology = TopologyWriter()
         self._front: tuple[Any, ...] = ()
         self._supervisor = Supervisor(config, namespace_of(config.name), self._publish)
         self.apply(config)
+        self._leaders = Leaders(lambda: self.config().stores)
 
     def apply(self, config: ClusterConfig) -> None:
         """Want another cluster, and keep it in the file. Raises ResourceExhausted, PermissionDenied: it cannot be written."""
@@ -68,8 +71,8 @@ class Controller:
         return __version__
 
     def settled(self) -> bool:
-        """Whether exactly the wanted servers run."""
-        return self._supervisor.settled()
+        """Whether exactly the wanted servers run, and each live store has a leader."""
+        return self._supervisor.settled() and self._leaders.complete()
 
     def states(self) -> dict[str, tuple[str, str]]:
         """Name -> state of each server, and why its last start failed; empty if it did not."""
@@ -100,6 +103,7 @@ class Controller:
 
     def close(self, graceful: bool = True) -> list[str]:
         """Stop all servers; returns their names. The caller kills this actor afterwards."""
+        self._leaders.close()
         names = self._supervisor.close(graceful)
         self._file.unlink(missing_ok=True)
         return names

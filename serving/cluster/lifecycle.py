@@ -21,6 +21,7 @@ from suffolk.serving.cluster.deployment import (
     front_settings,
     remove_front,
 )
+from suffolk.serving.cluster.live_copies import with_copies
 from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
 from suffolk.serving.cluster.server_spec import check_stores
 
@@ -51,6 +52,7 @@ def up(config: ClusterConfig, report: Report) -> None:
         return
     nodes = check_nodes(config.folder)
     check_stores(config.stores, nodes)
+    config = with_copies(config, nodes, {})
     _require_resources(config.workers)
     if config.front is not None:
         check_front(config.front)
@@ -76,7 +78,9 @@ def update(config: ClusterConfig, report: Report) -> None:
         raise InvalidArgument(
             f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
         )
-    check_stores(config.stores, check_nodes(config.folder))
+    nodes = check_nodes(config.folder)
+    check_stores(config.stores, nodes)
+    config = with_copies(config, nodes, old.stores.copies_at)
     _require_resources(config.workers)
     ray.get(controller.apply.remote(config))
     if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it

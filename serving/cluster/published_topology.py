@@ -28,7 +28,7 @@ class PublishedTopology:
 
 def topology_of(addresses: Mapping[str, str], stores: StoresConfig) -> Topology:
     """Every store as a replica of one shard. ``addresses``: node name -> gRPC address; a node is a zone."""
-    names = ",".join(stores.datastores)
+    names = ",".join(stores.names)
     replicas = [
         ReplicaAddress(url=stores.url(address, names), zone=node) for node, address in sorted(addresses.items())
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import grpc
@@ -18,7 +19,10 @@ _KEEPALIVE_TIMEOUT = 2.0
 
 
 def server_facts(kind: Literal["store", "worker"], url: str) -> dict[str, Any]:
-    """``version``, and of a store ``generations`` (name -> number) and ``tokens``, of a worker ``running``, ``waiting``, ``slots``.
+    """What the server says of itself.
+
+    ``version``; of a store ``generations`` and ``replicas``, both by name, and ``tokens``; of a worker ``running``, ``waiting`` and
+    ``slots``.
 
     Raises Unavailable, DeadlineExceeded, PermissionDenied: the server does not answer, or not with this token. Others as
     ``open_channel``.
@@ -35,8 +39,10 @@ def _store_facts(url: str) -> dict[str, Any]:
         raise call_error(error, url.partition("?")[0], "draft service", f"no answer within {_DEADLINE:g} s") from None
     finally:
         channel.close()
+    infos = {each.name: json.loads(each.info_json) for each in reply.datastores}
     return {
         "version": reply.server_version,
+        "replicas": {name: info["replica"] for name, info in infos.items() if "replica" in info},
         "generations": {each.name: each.generation for each in reply.datastores},
         "tokens": sum(each.tokens for each in reply.datastores),
     }

@@ -11,6 +11,7 @@ from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
+from suffolk.serving.cluster.live_copies import live_words, worker_options
 from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint
 
@@ -77,13 +78,15 @@ def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec
     stores = config.stores
     folders = [f"{name}={place}" for name, place in stores.datastores.items()]
     words = ("serve", *folders, *_option_words(stores.options))
-    for node in sorted(nodes, key=lambda each: each.name)[: stores.count or MAX_REPLICAS]:
-        yield _spec(config, f"store-{node.name}", "store", words, stores.port, node.id)
+    possible = [node for node in nodes if node.name in stores.copies_at or not stores.live]
+    for node in sorted(possible, key=lambda each: each.name)[: stores.count or MAX_REPLICAS]:
+        live = live_words(config, node)
+        yield _spec(config, f"store-{node.name}", "store", (*words, *live), stores.port, node.id)
 
 
 def _workers(config: ClusterConfig) -> Iterator[ServerSpec]:
     workers = config.workers
-    words = ("worker", "--model", workers.model, *_option_words(workers.options))
+    words = ("worker", "--model", workers.model, *_option_words(worker_options(config)))
     for number in range(workers.count):
         port = workers.port and workers.port + 2 * number
         yield _spec(config, f"worker-{number}", "worker", words, port, "", workers.cpus, workers.gpus)

@@ -62,7 +62,7 @@ def check_fields(config: Any, of: str = "") -> None:
 
 
 def from_json(kind: type[T], values: object, what: str) -> T:
-    """The dataclass ``kind`` from a JSON object. Reads nested dataclasses and tuples of them too.
+    """The dataclass ``kind`` from a JSON object. Reads nested dataclasses, and tuples and mappings of them, too.
 
     ``what`` names the object in messages. Raises InvalidArgument: not an object, or a field is unknown, missing or invalid.
     """
@@ -148,6 +148,8 @@ def _read(hint: Any, value: Any, name: str) -> Any:
     kind = _member(hint, value)
     if isinstance(kind, type) and is_dataclass(kind):
         return from_json(kind, value, name)
+    if get_origin(kind) is Mapping and isinstance(value, Mapping):
+        return {key: _read(get_args(kind)[1], each, f"{name}: {key}") for key, each in value.items()}
     if get_origin(kind) is not tuple:
         return value
     items, of = listed(name, value, "values"), get_args(kind)[0]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from suffolk.datastore.arguments import check_flag, check_groups
 from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents
-from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable, Unsupported
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, MAX_DEADLINE, RemoteDatastore
 from suffolk.serving.fanout.address import parse_address
 from suffolk.serving.fanout.datastore import FanoutDatastore
@@ -93,6 +93,12 @@ class AppendableFanout(FanoutDatastore):
             sum(each.tokens for each in done),
             max(each.generation for each in done),
             tuple(sorted(unknown)),
+        )
+
+    def seal(self) -> int | None:
+        """Raises Unsupported: published files would have no copies."""
+        raise Unsupported(
+            f"{self.url} has copies on several servers, and published files would have none; do not seal it"
         )
 
     def stats(self) -> LiveStats:

@@ -100,8 +100,10 @@ class ReplicaStore(LiveStore):
             )
 
     def info(self) -> dict[str, Any]:
-        """See ``LiveStore.info``; with ``replica``, ``status``."""
-        return super().info() | {"replica": asdict(self.status())}
+        """See ``LiveStore.info``; with ``replica``: ``status``, and the ``lag_seconds`` of a copy that does not lead."""
+        status = self.status()
+        lag = {} if status.leads else {"lag_seconds": round(self.lag.seconds(), 3)}
+        return super().info() | {"replica": asdict(status) | lag}
 
     def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
         """See ``LiveStore.append_batch``. It returns when ``copies`` copies have the documents, as durable as their settings say.

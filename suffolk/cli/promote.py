@@ -24,7 +24,8 @@ from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.fanout.address import parse_address
-from suffolk.serving.replication.promote import Promotion, has_leader, promote, read_replicas
+from suffolk.serving.replication.leader_watch import LOOK_SECONDS, LeaderWatch
+from suffolk.serving.replication.promote import Promotion, promote, read_replicas
 from suffolk.serving.replication.replica import ReplicaStatus
 from suffolk.serving.transport.url import names_several
 
@@ -33,7 +34,6 @@ suffolk promote grpc://10.0.0.1:7700/chat grpc://10.0.0.2:7700/chat
 suffolk promote topology.json                          all shards of the file
 suffolk promote --dry-run grpc://10.0.0.1:7700,10.0.0.2:7700/chat
 suffolk promote --watch 3 topology.json                promote whenever a leader is gone for 3 seconds"""
-_LOOK_SECONDS = 0.5
 Found = Mapping[str, ReplicaStatus | SuffolkError]
 
 
@@ -62,7 +62,8 @@ def run(options: Options) -> int:
         if options.dry_run:
             _print(read_replicas(urls), None, options.json)
         else:
-            _promote(urls, options.json)
+            done = promote(urls)
+            _print(done.found, done, options.json)
     return 0
 
 
@@ -74,35 +75,25 @@ def _shards(texts: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(replica.url for replica in shard.replicas) for topology in topologies for shard in topology.shards]
 
 
-def _watch(replicas: Sequence[str], watch: float, as_json: bool) -> None:
+def _watch(replicas: Sequence[str], seconds: float, as_json: bool) -> None:
     """Promote whenever a leader is gone, until a signal ends the process."""
-    seen: dict[tuple[str, ...], float] = {}  # when the copies with these URLs last had a leader
+    watch = LeaderWatch(seconds)
     while True:
         try:
             shards = _shards(replicas)
         except SuffolkError as error:
             _report(error)
             shards = []  # an earlier list may lack copies that have acknowledged changes
-        seen = {urls: seen.get(urls, time.monotonic()) for urls in shards}
-        for urls in shards:
-            if has_leader(read_replicas(urls).values()):
-                seen[urls] = time.monotonic()
-            elif time.monotonic() - seen[urls] > watch:
-                try:
-                    _promote(urls, as_json)
-                except SuffolkError as error:
-                    _report(error)
-                seen[urls] = time.monotonic()
-        time.sleep(_LOOK_SECONDS)
+        for outcome in watch.look(shards):
+            if isinstance(outcome, Promotion):
+                _print(outcome.found, outcome, as_json)
+            else:
+                _report(outcome)
+        time.sleep(LOOK_SECONDS)
 
 
 def _report(error: SuffolkError) -> None:
     print(f"suffolk: {error}", file=sys.stderr, flush=True)
-
-
-def _promote(urls: Sequence[str], as_json: bool) -> None:
-    done = promote(urls)
-    _print(done.found, done, as_json)
 
 
 def _print(found: Found, done: Promotion | None, as_json: bool) -> None:

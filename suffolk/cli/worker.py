@@ -31,7 +31,7 @@ from suffolk.serving.drafters.registry import NONE, find, names
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.openai.tool_format import AUTO, FORMATS
-from suffolk.serving.transport.url import WORKER_PORT
+from suffolk.serving.transport.url import WORKER_PORT, names_several
 
 if TYPE_CHECKING:
     from suffolk.serving.engine.loop.drafter import Drafter
@@ -134,7 +134,8 @@ class Options(
     remember: str | None = option(
         None,
         "live datastore to which finished answers are appended in the background, and which is searched too: a URL, or a folder, "
-        "which is made if it does not exist. Requests may refuse, and name a group",
+        "which is made if it does not exist. The address of several servers is not searched, unless --datastore names it. "
+        "Requests may refuse, and name a group",
         metavar="STORE",
         group="serving",
     )
@@ -143,7 +144,9 @@ class Options(
     def datastore(self) -> tuple[str, ...]:
         """Folders and URLs of datastores, and ``remember``."""
         names = super().datastore
-        return names if self.remember is None or self.remember in names else (*names, self.remember)
+        if self.remember is None or self.remember in names or names_several(self.remember):
+            return names
+        return (*names, self.remember)
 
 
 def run(options: Options) -> int:
@@ -232,11 +235,16 @@ def run(options: Options) -> int:
 
 @contextmanager
 def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
-    """The live datastore of ``--remember``, or None. Raises as ``open_appendable``."""
+    """The live datastore of ``--remember``, or None. Raises as ``open_appendable``.
+
+    Of several servers, none needs to lead yet.
+    """
     if name is None:
         yield None
         return
-    with open_appendable(name, model) as store:
+    from suffolk.serving.fanout.appendable import connect_to_append
+
+    with connect_to_append(name) if names_several(name) else open_appendable(name, model) as store:
         yield store
 
 

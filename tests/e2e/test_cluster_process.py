@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+import suffolk
 from research.cluster_load import Load
 from research.local_ray import LocalRay, local_ray
+from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
@@ -38,11 +40,11 @@ pytestmark = pytest.mark.timeout(900)  # many processes start one after the othe
 
 @pytest.fixture(scope="module")
 def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRay]:
-    """Ray with one node. It has the version of Suffolk in a file, and so have the commands."""
+    """Ray with two nodes. Each has the version of Suffolk in a file, and so have the commands."""
     folder = tmp_path_factory.mktemp("version")
     (folder / "sitecustomize.py").write_text(SET_VERSION)
     (folder / "version").write_text("0.0.1")
-    with local_ray(("a",), {"a": {"PYTHONPATH": str(folder)}}) as found:
+    with local_ray(("a", "b"), dict.fromkeys("ab", {"PYTHONPATH": str(folder)})) as found:
         found.environment["PYTHONPATH"] = str(folder)
         yield found
 
@@ -55,7 +57,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     tokenizer = fingerprint(load_tokenizer(str(model)))
     make_store(folder / "bytes", [[list(range(66, 92)) * 9]], vocab_size=257, tokenizer=tokenizer).close()
     access, token = folder / "access.toml", folder / "token"
-    token.write_text(add_token(access, "workers", {"default": Role.READ}))
+    token.write_text(add_token(access, "workers", {"default": Role.ADMIN}))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -96,6 +98,14 @@ def kill(ray: LocalRay, server: dict[str, Any]) -> None:
     until(lambda: bool({*ray.processes(title)} - old))
 
 
+def appends(store: suffolk.AppendableFanout, tokens: list[int]) -> bool:
+    """Append a document, unless no leader has its copies in step now."""
+    try:
+        return bool(store.append(tokens, group=str(tokens), replace=True).documents)
+    except Unavailable:
+        return False
+
+
 def test_a_cluster_that_cannot_start_leaves_nothing_running(ray: LocalRay, values: dict[str, Any]) -> None:
     missing = cluster(ray, "up", given=values | {"stores": {"datastores": {"bytes": "file:///nowhere/bytes"}}})
     assert missing.returncode == 2
@@ -113,8 +123,9 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
     load = Load(values["front"]["port"], "tiny", tokens=16, clients=1, seed=1)
     try:
         Path(ray.environment["PYTHONPATH"], "version").write_text("0.0.2")  # as if another one was installed
-        workers = values["workers"] | {"count": 2, "options": {"slots": 3}}
-        changed = values | {"workers": workers}
+        workers = values["workers"] | {"count": 2, "options": {"slots": 3, "remember": "chat"}}
+        live = {"count": 2, "port": values["front"]["port"] + 1, "live": {"chat": {"tokenizer": workers["model"]}}}
+        changed = values | {"workers": workers, "stores": values["stores"] | live}
         updated = cluster(ray, "update", given=changed)
         assert updated.returncode == 0, updated.stderr
         front = ray.processes("ray::ServeReplica")
@@ -124,18 +135,28 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
         assert found["settled"]
         assert {each["version"] for each in found["servers"]} == {found["version"]} == {"0.0.2"}
         servers = {each["name"]: each for each in found["servers"]}
-        assert [*servers] == ["store-a", "worker-0", "worker-1"]
-        assert servers["store-a"]["generations"] == {"bytes": 1}
+        assert [*servers] == ["store-a", "store-b", "worker-0", "worker-1"]
+        assert servers["store-a"]["generations"] == {"bytes": 1, "chat": 0}
         assert [servers[name]["slots"] for name in ("worker-0", "worker-1")] == [3, 3]
         killed = servers["worker-0"]["http"]
-        kill(ray, servers["store-a"])
+        [leader] = [each for each in found["servers"] if each.get("replicas", {}).get("chat", {}).get("leads")]
+        copies = ",".join(servers[name]["grpc"] for name in ("store-a", "store-b"))
+        token = values["stores"]["client"]["token_file"]
+        chat = suffolk.open(f"grpc://{copies}/chat?token_file={token}", append=True)
+        until(lambda: appends(chat, [70, 71, 72]))
+        kill(ray, leader)
         kill(ray, servers["worker-0"])
         answered = len(load.outcomes)
         until(lambda: len(load.outcomes) > answered + 10)
+        until(lambda: appends(chat, [80, 81, 82]))
+        for text in ([70, 71, 72], [80, 81, 82]):
+            assert chat.lookup(text, group=str(text), scope="group").count == 1
+        until(lambda: chat.stats().documents > 2)  # texts of the workers
+        chat.close()
     finally:
         load.stop()
     assert not [each for each in load.outcomes if each.problem and each.worker != killed]
     assert not [each for each in load.outcomes if "another text" in each.problem]
     down = cluster(ray, "down")
-    assert down.stdout == "cluster demo: stopped front, store-a, worker-0, worker-1, controller\n"
+    assert down.stdout == "cluster demo: stopped front, store-a, store-b, worker-0, worker-1, controller\n"
     assert not ray.processes("ray::ServerActor")

@@ -32,7 +32,7 @@ def run(options: Options) -> int:
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
-    state = "all servers run" if found["settled"] else "not all wanted servers run"
+    state = "all servers run" if found["settled"] else "not all wanted servers run, or a live store has no leader"
     yield f"cluster {found['name']}, {len(found['nodes'])} nodes: {state}"
     rows = [_COLUMNS, *map(_row, found["servers"])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -45,10 +45,18 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 def _row(server: dict[str, Any]) -> tuple[str, ...]:
     if server["kind"] == "store":
-        serves = ", ".join(f"{name} generation {each}" for name, each in server.get("generations", {}).items())
+        replicas = server.get("replicas", {})
+        serves = ", ".join(
+            _copy(name, replicas[name]) if name in replicas else f"{name} generation {each}"
+            for name, each in server.get("generations", {}).items()
+        )
     else:
         serves = (
             f"{server['running']} of {server['slots']} slots, {server['waiting']} wait" if "slots" in server else ""
         )
     cells = [server["name"], server["state"], *(server.get(key, "") for key in ("node", "grpc", "http", "version"))]
     return (*cells, serves, str(server["restarts"]))
+
+
+def _copy(name: str, replica: dict[str, Any]) -> str:
+    return f"{name} leads" if replica["leads"] else f"{name} {replica['lag_seconds']:.1f} s behind"

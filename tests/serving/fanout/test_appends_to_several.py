@@ -12,6 +12,7 @@ import pytest
 
 import suffolk
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.fanout.appendable import AppendableFanout
 from suffolk.serving.fanout.placement import shard_of
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
@@ -114,7 +115,10 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
         second.fence(5)
         first.fence(5)
         second.lead(5)
-        store.append([2])
+        with TextAppender(store) as appender:
+            assert appender.add(np.array([2], np.int32))
+        with pytest.raises(Unsupported, match="published files would have none; do not seal it"):
+            store.seal()
         assert (contents(first), contents(second)) == ([(None, [1])], [(None, [2])])
 
 

@@ -1,0 +1,57 @@
+"""The settings of live stores in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.checked_fields import Within, check_fields
+from suffolk.serving.transport.store_names import check_store_name
+
+LIVE_OPTIONS = ("live", "live_tokenizer", "copies", "peer")
+"""Options of ``suffolk serve`` that the cluster sets from these settings."""
+
+
+@dataclass(frozen=True)
+class LiveConfig:
+    """A live store, with a copy on each store server.
+
+    Attributes:
+        tokenizer: folder of the tokenizer, or of a model, on every node.
+        copies: copies that an append needs before it is acknowledged.
+    """
+
+    tokenizer: str
+    copies: Annotated[int, Within(1, 16)] = 2
+
+    def __post_init__(self) -> None:
+        check_fields(self, " of a live store")
+        if not Path(self.tokenizer).is_absolute():
+            raise InvalidArgument(f"tokenizer of a live store is {self.tokenizer!r}; give an absolute path")
+
+
+def check_remember(options: Mapping[str, Any], live: Mapping[str, LiveConfig]) -> None:
+    """``options``: of workers. Raises InvalidArgument: ``remember`` is neither a live store nor a path nor a URL."""
+    if "remember" in options and (name := str(options["remember"])) not in live and "/" not in name:
+        known = f"one of live of stores ({', '.join(live)})" if live else "a name in live of stores"
+        raise InvalidArgument(f"options of workers: remember is {name!r}; give {known}, or a URL")
+
+
+def check_live(live: Mapping[str, LiveConfig], datastores: Mapping[str, str], port: int) -> None:
+    """Raises InvalidArgument: a live store has no name, or one that is taken; or the servers cannot hold the stores together."""
+    if not isinstance(live, Mapping):
+        raise InvalidArgument(f"live of stores is {live!r}; it must be an object of names and their settings")
+    for name in live:
+        check_store_name(str(name), f"live of stores: {name}")
+        if name in datastores:
+            raise InvalidArgument(f"live of stores: {name} is also in datastores; give one of them another name")
+    if live and not port:
+        raise InvalidArgument("port of stores is 0, and live stores need a fixed one, at which they find their copies")
+    for key in ("tokenizer", "copies"):
+        values = {name: getattr(each, key) for name, each in live.items()}
+        if len({*values.values()}) > 1:  # options of 'suffolk serve' hold for all of its live stores
+            listed = ", ".join(f"{name} {value}" for name, value in values.items())
+            raise InvalidArgument(f"live of stores: {key} differs ({listed}); give all live stores the same")

@@ -1,0 +1,78 @@
+"""Which store servers of a cluster have copies of its live stores. The list never shrinks while the cluster runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffolk.build_index.on_ray.nodes import Node
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
+from suffolk.serving.cluster.node import node_folder
+from suffolk.serving.replication.servicer import MAX_FOLLOWERS
+from suffolk.serving.transport.endpoint import Endpoint
+
+MAX_COPIES = 1 + MAX_FOLLOWERS
+
+
+def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[str, str]) -> ClusterConfig:
+    """``config`` with the addresses of the servers that have copies; as it is without live stores.
+
+    A promotion needs all copies: a server that is left out may be one of the few that have a change. So those of nodes that are
+    away stay in the list.
+
+    Args:
+        nodes: those that are alive.
+        before: ``copies_at`` of the running cluster.
+
+    Raises:
+        InvalidArgument: too few or too many servers, or fewer than before.
+    """
+    stores = config.stores
+    if not stores.live:
+        return config
+    found = dict(before)
+    for node in sorted(nodes, key=lambda each: each.name):
+        if node.name in found or len(found) < (stores.count or len(nodes) + len(before)):
+            found[node.name] = str(Endpoint(node.host, stores.port))
+    name, copies = next((name, each.copies) for name, each in stores.live.items())
+    listed = f"{len(found)} servers have them ({', '.join(found)})"
+    if copies > len(found):
+        raise InvalidArgument(f"copies of live store {name} is {copies}, and {listed}; lower it, or add nodes")
+    if len(found) > min(stores.count or MAX_COPIES, MAX_COPIES):
+        raise InvalidArgument(
+            f"count of stores is {stores.count}, and live stores have a copy on each server: {listed}. At most {MAX_COPIES} can, "
+            "and the number does not fall while the cluster runs; set count, or stop the cluster first"
+        )
+    if len(before) == 1 < len(found):
+        raise InvalidArgument(
+            f"live store {name} has no copies, because the cluster was started with one store server; stop the cluster first"
+        )
+    return replace(config, stores=replace(stores, copies_at=found))
+
+
+def live_words(config: ClusterConfig, node: Node) -> Iterator[str]:
+    """The options of ``suffolk serve`` on ``node`` for the live stores."""
+    stores = config.stores
+    for name in stores.live:
+        yield f"--live={name}={node_folder(config.folder, node) / 'live' / name}"
+    for each in [*stores.live.values()][:1]:  # all have the same
+        yield f"--live-tokenizer={each.tokenizer}"
+        yield f"--copies={each.copies}"
+    yield from (f"--peer={stores.url(address)}" for other, address in stores.copies_at.items() if other != node.name)
+
+
+def worker_options(config: ClusterConfig) -> Mapping[str, Any]:
+    """The options of the workers; a live store in ``remember`` becomes the address of its copies."""
+    stores, options = config.stores, config.workers.options
+    if (name := str(options.get("remember"))) not in stores.live:
+        return options
+    return {**options, "remember": stores.url(",".join(stores.copies_at.values()), name)}
+
+
+def copies_of(stores: StoresConfig) -> list[tuple[str, ...]]:
+    """The URLs of the copies of each live store; none if there is one server, whose store has no leader."""
+    if len(stores.copies_at) < 2:
+        return []
+    return [tuple(stores.url(address, name) for address in stores.copies_at.values()) for name in stores.live]
