@@ -16,6 +16,8 @@ from suffolk.serving.cluster.server_spec import ServerSpec
 THREADS = 4
 """Calls that the actor answers at the same time: ``wait``, ``stop``, and two others."""
 
+_LOOK_SECONDS = 1.0
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -33,6 +35,7 @@ class ServerActor:
         self._process: ServerProcess | None = None
         self._placed: Placed | None = None
         self._topology = TopologyWriter()
+        self._waits = 0
 
     def start(self, topology: PublishedTopology) -> Placed:
         """Write ``topology`` on this node, start the server, and wait until it takes requests.
@@ -58,10 +61,14 @@ class ServerActor:
         self._topology.publish(topology, node_folder(self._spec.folder, this_node()))
 
     def wait(self) -> str:
-        """Wait until the server ends, and return why."""
+        """Wait until the server ends, and return why. The next call ends this one: it is that of a restarted controller."""
         if self._process is None:
             raise Unavailable(f"{self._spec.name} was not started")
-        return self._process.wait()
+        self._waits = own = self._waits + 1
+        reason = ""
+        while not reason and self._waits == own:  # else each controller that ended would keep a thread
+            reason = self._process.wait(_LOOK_SECONDS)
+        return reason
 
     def stop(self) -> None:
         """Let running requests finish within the grace of the spec, and end the server."""

@@ -70,9 +70,14 @@ class ServerProcess:
         found = {kind: address for kind, address in _ENDPOINT.findall(line) if not address.startswith("unix:")}
         return Address(found["grpc"], found["http"], self._process.pid)
 
-    def wait(self) -> str:
-        """Wait until the server ends; returns why, in one line: its last error, or its exit code."""
-        code = self._process.wait()
+    def wait(self, seconds: float | None = None) -> str:
+        """Wait until the server ends; returns why, in one line: its last error, or its exit code. Empty if it still runs after
+        ``seconds``.
+        """
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return ""
         self._copying.join()
         if code < 0:
             return f"ended by {signal.Signals(-code).name}"

@@ -7,15 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
+from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
+from suffolk.serving.cluster.node import Node
+from suffolk.serving.cluster.server_actor import ServerActor
 from suffolk.serving.cluster.server_process import ServerProcess
+from suffolk.serving.cluster.server_spec import wanted_servers
 from tests.support.stores import make_store
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, until
 
 LOOPBACK = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
@@ -34,6 +39,21 @@ def test_a_server_starts_and_stops(store: Path, tmp_path: Path) -> None:
     assert psutil.pid_exists(address.pid)
     server.stop(1)
     assert server.wait() == "ended with exit code 0"
+
+
+def test_a_wait_ends_when_the_controller_of_another_one_waits(store: Path, tmp_path: Path) -> None:
+    node = Node("1", "a", "127.0.0.1")
+    config = ClusterConfig("demo", str(tmp_path), StoresConfig({"s": str(store)}), WorkersConfig("/m"))
+    actor = ServerActor(wanted_servers(config, [node])["store-a"])
+    actor._process = ServerProcess(["serve", f"s={store}", *LOOPBACK], tmp_path / "log")
+    actor._process.wait_ready(HANG)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(actor.wait)
+        until(lambda: actor._waits == 1)
+        second = pool.submit(actor.wait)
+        assert first.result(HANG) == ""
+        actor.stop()
+        assert second.result(HANG) == "ended with exit code 0"
 
 
 def test_an_error_at_the_start_is_one_line(tmp_path: Path) -> None:
