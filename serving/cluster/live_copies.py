@@ -37,13 +37,20 @@ def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[st
         if node.name in found or len(found) < (stores.count or len(nodes) + len(before)):
             found[node.name] = str(Endpoint(node.host, stores.port))
     name, copies = next((name, each.copies) for name, each in stores.live.items())
-    listed = f"{len(found)} servers have them ({', '.join(found)})"
+    listed = ", ".join(found)
     if copies > len(found):
-        raise InvalidArgument(f"copies of live store {name} is {copies}, and {listed}; lower it, or add nodes")
-    if len(found) > min(stores.count or MAX_COPIES, MAX_COPIES):
         raise InvalidArgument(
-            f"count of stores is {stores.count}, and live stores have a copy on each server: {listed}. At most {MAX_COPIES} can, "
-            "and the number does not fall while the cluster runs; set count, or stop the cluster first"
+            f"copies of live store {name} is {copies}, more than store servers ({listed}); lower it, or add nodes"
+        )
+    if len(found) > MAX_COPIES:
+        raise InvalidArgument(
+            f"count of stores is {stores.count}, and {len(found)} servers would have copies of live stores; at most {MAX_COPIES} "
+            "can: set count"
+        )
+    if stores.count and len(found) > stores.count:
+        raise InvalidArgument(
+            f"count of stores is {stores.count}, and {len(found)} servers have copies of live stores ({listed}), which a running "
+            "cluster keeps; stop it first"
         )
     if len(before) == 1 < len(found):
         raise InvalidArgument(

@@ -71,8 +71,9 @@ class ServerProcess:
         return Address(found["grpc"], found["http"], self._process.pid)
 
     def wait(self, seconds: float | None = None) -> str:
-        """Wait until the server ends; returns why, in one line: its last error, or its exit code. Empty if it still runs after
-        ``seconds``.
+        """Wait until the server ends; returns why, in one line: its last error, or its exit code.
+
+        Returns an empty text if it still runs after ``seconds``.
         """
         try:
             code = self._process.wait(seconds)

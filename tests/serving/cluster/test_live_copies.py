@@ -85,14 +85,14 @@ def test_a_node_that_is_away_keeps_its_copy_and_a_new_one_waits_for_an_update() 
 @pytest.mark.parametrize(
     ("stores", "nodes", "before", "message"),
     [
-        ({}, [A], {}, "copies of live store chat is 2, and 1 servers have them (a); lower it, or add nodes"),
+        ({}, [A], {}, "copies of live store chat is 2, more than store servers (a); lower it, or add nodes"),
         (
             {"count": 1, "live": {"chat": CHAT | {"copies": 1}}},
             [A],
             {"a": "", "b": ""},
-            "count of stores is 1, and live",
+            "count of stores is 1, and 2 servers have copies of",
         ),
-        ({}, [Node(str(each), str(each), "h") for each in range(10)], {}, "At most 9 can"),
+        ({}, [Node(str(each), str(each), "h") for each in range(10)], {}, "at most 9 can: set count"),
         (
             {"live": {"chat": CHAT | {"copies": 1}}},
             [A, B],
