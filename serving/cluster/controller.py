@@ -75,8 +75,9 @@ class Controller:
         return self._supervisor.settled() and self._leaders.complete()
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Name -> state of each server, and why its last start failed; empty if it did not."""
-        return {slot.spec.name: (slot.state, slot.error if slot.failures else "") for slot in self._supervisor.slots()}
+        """Name -> state of each server, and why its last start failed, or empty. Also why no leader can be chosen."""
+        found = {slot.spec.name: (slot.state, slot.error if slot.failures else "") for slot in self._supervisor.slots()}
+        return found | ({"leader": (f"missing: {self._leaders.refused}", "")} if self._leaders.refused else {})
 
     def workers(self) -> list[str]:
         """HTTP addresses of the workers that take requests."""

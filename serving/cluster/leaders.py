@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.cluster.config import StoresConfig
 from suffolk.serving.cluster.live_copies import copies_of
 from suffolk.serving.replication.leader_watch import LOOK_SECONDS, LeaderWatch
@@ -17,9 +18,15 @@ _AWAY_SECONDS = 2.0
 
 
 class Leaders:
-    """Promotes in a thread whenever a leader is gone. ``stores``: returns the wanted stores. Thread-safe."""
+    """Promotes in a thread whenever a leader is gone. Thread-safe.
+
+    Attributes:
+        refused: why the token may not promote; empty if it may.
+    """
 
     def __init__(self, stores: Callable[[], StoresConfig]) -> None:
+        """``stores``: returns the wanted stores."""
+        self.refused = ""
         self._stores = stores
         self._watch = LeaderWatch(_AWAY_SECONDS)
         self._closing = threading.Event()
@@ -46,5 +53,7 @@ class Leaders:
         for outcome in self._watch.look(copies_of(self._stores())):
             if isinstance(outcome, Promotion):
                 LOG.info("%s leads in epoch %d", outcome.leader, outcome.epoch)
+                self.refused = ""
             else:
                 LOG.warning("no leader: %s", outcome)
+                self.refused = str(outcome) if isinstance(outcome, PermissionDenied) else ""

@@ -1,4 +1,4 @@
-"""How the clients of a cluster's stores call them: workers, ``suffolk cluster status``, readers of the topology file."""
+"""How a cluster's stores are called: by workers, each other, ``suffolk cluster status`` and readers of the topology file."""
 
 from __future__ import annotations
 

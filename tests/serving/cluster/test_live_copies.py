@@ -59,6 +59,8 @@ def test_each_store_server_has_a_copy_and_knows_the_others() -> None:
     live = ["--live=chat=/f/b/live/chat", "--live-tokenizer=/models/qwen", "--copies=2", "--peer=grpc://10.0.0.1:7700/"]
     assert [*words] == ["serve", "code=/code", *live]
     assert placed.stores.names == ["code", "chat"]
+    secured = with_copies(config(client={"token_file": "/t"}), [B, A], {})
+    assert wanted_servers(secured, [A])["store-a"].words[-1] == "--peer=grpc://10.0.0.2:7700/?token_file=/t"
     assert placed == config(datastores={"code": "/code"})  # a second ``up`` with the same file is no change
     assert (
         from_json(ClusterConfig, json.loads(json.dumps(asdict(placed))), "file").stores.copies_at
