@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from tests.support.building import VOCAB_SIZE, make_texts, suffolk, tokenizer_json, write_jsonl, write_tokenizer
+from tests.support.building import VOCAB_SIZE, make_texts, tokenizer_json, write_jsonl, write_tokenizer
+from tests.support.forked import suffolk
 from tests.support.tiny_models import tiny_model
 
 TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"

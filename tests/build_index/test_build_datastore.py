@@ -27,11 +27,11 @@ from tests.support.building import (
     make_texts,
     read_documents,
     segment_bytes,
-    suffolk,
     tokenize,
     write_jsonl,
     write_tokenizer,
 )
+from tests.support.forked import suffolk
 
 
 def test_a_segment_has_the_same_name_in_two_datastores_only_if_its_bytes_are_equal(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from suffolk.build_index.report import BuildReport
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from tests.support.building import read_documents, suffolk, write_tokenizer
+from tests.support.building import read_documents, write_tokenizer
+from tests.support.forked import suffolk
 from tests.support.json_lines import write_rows
 
 TEMPLATE = (

@@ -12,12 +12,19 @@ import suffolk
 from suffolk.cli.commands import COMMANDS
 from suffolk.cli.main import main
 from suffolk.datastore.version import __version__
+from tests.support.fork_server import ForkServer
 from tests.support.stores import make_word_store
 
 
 @pytest.fixture
 def store_path(tmp_path):
     return make_word_store(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def without_torch():
+    with ForkServer("tests.support.without_torch") as server:
+        yield server
 
 
 def test_no_arguments_print_help(capsys):
@@ -185,13 +192,11 @@ def test_errors_do_not_go_to_stdout_if_stderr_is_closed(tmp_path):
         (["hierarchy", "plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
     ],
 )
-def test_options_that_fit_no_model_are_refused_before_torch_is_loaded(words, message):
-    code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
-    words = [sys.executable, "-c", code, *words, "--model", "/nowhere"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "False"]
-    assert done.stderr.startswith(f"suffolk: {message}")
-    assert done.stderr.count("\n") == 1
+def test_options_that_fit_no_model_are_refused_before_torch_is_loaded(without_torch, words, message):
+    ending = without_torch.run([*words, "--model", "/nowhere"], function="tests.support.without_torch:main")
+    assert (ending.code, ending.output) == (2, "")
+    assert ending.errors.startswith(f"suffolk: {message}")
+    assert ending.errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -206,13 +211,12 @@ def test_options_that_fit_no_model_are_refused_before_torch_is_loaded(words, mes
         ),
     ],
 )
-def test_replay_refuses_before_torch_is_loaded(words, message):
+def test_replay_refuses_before_torch_is_loaded(without_torch, words, message):
     """Regression: a mistyped path used to fail after six seconds, and unused options were accepted silently."""
-    code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, "replay", *words], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "False"]
-    assert done.stderr.startswith(f"suffolk: {message}")
-    assert done.stderr.count("\n") == 1
+    ending = without_torch.run(["replay", *words], function="tests.support.without_torch:main")
+    assert (ending.code, ending.output) == (2, "")
+    assert ending.errors.startswith(f"suffolk: {message}")
+    assert ending.errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(

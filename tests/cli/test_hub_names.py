@@ -88,7 +88,19 @@ def test_a_model_in_the_hub_s_cache_needs_no_hub(tmp_path: Path) -> None:
     (refs := tmp_path / "models--nobody--tiny" / "refs").mkdir()
     (refs / "main").write_text("0a1b")
     done = subprocess.run(
-        [sys.executable, "-m", "suffolk", "generate", "--model", "nobody/tiny", "--max-new-tokens", "2", "abc"],
+        [
+            sys.executable,
+            "-m",
+            "suffolk",
+            "generate",
+            "--model",
+            "nobody/tiny",
+            "--drafter",
+            "none",
+            "--max-new-tokens",
+            "2",
+            "abc",
+        ],
         env=os.environ | {"HF_ENDPOINT": NOWHERE, "HF_HUB_CACHE": str(tmp_path)},
         capture_output=True,
         text=True,

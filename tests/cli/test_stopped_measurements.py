@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,18 +19,13 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.replay.replayer import Replayer
+from tests.support import forked
 from tests.support.interrupts import default_interrupts
-from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
+from tests.support.processes import WAIT
 from tests.support.tiny_models import save_tiny
 
 pytest.importorskip("matplotlib")
 PROMPTS = ("abcabcabcabc", "def f(x):\n    return x\n" * 3, "one two one two", "x = y\n" * 5)
-EAGER = (
-    sys.executable,
-    "-c",
-    "from suffolk.build_index import progress; progress.PLAIN_SECONDS = 0; " + SUFFOLK[2],
-)
-"""The command line of ``suffolk`` that reports progress after every part, without a pause between two reports."""
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +73,7 @@ def interrupt(patch: pytest.MonkeyPatch, owner: object, name: str, call: int) ->
 
 def stopped_process(arguments: Sequence[object], line: str) -> tuple[int, str, str]:
     """Send SIGINT to a process when ``line`` appears on its stderr; return exit code, output and remaining stderr."""
-    process = subprocess.Popen(
-        [*EAGER, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=ENVIRONMENT,
-    )
-    assert process.stderr is not None
+    process = forked.start(*map(str, arguments), function="tests.support.eager_progress:main")
     try:
         seen = []
         for each in process.stderr:
@@ -98,6 +83,7 @@ def stopped_process(arguments: Sequence[object], line: str) -> tuple[int, str, s
         process.send_signal(signal.SIGINT)
         shown, errors = process.communicate(timeout=WAIT)
         assert any(line in each for each in seen), seen
+        assert process.returncode is not None
         return process.returncode, shown, errors
     finally:
         process.kill()

@@ -23,15 +23,15 @@ from tests.support.building import (
     make_texts,
     read_documents,
     segment_bytes,
-    suffolk,
     tokenize,
     write_jsonl,
     write_tokenizer,
 )
+from tests.support.forked import suffolk
 from tests.support.interrupts import default_interrupts
 
-TEXTS = 3000
-SEGMENT_TOKENS = 60_000
+TEXTS = 1800
+SEGMENT_TOKENS = 36_000
 WAIT = 120
 """Timeout in seconds. Only a hang takes longer."""
 
@@ -102,7 +102,7 @@ def test_killed_again_and_again_at_random_times(corpus: Path, tmp_path: Path) ->
     store, chooser = tmp_path / "store", random.Random(7)
     for _ in range(5):
         process = start(corpus, store)
-        time.sleep(chooser.uniform(0.3, 1.6))
+        time.sleep(chooser.uniform(0.3, 1.2))
         process.kill()
         process.communicate()
         if (store / "MANIFEST").exists():
@@ -117,7 +117,7 @@ def test_killed_again_and_again_at_random_times(corpus: Path, tmp_path: Path) ->
 def test_workers_end_with_a_killed_builder(corpus: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     big = tmp_path / "shard-big.jsonl"
-    write_jsonl(big, make_texts(9000, words=200))
+    write_jsonl(big, make_texts(6000, words=200))
     process = subprocess.Popen(
         command("build", "--tokenizer", corpus / "tokenizer", "--output", store, "--threads", "2", big),
         cwd=ROOT,

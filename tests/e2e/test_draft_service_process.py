@@ -20,7 +20,8 @@ from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from tests.support.brute_force import assert_same_tree
 from tests.support.draft_server import drafted
-from tests.support.processes import WAIT, running, suffolk
+from tests.support.forked import suffolk
+from tests.support.processes import WAIT, running
 from tests.support.stores import make_store, word_tokenizer
 from tests.support.waiting import HANG, until
 

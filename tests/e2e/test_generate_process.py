@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked
 from tests.support.interrupts import default_interrupts
 from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
+from tests.support.quick_costs import known_costs
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
 
@@ -34,7 +36,7 @@ def start(*words: str) -> subprocess.Popen[bytes]:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     make_store(tmp_path / "bytes", [[list(bytes(range(97, 123)) * 9)]], vocab_size=257).close()
-    process = start("serve", str(tmp_path / "bytes"), "--listen", "127.0.0.1:0")
+    process = start("serve", str(tmp_path / "bytes"), "--listen", "127.0.0.1:0", "--http", "off")
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -52,27 +54,27 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
     many = "3500"  # long enough for another draft after the longest pause of the speculation budget
     options = ["--model", str(model), "--max-new-tokens", many, "--temperature", "1", PROMPT]
     server, url = service
-    process = start("generate", "--datastore", url, "--drafter", "datastore", "--set", "deadline_ms=200", *options)
-    assert process.stdout is not None
+    process = forked.start(
+        "generate", "--datastore", url, "--drafter", "datastore", "--set", "deadline_ms=200", *options
+    )
     first = process.stdout.read(1)
     server.send_signal(signal.SIGKILL)
     rest, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 0, errors
-    found = re.search(rb"(\d+) failed \((.*)\)", errors)
+    found = re.search(r"(\d+) failed \((.*)\)", errors)
     assert found, errors
     assert int(found[1]) > 0
-    assert errors.count(b"continuing without its drafts") == len(found[2].split(b", ")), (
-        errors
-    )  # each reason logged once
-    plain = start("generate", "--drafter", "none", *options)
-    expected, _ = plain.communicate(timeout=WAIT)
-    assert first + rest == expected
+    reasons = found[2].split(", ")
+    assert errors.count("continuing without its drafts") == len(reasons), errors  # each logged once
+    plain = forked.suffolk("generate", "--drafter", "none", *options)
+    assert first + rest == plain.stdout
 
 
 def interrupted(model: Path, times: int) -> tuple[int, bytes]:
     """Interrupt a command ``times`` times while it generates; return its exit code and stderr."""
     with default_interrupts():
-        process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
+        costs = f"costs={known_costs(model)}"
+        process = start("generate", "--model", str(model), "--set", costs, "--max-new-tokens", TOKENS, PROMPT)
     assert process.stdout is not None
     process.stdout.read(1)
     for _ in range(times):

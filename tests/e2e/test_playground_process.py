@@ -15,7 +15,7 @@ from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
 from tests.support.drafted_answers import HOSTILE_ID, HOSTILE_TEXT, PROMPT, TOKENS, DraftedAnswer, draft_answer
-from tests.support.processes import running
+from tests.support.forked import running
 from tests.support.relay import Relay
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.plugins import install, install_guide
 from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
+from tests.support.quick_costs import known_costs
 from tests.support.tiny_models import save_tiny
 
 
@@ -33,8 +34,9 @@ def run(packages: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_package_of_the_guide_drafts(model: str, tmp_path: Path) -> None:
     packages = install_guide(tmp_path / "packages")
-    options = ["--max-new-tokens", "400", "--stats-json", str(tmp_path / "stats.json"), "--compare-plain"]
+    options = ["--max-new-tokens", "200", "--stats-json", str(tmp_path / "stats.json"), "--compare-plain"]
     options += ["--set", "frequency_penalty=-2"]  # the text repeats itself
+    options += ["--set", f"costs={known_costs(Path(model))}"]
     done = run(
         packages,
         "generate",

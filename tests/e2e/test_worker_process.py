@@ -9,9 +9,11 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,9 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.live_store.store import open_live_store
 from suffolk.serving.worker.client import connect_worker
-from tests.support.processes import SUFFOLK, WAIT, Running, running, suffolk
+from tests.support import forked
+from tests.support.forked import suffolk
+from tests.support.processes import WAIT, Running, running
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
 
@@ -41,9 +45,9 @@ def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 
 
 @contextmanager
-def working(model: Path, *words: str, command: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
-    options = ("--model", str(model), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-    with running("worker", *options, *words, command=command) as worker:
+def working(model: Path, *words: str, run: Callable[..., Any] = forked.running) -> Iterator[Running]:
+    free = () if "--http" in words else ("--http", "127.0.0.1:0")
+    with run("worker", "--model", str(model), "--listen", "127.0.0.1:0", *free, *words) as worker:
         assert worker.line.startswith("serving tiny on grpc ")
         yield worker
 
@@ -51,8 +55,8 @@ def working(model: Path, *words: str, command: tuple[str, ...] = SUFFOLK) -> Ite
 def test_start_answer_and_stop(model: Path, store: Path) -> None:
     words = ("--max-new-tokens", "60", "--temperature", "0.8", PROMPT)
     here = suffolk("generate", "--model", str(model), "--drafter", "none", *words)
-    floor = ("--set", "typical_floor=1e-9")
-    with working(model, "--datastore", str(store), "--datastore", str(store), "--slots", "2", *floor) as worker:
+    rare = ("--set", "typical_floor=1e-9", "--set", f"grace={WAIT}")
+    with working(model, "--datastore", str(store), "--datastore", str(store), "--slots", "2", *rare) as worker:
         url = f"grpc://{worker.endpoint()}"
         for drafter in ((), ("--drafter", "datastore"), ("--drafter", "none")):
             there = suffolk("generate", "--worker", url, *drafter, *words)
@@ -70,16 +74,29 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
                 next(client.generate([1] * 4096))
         with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
             assert b"suffolk_generated_tokens_total 240.0" in reply.read()
-        code, errors = worker.stop(signal.SIGTERM)
-        assert code == 0, errors
-        assert "Traceback" not in errors
+        errors = stop_during_a_call(worker, signal.SIGTERM)
         assert re.search(
             r"model tiny, 2 slots x 4096 tokens, 0\.00 GiB of cache, queue of 64, drafters hybrid \(default\), datastore, ",
             errors,
         )
 
 
-def test_health_tells_loading_from_ready(model: Path) -> None:
+def stop_during_a_call(worker: Running, number: signal.Signals) -> str:
+    """A signal lets the running call finish. Returns the worker's stderr."""
+    with connect_worker(f"grpc://{worker.endpoint()}") as client:
+        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=1000), "none")
+        next(generation)
+        worker.process.send_signal(number)
+        list(generation)
+        assert len(generation.tokens) == 1000
+    _, errors = worker.process.communicate(timeout=WAIT)
+    assert worker.process.returncode == 0, errors
+    assert "stopping: 1 calls in flight, 120.0 s of grace" in errors
+    assert "Traceback" not in errors
+    return errors
+
+
+def test_loading_ready_settings_read_again_and_interrupted(model: Path) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
@@ -94,10 +111,15 @@ def test_health_tells_loading_from_ready(model: Path) -> None:
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        with running("worker", "--model", str(model), "--listen", "127.0.0.1:0", "--http", address):
+        rare = ("--http", address, "--drafter", "none", "--set", f"grace={WAIT}")
+        with working(model, *rare, run=running) as worker:
             assert page(address) == "ok\n"
             ready.set()
-            asking.join()  # a killed worker may cut an answer short
+            asking.join()
+            worker.process.send_signal(signal.SIGHUP)
+            assert worker.process.stderr is not None
+            assert any("reload: read the settings again" in line for line in worker.process.stderr)
+            stop_during_a_call(worker, signal.SIGINT)
     finally:
         ready.set()
         asking.join()
@@ -112,48 +134,6 @@ def page(address: str) -> str:
             return str(reply.read().decode())
     except urllib.error.HTTPError as error:
         return error.read().decode()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_running_calls_finish(model: Path, number: signal.Signals) -> None:
-    with (
-        working(model, "--drafter", "none", "--set", f"grace={WAIT}") as worker,
-        connect_worker(f"grpc://{worker.endpoint()}") as client,
-    ):
-        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=1500))
-        next(generation)
-        worker.process.send_signal(number)
-        list(generation)
-        assert len(generation.tokens) == 1500
-        _, errors = worker.process.communicate(timeout=WAIT)
-        assert worker.process.returncode == 0, errors
-        assert "stopping: 1 calls in flight, 120.0 s of grace" in errors
-        assert "Traceback" not in errors
-
-
-def test_sighup_reads_the_settings_again(model: Path) -> None:
-    with (
-        working(model, "--drafter", "none") as worker,
-        connect_worker(f"grpc://{worker.endpoint()}") as client,
-    ):
-        worker.process.send_signal(signal.SIGHUP)
-        assert worker.process.stderr is not None
-        assert any("reload: read the settings again" in line for line in worker.process.stderr)
-        assert len(list(client.generate(PROMPT, SamplingSettings(max_new_tokens=3)))) == 3
-        assert worker.stop(signal.SIGTERM)[0] == 0
-
-
-def test_a_grace_of_zero_ends_at_once(model: Path) -> None:
-    with (
-        working(model, "--drafter", "none", "--set", "grace=0") as worker,
-        connect_worker(f"grpc://{worker.endpoint()}") as client,
-    ):
-        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=4000))
-        next(generation)
-        code, errors = worker.stop(signal.SIGTERM)
-        assert (code, "Traceback" in errors) == (0, False), errors
-        with pytest.raises(Exception, match=str(worker.endpoint())):
-            list(generation)
 
 
 DYING = """
@@ -177,7 +157,7 @@ sys.exit(main())
 
 def test_the_process_ends_with_1_when_its_engine_dies(model: Path) -> None:
     with (
-        working(model, "--drafter", "none", command=(sys.executable, "-c", DYING)) as worker,
+        working(model, "--drafter", "none", run=partial(running, command=(sys.executable, "-c", DYING))) as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,
     ):
         with pytest.raises(Internal, match="RuntimeError: the device is gone"):
@@ -245,18 +225,23 @@ def test_help_has_examples() -> None:
     assert "examples:" in ended.stdout
 
 
-def test_finished_texts_are_remembered(model: Path, tmp_path: Path) -> None:
+def test_finished_texts_are_remembered_and_one_that_a_grace_of_zero_ends_is_not(model: Path, tmp_path: Path) -> None:
     words = ("--max-new-tokens", "80", "--drafter", "datastore", PROMPT)
-    with working(model, "--remember", str(tmp_path / "chat")) as worker:  # the datastore is made
-        first, second = (suffolk("generate", "--worker", f"grpc://{worker.endpoint()}", *words) for _ in range(2))
+    with working(model, "--remember", str(tmp_path / "chat"), "--set", "grace=0") as worker:  # the datastore is made
+        url = f"grpc://{worker.endpoint()}"
+        first, second = (suffolk("generate", "--worker", url, *words) for _ in range(2))
         assert first.returncode == second.returncode == 0, first.stderr + second.stderr
         assert first.stdout == second.stdout
-        with connect_worker(f"grpc://{worker.endpoint()}") as client:
-            assert client.info()["datastores"] == ["chat"]
         with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
             text = reply.read().decode()
-        code, errors = worker.stop(signal.SIGTERM)
-        assert code == 0, errors
+        with connect_worker(url) as client:
+            assert client.info()["datastores"] == ["chat"]
+            generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=4000))
+            next(generation)
+            code, errors = worker.stop(signal.SIGTERM)
+            assert (code, "Traceback" in errors) == (0, False), errors
+            with pytest.raises(Exception, match=str(worker.endpoint())):
+                list(generation)
     assert 'suffolk_remembered_texts_total{outcome="appended"} 2.0' in text
     with open_live_store(tmp_path / "chat") as store:
         assert store.stats().documents == 2

@@ -12,7 +12,8 @@ from research.remote_overlap import RemoteOverlapOptions, measure_remote_overlap
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import FoundCosts
-from tests.support.building import suffolk, write_jsonl
+from tests.support.building import write_jsonl
+from tests.support.forked import suffolk
 from tests.support.tiny_models import save_tiny
 
 TEXT = "what is said is said again: what is said is said again"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -92,13 +90,6 @@ def read_documents(store: Path) -> list[tuple[str | None, list[int]]]:
 def segment_bytes(store: Path) -> dict[str, bytes]:
     """Return the bytes of the published segments."""
     return {entry.name: (store / "segments" / entry.name).read_bytes() for entry in read_manifest(store).files()}
-
-
-def suffolk(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command until it ends."""
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=120, cwd=ROOT, check=False, **options
-    )
 
 
 def command(*arguments: str | Path) -> list[str]:

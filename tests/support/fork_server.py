@@ -1,4 +1,4 @@
-"""Runs the ``suffolk`` command in forked children that tests kill. One start of Python serves hundreds of kills.
+"""Runs the ``suffolk`` command in forked children. One start of Python, with its imports, serves hundreds of commands.
 
 ``python -m tests.support.fork_server`` reads requests and writes answers, one JSON line each; use ``ForkServer``. It is
 a separate process, since a process that has run threads cannot fork safely.
@@ -6,6 +6,7 @@ a separate process, since a process that has run threads cannot fork safely.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -13,42 +14,48 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from tests.support.building import ROOT
+from tests.support.processes import ROOT
+
+QUIET = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONPATH": str(ROOT),
+}
+HANG = 120
+"""A command that runs for so many seconds is ended by SIGALRM."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a command: its exit code (-9: killed), its stderr, and the fail points that it reached."""
+    """The end of a command: its exit code (-9: killed), stdout, stderr, and the fail points that it reached."""
 
     code: int
     seconds: float
+    output: str
     errors: str
     reached: dict[str, int]
 
 
 class ForkServer:
-    """A context manager that runs one command at a time. ``modules`` are imported before any fork."""
+    """A context manager that runs commands. ``modules`` are imported before any fork."""
 
     def __init__(self, *modules: str) -> None:
         self._modules = modules
+        self._asking = threading.Lock()
 
     def __enter__(self) -> ForkServer:
-        quiet = {
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-            "PYTHONPATH": str(ROOT),
-        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.fork_server", *self._modules],
             cwd=ROOT,
-            env={**os.environ, **quiet},
+            env=os.environ | QUIET,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -72,12 +79,19 @@ class ForkServer:
 
         ``function``: what takes the arguments instead, as ``MODULE:NAME``; it returns the exit code.
         """
+        request = {"arguments": list(arguments), "failpoint": failpoint, "kill_after": kill_after, "function": function}
+        return Ending(**self.ask("run", request))
+
+    def ask(self, action: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request to a function of ACTIONS, and return its answer. Thread-safe."""
+        request |= {"action": action, "environment": dict(os.environ) | QUIET}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"arguments": list(arguments), "failpoint": failpoint, "kill_after": kill_after, "function": function}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return Ending(**json.loads(self._process.stdout.readline()))
+        with self._asking:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            found: dict[str, Any] = json.loads(self._process.stdout.readline())
+            return found
 
 
 def serve() -> None:
@@ -88,49 +102,68 @@ def serve() -> None:
 
     for name in sys.argv[1:]:
         importlib.import_module(name)
+    gc.freeze()  # else each command walks through all that was imported when it ends
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        request = json.loads(line)
+        print(json.dumps(ACTIONS[request["action"]](request)), flush=True)
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
-    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as points:
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as points:
         begin = time.monotonic()
         child = os.fork()
         if child == 0:
-            run_and_exit(request, errors.fileno(), points.fileno())
+            run_and_exit(request, os.dup(output.fileno()), os.dup(errors.fileno()), points.fileno())
         if request["kill_after"] is not None:
             time.sleep(request["kill_after"])
             os.kill(child, signal.SIGKILL)  # an ended child is a zombie until it is reaped, so its pid is still valid
         _, status = os.waitpid(child, 0)
-        seconds = time.monotonic() - begin
-        errors.seek(0)
-        points.seek(0)
+        for file in (output, errors, points):
+            file.seek(0)
         return {
             "code": os.waitstatus_to_exitcode(status),
-            "seconds": seconds,
-            "errors": errors.read().decode("utf-8", "replace"),
+            "seconds": time.monotonic() - begin,
+            "output": output.read().decode("utf-8", "surrogateescape"),
+            "errors": errors.read().decode("utf-8", "surrogateescape"),
             "reached": json.loads(points.read() or b"{}"),
         }
 
 
-def run_and_exit(request: dict[str, Any], errors: int, points: int) -> None:
+def start(request: dict[str, Any]) -> dict[str, Any]:
+    child = os.fork()
+    if child == 0:
+        output, errors = (os.open(request[name], os.O_WRONLY) for name in ("output", "errors"))
+        run_and_exit(request, output, errors)
+    return {"pid": child}
+
+
+def poll(request: dict[str, Any]) -> dict[str, Any]:
+    child, status = os.waitpid(request["pid"], os.WNOHANG)
+    return {"code": os.waitstatus_to_exitcode(status) if child else None}
+
+
+ACTIONS = {"run": run, "start": start, "poll": poll}
+
+
+def run_and_exit(request: dict[str, Any], output: int, errors: int, points: int | None = None) -> None:
+    """Raises SystemExit, so that the interpreter ends as that of a command does."""
     from suffolk.datastore.failpoints import FAILPOINT_VARIABLE, reached
 
-    code = 70
-    try:
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(0, 1)
-        os.dup2(errors, 2)
-        if request["failpoint"] is not None:
-            os.environ[FAILPOINT_VARIABLE] = request["failpoint"]
-        module, _, name = request["function"].partition(":")
-        code = getattr(importlib.import_module(module), name)(request["arguments"])
+    for number, file in enumerate((os.open(os.devnull, os.O_RDWR), output, errors)):
+        os.dup2(file, number)
+        os.close(file)
+    signal.alarm(HANG)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["-c", *request["arguments"]]
+    if request.get("failpoint") is not None:
+        os.environ[FAILPOINT_VARIABLE] = request["failpoint"]
+    module, _, name = request["function"].partition(":")
+    code = getattr(importlib.import_module(module), name)(request["arguments"])
+    if points is not None:
         os.write(points, json.dumps(reached).encode())
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

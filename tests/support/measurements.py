@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from tests.support.building import suffolk
+from tests.support.forked import suffolk
 
 
 def bench(*arguments: str | Path) -> str:

@@ -1,4 +1,4 @@
-"""Runs ``suffolk`` in processes: servers and commands."""
+"""Runs servers of ``suffolk`` in processes of their own."""
 
 from __future__ import annotations
 
@@ -52,6 +52,13 @@ def running(*words: str, command: tuple[str, ...] = SUFFOLK, **variables: str) -
         cwd=ROOT,
         env=ENVIRONMENT | variables,
     )
+    with serving(process) as server:
+        yield server
+
+
+@contextmanager
+def serving(process: subprocess.Popen[str]) -> Iterator[Running]:
+    """A started server when it serves. It is killed at the end if it still runs."""
     try:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
@@ -60,17 +67,3 @@ def running(*words: str, command: tuple[str, ...] = SUFFOLK, **variables: str) -
     finally:
         process.kill()
         process.communicate(timeout=WAIT)
-
-
-def suffolk(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command until it ends."""
-    return subprocess.run(
-        [*SUFFOLK, *words],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        timeout=WAIT,
-        check=False,
-    )

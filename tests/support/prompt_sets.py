@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.support.building import suffolk, write_jsonl
+from tests.support.building import write_jsonl
+from tests.support.forked import suffolk
 from tests.support.tiny_models import save_tiny
 
 TEXTS = [f"what number {number} says is said again: number {number} says what is said" for number in range(12)]

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import transformers
 
+import tests.support.quick_costs  # noqa: F401
+
 VOCAB = 97
 _COMMON = {
     "vocab_size": VOCAB,

@@ -14,21 +14,23 @@ from suffolk.serving.engine.model.passes import Passes
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
 
+QUICK_SECONDS = 2.5
+"""How long a process measures before it decodes."""
 _CONTEXT = 128
 _LONG_CONTEXT = 1024
 _MAX_QUICK_SLOTS = 16
-_QUICK_SECONDS = 2.5
 _PATIENCE = 4
 """Factor by which ``measure`` may exceed its budget to time each point twice. A single pass is unreliable on a busy machine."""
 _NEEDED = 3
 _WARM_UPS = 6
 
 
-def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
-    """Measure up to a dozen points with up to ``slots`` requests, at least twice each, for ``budget`` seconds.
+def measure(target: Target, slots: int = 1, budget: float | None = None, passes: str = "auto") -> CostModel:
+    """Measure up to a dozen points with up to ``slots`` requests, at least twice each, for ``budget`` seconds (QUICK_SECONDS).
 
     If two rounds take more than four times the budget, only the first points are measured, at least three of them.
     """
+    budget = QUICK_SECONDS if budget is None else budget
     limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
     sizes = [size for size in SIZES if size < limit]
     context = max(1, min(_CONTEXT, limit - sizes[-1]))

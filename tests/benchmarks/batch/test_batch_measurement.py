@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.building import make_texts, suffolk
+from tests.support.building import make_texts
+from tests.support.forked import suffolk
 from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from suffolk.serving.replay.read import read_recordings
-from tests.support.building import make_texts, suffolk
+from tests.support.building import make_texts
+from tests.support.forked import suffolk
 from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")

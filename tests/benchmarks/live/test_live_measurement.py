@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.building import suffolk
+from tests.support.forked import suffolk
 from tests.support.measurements import bench, read_report, result_files
 
 pytest.importorskip("matplotlib")

@@ -10,7 +10,8 @@ import pytest
 from suffolk.benchmarks.worker.requests import TRANSPORTS, WorkerRequests, asking
 from suffolk.datastore.errors import Internal
 from suffolk.serving.worker.server import WorkerServer
-from tests.support.building import make_texts, suffolk
+from tests.support.building import make_texts
+from tests.support.forked import suffolk
 from tests.support.measurements import bench, read_report, result_files
 from tests.support.openai_server import answering
 from tests.support.worker_server import talking_target

@@ -19,7 +19,8 @@ from suffolk.build_index.progress import SilentProgress
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.storage.build import build_at
-from tests.support.building import ROOT, command, make_texts, segment_bytes, suffolk, write_jsonl, write_tokenizer
+from tests.support.building import ROOT, command, make_texts, segment_bytes, write_jsonl, write_tokenizer
+from tests.support.forked import suffolk
 from tests.support.interrupts import default_interrupts
 from tests.support.ray_cluster import NODE, ray_cluster
 from tests.support.waiting import until

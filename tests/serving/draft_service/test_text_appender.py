@@ -18,7 +18,7 @@ from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import VOCABULARY, serving
-from tests.support.processes import suffolk
+from tests.support.forked import suffolk
 from tests.support.tiny_models import save_tiny
 from tests.support.waiting import HANG, until
 

@@ -21,8 +21,9 @@ from suffolk.datastore.remote_files import find_files
 from suffolk.serving.storage.build import build_at
 from suffolk.serving.storage.pull import pull
 from suffolk.serving.storage.push import push
-from tests.support.building import make_texts, read_documents, suffolk, write_jsonl, write_tokenizer
+from tests.support.building import make_texts, read_documents, write_jsonl, write_tokenizer
 from tests.support.copies import require_equal, require_whole
+from tests.support.forked import suffolk
 from tests.support.s3_server import S3Server
 
 SILENT = SilentProgress()
