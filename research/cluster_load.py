@@ -36,10 +36,13 @@ class Outcome:
 
 
 class Load:
-    """Threads that send requests to ``port`` until ``stop``. Every second one is streamed, and half have a temperature."""
+    """Threads that send requests to ``port`` until ``stop``. Every second one is streamed, and half have a temperature.
 
-    def __init__(self, port: int, model: str, tokens: int, clients: int, seed: int) -> None:
-        self._port, self._model, self._tokens = port, model, tokens
+    ``pause``: seconds between the requests of a thread.
+    """
+
+    def __init__(self, port: int, model: str, tokens: int, clients: int, seed: int, pause: float = 0.0) -> None:
+        self._port, self._model, self._tokens, self._pause = port, model, tokens, pause
         self.outcomes: list[Outcome] = []
         self._bodies = [self._body(text, heat) for text in STARTS for heat in (0.0, 0.8)]
         self._expected = [ask(port, body | {"suffolk": {"drafter": "none"}})[0] for body in self._bodies]
@@ -59,7 +62,7 @@ class Load:
 
     def _run(self, seed: int) -> None:
         choose = random.Random(seed)
-        while not self._stopping.is_set():
+        while not self._stopping.wait(self._pause):
             which = choose.randrange(len(self._bodies))
             began, refused, problem, worker = time.time(), 0, "", ""
             try:

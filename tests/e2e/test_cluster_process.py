@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -22,6 +23,8 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.support.processes import ROOT, SUFFOLK, WAIT
+from tests.support.quick_costs import known_costs
+from tests.support.ray_cluster import QUICK
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
 from tests.support.waiting import until
@@ -44,7 +47,8 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRay]:
     folder = tmp_path_factory.mktemp("version")
     (folder / "sitecustomize.py").write_text(SET_VERSION)
     (folder / "version").write_text("0.0.1")
-    with local_ray(("a", "b"), dict.fromkeys("ab", {"PYTHONPATH": str(folder)})) as found:
+    variables = {"PYTHONPATH": str(folder)}
+    with patch.dict("os.environ", QUICK), local_ray(("a", "b"), dict.fromkeys("ab", variables)) as found:
         found.environment["PYTHONPATH"] = str(folder)
         yield found
 
@@ -67,7 +71,12 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "folder": str(folder / "run"),
         "grace": 5,
         "stores": {"datastores": {"bytes": str(folder / "bytes")}, "count": 1} | demanded,
-        "workers": {"model": str(model), "count": 1, "cpus": 0.5, "options": {"slots": 2}},
+        "workers": {
+            "model": str(model),
+            "count": 1,
+            "cpus": 0.5,
+            "options": {"slots": 2, "costs": str(known_costs(model))},
+        },
         "front": {"port": port},
     }
 
@@ -120,10 +129,11 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
     assert up.returncode == 0, up.stderr
     assert "INFO" not in up.stderr
     killed = ""
-    load = Load(values["front"]["port"], "tiny", tokens=16, clients=1, seed=1)
+    load = Load(values["front"]["port"], "tiny", tokens=16, clients=1, seed=1, pause=0.05)
     try:
         Path(ray.environment["PYTHONPATH"], "version").write_text("0.0.2")  # as if another one was installed
-        workers = values["workers"] | {"count": 2, "options": {"slots": 3, "remember": "chat"}}
+        options = values["workers"]["options"] | {"slots": 3, "remember": "chat"}
+        workers = values["workers"] | {"count": 2, "options": options}
         live = {"count": 2, "port": values["front"]["port"] + 1, "live": {"chat": {"tokenizer": workers["model"]}}}
         changed = values | {"workers": workers, "stores": values["stores"] | live}
         updated = cluster(ray, "update", given=changed)

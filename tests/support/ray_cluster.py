@@ -15,6 +15,8 @@ HEALTH = {
     "health_check_failure_threshold": 2,
 }
 """A killed node is noticed within some seconds."""
+QUICK = {"RAY_worker_niceness": "0", "RAY_prestart_worker_first_driver": "0"}
+"""Variables of the environment. Ray's processes wait for no other tests, and start when they are needed."""
 
 
 @contextmanager
@@ -22,7 +24,7 @@ def ray_cluster(nodes: int) -> Iterator[Any]:
     """A ``ray.cluster_utils.Cluster`` of so many nodes. The first one is the head."""
     from ray.cluster_utils import Cluster
 
-    with patch.dict("os.environ", RAY_USAGE_STATS_ENABLED="0"):
+    with patch.dict("os.environ", QUICK, RAY_USAGE_STATS_ENABLED="0"):
         cluster = Cluster(
             initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "_system_config": HEALTH}
         )
