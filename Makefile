@@ -65,6 +65,12 @@ fuzz: .venv/ready
 	  -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target tests/fuzz/corpus/$$target || exit 1; \
 	done
 
+# The property tests with EXAMPLES times as many examples as in 'make test'.
+.PHONY: properties
+EXAMPLES ?= 10
+properties: .venv/ready
+	EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n 2 --timeout 3600 tests/property tests/serving/draft_service/test_draft_wire.py
+
 # Commands killed at KILLS random times: the old or the new generation stands, and the work goes on. As many kills of processes that
 # append to live stores: every acknowledged change is there once.
 .PHONY: kills

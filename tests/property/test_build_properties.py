@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kitoken import Kitoken
 from tokenizers import Tokenizer
@@ -21,6 +21,7 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import load_fast
 from suffolk.build_index.reader import read_blocks
 from tests.support.building import SPECIALS, tokenize, tokenizer_json
+from tests.support.examples import examples
 
 OPTIONS = BuildOptions(corpora=("any",), output=Path("/nowhere"), tokenizer="some")
 PIECES = [
@@ -58,7 +59,7 @@ def make_encoder() -> Encoder:
 ENCODER = make_encoder()
 
 
-@settings(max_examples=400)
+@examples(200)
 @given(TEXT)
 def test_the_fast_path_gives_the_ids_of_hugging_face(text: str) -> None:
     encoded = ENCODER.encode([text], seed=0)
@@ -70,7 +71,7 @@ def tokenize_with(text: str) -> list[int]:
     return ENCODER.encode_exactly([text])[0]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.binary(max_size=200))
 def test_any_bytes_become_text_that_can_be_tokenized(data: bytes) -> None:
     found = parse_documents(Texts((("a", data),)), OPTIONS)
@@ -79,7 +80,7 @@ def test_any_bytes_become_text_that_can_be_tokenized(data: bytes) -> None:
     found.texts[0].encode()
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     ids=st.lists(st.integers(0, 9), max_size=60),
     rows=st.lists(st.integers(0, 60), max_size=6),
@@ -103,7 +104,7 @@ def test_token_runs_are_split_like_lists(ids: list[int], rows: list[int], end: i
     assert encoded.sources == [f"a@{start}" for start, _ in expected]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(sizes=st.lists(st.integers(0, 700_000), min_size=1, max_size=8), data=st.data())
 def test_reading_on_after_any_block_gives_the_rest(sizes: list[int], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import MadeUpDrafter, eager_decoder, knowing, lying, random_tree
+from tests.support.examples import examples
 from tests.support.hierarchies import hierarchy, noisy
 from tests.support.tiny_models import VOCAB, tiny_model
 
@@ -90,13 +92,18 @@ def make(name: str, prompt: list[int], output: list[int], seed: int) -> Drafter:
     }[name]()
 
 
+@cache
+def plain_text(sampling: SamplingSettings) -> Generation:
+    plain = eager_decoder(target(), None).generate(PROMPT, sampling)
+    list(plain)
+    return plain
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=[f"sampling{number}" for number in range(len(SAMPLINGS))])
 def test_the_output_does_not_depend_on_the_drafter(name: str, sampling: SamplingSettings) -> None:
-    prompt = PROMPT
-    plain = eager_decoder(target(), None).generate(prompt, sampling)
-    list(plain)
-    drafted = eager_decoder(target(), make(name, prompt, plain.tokens, 7)).generate(prompt, sampling)
+    plain = plain_text(sampling)
+    drafted = eager_decoder(target(), make(name, PROMPT, plain.tokens, 7)).generate(PROMPT, sampling)
     list(drafted)
     assert drafted.tokens == plain.tokens
     assert drafted.stats.finish == plain.stats.finish == "length"
@@ -107,7 +114,7 @@ def test_the_output_does_not_depend_on_the_drafter(name: str, sampling: Sampling
         assert drafted.stats.draft_failures["InvalidArgument"] + drafted.stats.draft_failures["Unavailable"] > 0
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     prompt=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=30),
     name=st.sampled_from(NAMES),

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.build_index.delete import delete
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from tests.support.examples import examples
 from tests.support.stores import make_store
 
 
@@ -95,7 +96,7 @@ def answers(store: Datastore, contexts: list[list[int]]) -> list[Any]:
     return observed
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     SEGMENTS,
     st.lists(DELETIONS, min_size=1, max_size=4),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore import _native
@@ -17,6 +17,7 @@ from suffolk.datastore.segment import write_segment
 from suffolk.serving.drafters.registry import source_bits
 from tests.property.test_retrieval import VOCAB_SIZES, Documents, corpora, cut, paths, queries
 from tests.support import oracle
+from tests.support.examples import examples
 from tests.support.stores import separated
 
 
@@ -54,13 +55,13 @@ def deletions(draw: st.DrawFn) -> tuple[list[Documents], list[list[int]]]:
 
 @pytest.mark.parametrize("width", [2, 3])
 @given(corpus=deletions(), query=queries(), deletion_pieces=st.sampled_from([1, 2, 3]))
-@settings(max_examples=250)
+@examples(120)
 def test_answers_equal_the_oracle_without_the_deleted_documents(width, corpus, query, deletion_pieces):
     compare_with_oracle(width, corpus, query, deletion_pieces)
 
 
 @given(corpus=deletions(), query=queries())
-@settings(max_examples=2)  # the table of first ranks of this vocabulary has 64 MB
+@examples(2)  # the table of first ranks of this vocabulary has 64 MB
 def test_four_byte_tokens_equal_the_oracle(corpus, query):
     compare_with_oracle(4, corpus, query, deletion_pieces=1)
 

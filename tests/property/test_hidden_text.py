@@ -6,7 +6,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.build_index.delete import delete
@@ -17,6 +17,7 @@ from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.live_store.store import create_live_store
 from tests.property.test_retrieval import Documents, corpora, cut, paths, queries
 from tests.support import oracle
+from tests.support.examples import examples
 from tests.support.stores import make_store
 
 VOCABULARY = 5
@@ -47,7 +48,7 @@ def check(store: Retriever, documents: Documents, query: Query, least: int, grou
         assert all(is_frequent([*place.before.tolist(), *place.tokens.tolist()]) for place in places)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     documents=corpora(), query=queries(), least=st.integers(1, 4), pieces=st.sampled_from([1, 3]), deletes=st.booleans()
 )
@@ -62,7 +63,7 @@ def test_files_with_deletions(documents: Documents, query: Query, least: int, pi
             check(store, [document for part in parts for document in part], query, least)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(files=corpora(), appended=corpora(), query=queries(), least=st.integers(1, 4))
 def test_live_datastores_and_several_as_one(files: Documents, appended: Documents, query: Query, least: int) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

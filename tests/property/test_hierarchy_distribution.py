@@ -272,8 +272,8 @@ def counts_of_texts(
 ) -> tuple[npt.NDArray[np.int64], float]:
     """Return the count of each text, and accepted tokens per step."""
     target = Target.wrap(tiny_model(vocab_size=FEW))
-    drafter = hierarchy(depth, target, noisy(0.1, vocab_size=FEW), slots=50, capacity=20, temperatures=temperatures)
-    loop = eager_loop(target, {"hierarchy": drafter}, slots=50, capacity=30)
+    drafter = hierarchy(depth, target, noisy(0.1, vocab_size=FEW), slots=200, capacity=20, temperatures=temperatures)
+    loop = eager_loop(target, {"hierarchy": drafter}, slots=200, capacity=30)
     waiting = [
         Request(
             seed,

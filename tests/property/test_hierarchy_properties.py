@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.drafters.hierarchy.plan import best_plan, plans_by_size, predict
 from suffolk.serving.drafters.hierarchy.search import search
+from tests.support.examples import examples
 from tests.support.hierarchy_oracle import hierarchies, objective, real_seconds, some_levels
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(some_levels(), st.integers(1, 4))
 def test_the_search_finds_what_brute_force_finds(levels: Levels, depth: int) -> None:
     least: dict[int, float] = {}
@@ -27,7 +28,7 @@ def test_the_search_finds_what_brute_force_finds(levels: Levels, depth: int) -> 
     assert min(least.values()) == pytest.approx(min(each.objective for each in found.values()), rel=1e-9)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(some_levels(), st.data())
 def test_the_exact_distribution_is_that_of_the_chain_of_buffers(levels: Levels, data: st.DataObject) -> None:
     chosen, lengths = data.draw(st.sampled_from(list(hierarchies(levels, 3))))
@@ -37,7 +38,7 @@ def test_the_exact_distribution_is_that_of_the_chain_of_buffers(levels: Levels, 
     assert prediction.tokens == pytest.approx(tokens, rel=1e-9)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(some_levels(), st.integers(1, 8))
 def test_surplus_tokens_only_help_where_they_cost_nothing_to_verify(levels: Levels, depth: int) -> None:
     flat = tuple(
@@ -50,7 +51,7 @@ def test_surplus_tokens_only_help_where_they_cost_nothing_to_verify(levels: Leve
             assert plan.seconds == pytest.approx(plan.objective, rel=1e-9)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(some_levels(), st.integers(1, 8))
 def test_no_plan_promises_more_time_than_the_target_alone(levels: Levels, depth: int) -> None:
     plan = best_plan(levels, depth)

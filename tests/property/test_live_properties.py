@@ -6,10 +6,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.test_retrieval import VOCAB_SIZES
+from tests.support.examples import examples
 from tests.support.live_model import LiveModel, Text
 
 GROUPS = 3
@@ -17,7 +18,7 @@ GROUPS = 3
 
 @pytest.mark.parametrize("width", [2, 3])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_answers_equal_the_oracle(width: int, data: st.DataObject) -> None:
     top = VOCAB_SIZES[width] - 1
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.build_index.compact import compact
@@ -23,6 +23,7 @@ from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
 from tests.support import oracle
+from tests.support.examples import examples
 from tests.support.live_store_model import Clocks, Kept, StoreModel
 
 VOCABULARY = 8
@@ -91,7 +92,7 @@ def opened(**changes: Any) -> Iterator[StoreUnderTest]:
 
 @pytest.mark.parametrize("evict", ["age", "use"])
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_memory_holds_what_the_list_holds(evict: str, data: st.DataObject) -> None:
     bounds = {
         "max_tokens": data.draw(st.sampled_from([0, BOUND])),
@@ -147,7 +148,7 @@ def check_queries(store: LiveStore, model: StoreModel) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_published_documents_go_by_their_age_and_size(data: st.DataObject) -> None:
     bound, ttl = data.draw(st.sampled_from([(BOUND, 0), (0, TTL), (BOUND, TTL)]), label="bounds")
     with opened(max_tokens=bound, ttl_seconds=ttl) as it:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore import _native
@@ -15,6 +15,7 @@ from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.datastore.segment import write_segment
 from tests.property.test_deletions import deletions
 from tests.property.test_retrieval import VOCAB_SIZES, Documents
+from tests.support.examples import examples
 from tests.support.stores import separated
 
 TABLE = b"any table"
@@ -61,7 +62,7 @@ def compare_with_sorting(
     order_depth=st.sampled_from([1, 3, 4, 5, 7, 8, 9, 16, 64, 1000]),
     threads=st.sampled_from([1, 3]),
 )
-@settings(max_examples=150)
+@examples(80)
 def test_merging_equals_sorting(width, corpus, order_depth, threads):
     top = VOCAB_SIZES[width] - 1
     parts = [[[top - token for token in document] for document in part] for part in corpus[0]]
@@ -70,7 +71,7 @@ def test_merging_equals_sorting(width, corpus, order_depth, threads):
 
 
 @given(corpus=deletions())
-@settings(max_examples=2)  # the table of first ranks of this vocabulary has 64 MB
+@examples(2)  # the table of first ranks of this vocabulary has 64 MB
 def test_four_byte_tokens_merge_too(corpus):
     with tempfile.TemporaryDirectory() as folder:
         compare_with_sorting(Path(folder), corpus[0], corpus[1], VOCAB_SIZES[4], 64, 1)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.build_index.delete import delete
@@ -16,12 +16,13 @@ from suffolk.datastore.merged import MergedDatastore
 from suffolk.serving.live_store.store import create_live_store
 from tests.property.test_retrieval import Documents, corpora, cut, paths, queries
 from tests.support import oracle
+from tests.support.examples import examples
 from tests.support.stores import make_store
 
 VOCABULARY = 5
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     parts=st.lists(st.tuples(corpora(), st.integers(1, 4)), min_size=1, max_size=3),
     query=queries(),
@@ -60,7 +61,7 @@ def test_deleted_documents_count_in_no_store(tmp_path: Path) -> None:
         assert paths(merged.draft([1, 2])) == [((3,), 4), ((4,), 1)]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(files=corpora(), appended=corpora(), query=queries(), weights=st.tuples(st.integers(1, 3), st.integers(1, 3)))
 def test_a_live_datastore_takes_part(
     files: Documents, appended: Documents, query: tuple[list[int], dict[str, int]], weights: tuple[int, int]

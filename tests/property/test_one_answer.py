@@ -15,7 +15,7 @@ from tests.support import oracle
 from tests.support.stores import make_store
 
 BOUNDS = {"max_match": 8, "min_match": 1, "max_depth": 6, "max_nodes": 40}
-SEGMENTS = {2: 16, 3: 16, 4: 3}
+SEGMENTS = {2: 16, 3: 16, 4: 2}
 """Number of segments by token width. With 4-byte tokens each segment has a table of 64 MB."""
 
 

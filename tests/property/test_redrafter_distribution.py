@@ -146,7 +146,7 @@ def test_texts_of_several_drafts_follow_the_distribution() -> None:
     few, length = 3, 4
     target = Target.wrap(tiny_model(vocab_size=few))
     drafter = drafter_of(decided_head(target, 2), target, length=2)
-    loop = eager_loop(target, {"redrafter": drafter}, slots=50, capacity=30)
+    loop = eager_loop(target, {"redrafter": drafter}, slots=200, capacity=30)
     settings = [
         SamplingSettings(length + 1, 2.0, seed=seed, verification="rejection", ignore_eos=True) for seed in range(RUNS)
     ]

@@ -8,11 +8,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore.documents import Document
 from suffolk.serving.replication.replica import ReplicaStore
+from tests.support.examples import examples
 from tests.support.replica_pair import PLAIN, Following, contents, make_replica
 
 BOUNDED = replace(PLAIN, max_tokens=60, max_group_tokens=20)
@@ -97,7 +98,7 @@ def answers(store: ReplicaStore) -> list[object]:
     return [contents(store), found]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(STEPS, max_size=25))
 def test_a_follower_answers_as_its_leader(steps: list[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as folder:

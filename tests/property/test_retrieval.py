@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.draft_tree import DraftTree
 from tests.support import oracle
+from tests.support.examples import examples
 from tests.support.stores import make_store
 
 VOCAB_SIZES = {2: 65_535, 3: 65_536, 4: (1 << 24) + 1}
@@ -62,13 +63,13 @@ def cut(documents: Documents, pieces: int) -> list[Documents]:
 
 @pytest.mark.parametrize("width", [2, 3])
 @given(documents=corpora(), query=queries(), pieces=st.sampled_from([1, 2, 5]), threads=st.sampled_from([1, 4]))
-@settings(max_examples=200)
+@examples(100)
 def test_lookup_and_draft_equal_the_oracle(width, documents, query, pieces, threads):
     compare_with_oracle(width, documents, query, pieces, threads)
 
 
 @given(documents=corpora(), query=queries())
-@settings(max_examples=2)  # the table of first ranks of this vocabulary has 64 MB
+@examples(2)  # the table of first ranks of this vocabulary has 64 MB
 def test_four_byte_tokens_equal_the_oracle(documents, query):
     compare_with_oracle(4, documents, query, pieces=2, threads=2)
 
@@ -90,7 +91,7 @@ def compare_with_oracle(width, documents, query, pieces, threads):
 
 
 @given(documents=corpora(), context=st.lists(st.integers(0, 4), min_size=1, max_size=20), shallow=st.integers(2, 9))
-@settings(max_examples=60)
+@examples(60)
 def test_a_small_order_depth_answers_all_it_allows(documents, context, shallow):
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder) / "store", cut(documents, 2), vocab_size=100, order_depth=shallow)
@@ -100,7 +101,7 @@ def test_a_small_order_depth_answers_all_it_allows(documents, context, shallow):
 
 
 @given(context=st.lists(st.integers(0, 2), min_size=1, max_size=60), query=queries())
-@settings(max_examples=200)
+@examples(200)
 def test_context_index_is_a_datastore_of_what_came_before(context, query):
     bounds = query[1]
     index = ContextIndex(vocab_size=5)

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import transformers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.sampler import Sampler
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import random_tree
+from tests.support.examples import examples
 
 VOCAB = 23
 CPU = torch.device("cpu")
@@ -113,7 +114,7 @@ def in_transformers(
     return scores[0]
 
 
-@settings(max_examples=150)
+@examples(80)
 @given(steps(), samplings)
 def test_every_row_is_processed_as_by_transformers(step: Step, sampling: SamplingSettings) -> None:
     found = Sampler(sampling, VOCAB, CPU).probabilities(step.logits, step.contexts)
@@ -127,7 +128,7 @@ def test_every_row_is_processed_as_by_transformers(step: Step, sampling: Samplin
             assert found[row, drawn[row]] > 0
 
 
-@settings(max_examples=150)
+@examples(80)
 @given(steps(), samplings)
 def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, sampling: SamplingSettings) -> None:
     """The sample at a node equals the sample of plain decoding after the same text.
@@ -145,7 +146,7 @@ def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, sampling: 
         assert alone.tolist() == [drawn[row]]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(steps(), samplings)
 def test_one_sampling_is_the_same_at_every_temperature_that_only_scales_it(
     step: Step, sampling: SamplingSettings

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from suffolk.serving.fanout.datastore import FanoutDatastore
@@ -15,6 +15,7 @@ from tests.property.test_retrieval import Documents, corpora, paths, queries
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import serving
+from tests.support.examples import examples
 from tests.support.fanout import opened
 from tests.support.waiting import HANG
 
@@ -33,7 +34,7 @@ def service() -> Iterator[Service]:
         yield stores, stack.enter_context(opened(f"grpc://{address}/code", HANG))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(corpora(), min_size=SHARDS, max_size=SHARDS), several=st.lists(queries(), min_size=1, max_size=4))
 def test_answers_are_those_of_one_server(
     service: Service, parts: list[Documents], several: list[tuple[list[int], dict[str, int]]]

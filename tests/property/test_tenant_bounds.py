@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore.documents import Document
@@ -22,6 +22,7 @@ from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.identity import EVERY_TENANT, Identity, Role, acting_as
 from suffolk.serving.transport.quota import Quota
 from suffolk.serving.transport.usage import Usages, set_usages
+from tests.support.examples import examples
 
 QUOTAS = {"acme": 30, "beta": 12}
 STORES = ("acme/a", "acme/b", "beta/c")
@@ -30,7 +31,7 @@ SETTINGS = LiveSettings(durability="none", flush_tokens=0, threads=1)
 
 
 @given(data=st.data())
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_a_tenant_stores_at_most_its_quota(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         stores = {

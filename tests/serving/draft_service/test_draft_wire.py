@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore.draft_tree import DraftTree
@@ -15,6 +15,7 @@ from suffolk.datastore.errors import (
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.proto import draft_pb2
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
+from tests.support.examples import examples
 
 VOCABULARY = 50
 
@@ -51,7 +52,7 @@ def test_requests_survive_the_wire(contexts: list[list[int]], max_match: int, si
         assert wire.unpack_max_nodes(request.max_nodes, 3) == (sizes or [64]) * 3
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_malformed_trees_are_rejected_or_valid(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(0, 3), max_size=3))

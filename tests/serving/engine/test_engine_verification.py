@@ -80,7 +80,7 @@ def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
         return SampledChain(tree(chain, [-1, 0]), sampling)
 
     drafter = MadeUpDrafter(make)
-    loop = eager_loop(target, {"made-up": drafter}, slots=50, capacity=20)
+    loop = eager_loop(target, {"made-up": drafter}, slots=200, capacity=20)
     prompt = [0, 1, 2]
     settings = [SamplingSettings(4, 2.0, seed=seed, verification="rejection", ignore_eos=True) for seed in range(runs)]
     requests = [Request(each.seed, target, prompt, each, "made-up", 8) for each in settings]
