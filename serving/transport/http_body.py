@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from suffolk.datastore.errors import InvalidArgument
 
@@ -59,8 +59,9 @@ async def discard_rest(request: Request) -> None:
 
 
 async def _discard(request: Request) -> None:
-    while (await request.receive()).get("more_body"):
-        pass
+    with suppress(RuntimeError, ClientDisconnect):  # RuntimeError: the end has been read
+        async for _ in request.stream():
+            pass
 
 
 def parse_body(kind: type[Body], data: bytes) -> Body:
