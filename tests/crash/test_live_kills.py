@@ -39,8 +39,9 @@ def test_killed_at_every_point(server: ForkServer, tmp_path: Path, mode: str) ->
     killed = KilledStore(server, tmp_path, mode)
     reached = killed.run(failpoint="none", changes=4 * CHANGES).reached
     assert REACHED[mode] <= reached.keys()
-    for point, times in sorted(reached.items()):
-        killed.run(failpoint=f"{point}@{max(1, times // 2)}")
+    # In the middle of a run, which has a quarter of the changes. Rare points are not reached in each run.
+    codes = [killed.run(failpoint=f"{point}@{max(1, times // 8)}").code for point, times in sorted(reached.items())]
+    assert codes.count(-9) > len(codes) / 3
 
 
 @pytest.mark.parametrize("point", ["created", "written", "renamed"])

@@ -30,7 +30,9 @@ QUIET = {
     "PYTHONPATH": str(ROOT),
 }
 HANG = 120
-"""A command that runs for so many seconds is ended by SIGALRM."""
+"""A command that is run to its end and takes so many seconds is ended by SIGALRM."""
+STARTED: set[int] = set()
+"""Ids of the children that run beside others. They end with the server."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def serve() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         print(json.dumps(ACTIONS[request["action"]](request)), flush=True)
+    for child in STARTED:
+        os.kill(child, signal.SIGKILL)
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
@@ -113,6 +117,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         begin = time.monotonic()
         child = os.fork()
         if child == 0:
+            signal.alarm(HANG)
             run_and_exit(request, os.dup(output.fileno()), os.dup(errors.fileno()), points.fileno())
         if request["kill_after"] is not None:
             time.sleep(request["kill_after"])
@@ -134,11 +139,13 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     if child == 0:
         output, errors = (os.open(request[name], os.O_WRONLY) for name in ("output", "errors"))
         run_and_exit(request, output, errors)
+    STARTED.add(child)
     return {"pid": child}
 
 
 def poll(request: dict[str, Any]) -> dict[str, Any]:
     child, status = os.waitpid(request["pid"], os.WNOHANG)
+    STARTED.discard(child)
     return {"code": os.waitstatus_to_exitcode(status) if child else None}
 
 
@@ -152,7 +159,6 @@ def run_and_exit(request: dict[str, Any], output: int, errors: int, points: int 
     for number, file in enumerate((os.open(os.devnull, os.O_RDWR), output, errors)):
         os.dup2(file, number)
         os.close(file)
-    signal.alarm(HANG)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(request["environment"])
