@@ -16,15 +16,15 @@ namespace {
 using namespace py::literals;
 
 template <typename T>
-using Column = py::array_t<T, py::array::c_style>;
+using Values = py::array_t<T, py::array::c_style>;
 
 template <typename T>
-Column<T> to_column(const std::vector<T>& values) {
-  return Column<T>(static_cast<py::ssize_t>(values.size()), values.data());
+Values<T> to_values(const std::vector<T>& values) {
+  return Values<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
 template <typename T>
-std::span<const T> view(const Column<T>& column) {
+std::span<const T> view(const Values<T>& column) {
   return {column.data(), static_cast<std::size_t>(column.size())};
 }
 
@@ -34,9 +34,9 @@ class Live : public Searched {
   Live(std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads)
       : Searched(vocab_size, order_depth, threads), index_({vocab_size, order_depth}, threads) {}
 
-  std::uint64_t append(const Column<std::uint32_t>& tokens, const Column<std::uint64_t>& lengths, const Column<std::uint64_t>& groups,
-                       const std::vector<py::bytes>& origins, const Column<std::int64_t>& times, const std::optional<Column<std::uint64_t>>& removed,
-                       const std::optional<Column<std::uint64_t>>& sequences) {
+  std::uint64_t append(const Values<std::uint32_t>& tokens, const Values<std::uint64_t>& lengths, const Values<std::uint64_t>& groups,
+                       const std::vector<py::bytes>& origins, const Values<std::int64_t>& times, const std::optional<Values<std::uint64_t>>& removed,
+                       const std::optional<Values<std::uint64_t>>& sequences) {
     const auto size = static_cast<std::size_t>(lengths.size());
     const auto fits = [&](const char* name, std::size_t entries) {
       if (entries != size) refuse(name, " has ", entries, " entries for ", size, " documents");
@@ -60,7 +60,7 @@ class Live : public Searched {
     return index_.append(documents, removed ? view(*removed) : std::span<const std::uint64_t>());
   }
 
-  std::uint64_t remove(const Column<std::uint64_t>& sequences) {
+  std::uint64_t remove(const Values<std::uint64_t>& sequences) {
     const py::gil_scoped_release release;
     return index_.remove(view(sequences));
   }
@@ -90,7 +90,7 @@ class Live : public Searched {
     for (const auto& [segment, position] : places(*snapshot, pattern, limit, group, scope)) {
       const auto& files = snapshot->files().segments;
       if (segment < files.size()) {
-        const Column<std::uint32_t> none(0);
+        const Values<std::uint32_t> none(0);
         found.append(py::make_tuple(std::const_pointer_cast<Segment>(files[segment]), 0, position, py::bytes(), none, none));
         continue;
       }
@@ -99,8 +99,8 @@ class Live : public Searched {
       const std::size_t document = documents.at(position);
       const std::uint64_t offset = position - documents.range(document).lo;
       found.append(py::make_tuple(py::none(), documents.sequence(document), offset, py::bytes(std::string(documents.origin(document))),
-                                  to_column(memory.read(document, offset, length)),
-                                  to_column(memory.read(document, offset - std::min(offset, before), std::min(offset, before)))));
+                                  to_values(memory.read(document, offset, length)),
+                                  to_values(memory.read(document, offset - std::min(offset, before), std::min(offset, before)))));
     }
     return found;
   }
@@ -134,7 +134,7 @@ class Live : public Searched {
     }
     py::list bytes;
     for (const std::string_view origin : origins) bytes.append(py::bytes(origin.data(), origin.size()));
-    return py::make_tuple(to_column(sequences), to_column(tokens), to_column(lengths), to_column(groups), bytes, to_column(times));
+    return py::make_tuple(to_values(sequences), to_values(tokens), to_values(lengths), to_values(groups), bytes, to_values(times));
   }
 
   // The numbers and the lengths of a group's documents in memory.
@@ -144,7 +144,7 @@ class Live : public Searched {
       sequences.push_back(segment.documents().sequence(document));
       lengths.push_back(segment.document_tokens(document));
     });
-    return py::make_tuple(to_column(sequences), to_column(lengths));
+    return py::make_tuple(to_values(sequences), to_values(lengths));
   }
 
   py::dict group_stats(std::uint64_t key) const {

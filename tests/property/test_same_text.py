@@ -9,7 +9,7 @@ from tests.property.same_text import BATCHES, STACKS, Case, make_cases, run_toge
 
 @pytest.fixture(scope="module")
 def cases() -> list[Case]:
-    return make_cases(4, 7)
+    return make_cases(6, 7)
 
 
 @pytest.mark.parametrize("slots", BATCHES)
