@@ -173,6 +173,7 @@ class Server(ABC):
         """
         self.request_stop()
         self.stopping.set()
+        self.request_reload()  # wakes the thread that reloads, which ends
         with self._stop_lock:
             if self.ready.is_set():
                 self.mark_unready("stopping")
@@ -216,7 +217,8 @@ class Server(ABC):
         while not self.stopping.is_set():
             with suppress(Empty):
                 self._reload_requests.get(timeout=_POLL_SECONDS)
-                self.reload()
+                if not self.stopping.is_set():
+                    self.reload()
 
 
 def run_until_signal(server: Server) -> None:
