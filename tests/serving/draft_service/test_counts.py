@@ -47,15 +47,15 @@ def test_drafts_leave_rare_nodes_out(remote: RemoteDatastore) -> None:
         assert len(tree)
 
 
-def test_http_counts_too(server: DraftServer) -> None:
+def test_http_counts_too(http_server: DraftServer) -> None:
     body = {"contexts": [[1], [2]], "trees": [{"tokens": [1, 2], "parents": [-1, 0]}, {"tokens": [], "parents": []}]}
     expected = [len(oracle.occurrences(DOCUMENTS, text)) for text in ([1, 1], [1, 1, 2])]
-    assert ask(server, "POST", "/v1/count", body)[::2] == (200, {"counts": [expected, []]})
+    assert ask(http_server, "POST", "/v1/count", body)[::2] == (200, {"counts": [expected, []]})
     body["trees"][0]["parents"] = [-1]  # type: ignore[index]
-    status, _, reply = ask(server, "POST", "/v1/count", body)
+    status, _, reply = ask(http_server, "POST", "/v1/count", body)
     assert (status, "tokens and parents differ in length" in reply["error"]["message"]) == (400, True)
     draft = {"contexts": [PATTERNS[0]], "max_match": 1, "least_counts": [4]}
-    assert min(ask(server, "POST", "/v1/draft", draft)[2]["trees"][0]["counts"]) >= 4
+    assert min(ask(http_server, "POST", "/v1/draft", draft)[2]["trees"][0]["counts"]) >= 4
 
 
 def paths(tokens: list[int], parents: list[int]) -> dict[str, Any]:

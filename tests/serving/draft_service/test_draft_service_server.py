@@ -83,15 +83,15 @@ def test_grace_ends(brute: BruteForceRetriever) -> None:
         brute.gate.set()
 
 
-def test_address_in_use(server: DraftServer, brute: BruteForceRetriever, tmp_path: Path) -> None:
+def test_address_in_use(http_server: DraftServer, brute: BruteForceRetriever, tmp_path: Path) -> None:
     with pytest.raises(
         ResourceExhausted, match="--listen: 127.0.0.1:[0-9]+ is in use by another process; stop it or choose"
     ):
-        serve_again(server, brute, "listen")
+        serve_again(http_server, brute, "listen")
     with pytest.raises(
         ResourceExhausted, match="--http: 127.0.0.1:[0-9]+ is in use by another process; stop it or choose"
     ):
-        serve_again(server, brute, "http")
+        serve_again(http_server, brute, "http")
     path = Endpoint(path=str(tmp_path / "s.sock"))
     with serving({"wiki": brute}, listen=(path, LOOPBACK)) as first:
         assert (tmp_path / "s.sock").stat().st_mode & 0o777 == 0o600
