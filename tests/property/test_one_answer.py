@@ -61,6 +61,8 @@ def test_the_answer_depends_on_the_corpus_alone(width: int, seed: int, tmp_path:
         segments = [[documents[number] for number in part] for part in cuts]
         with make_store(path, segments, vocab_size=VOCAB_SIZES[width], origins=origins) as datastore:
             assert ask(datastore, contexts) == before
+            datastore.verify("full")
+            assert datastore.info()["token_width"] == width
         assert delete(path, where=["fifth=true"]).documents == len(gone)
         assert ask_again(path, contexts) == after
         assert compact(path).segments == 1
