@@ -17,6 +17,7 @@ import pytest
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.live_store.store import LiveStore
+from suffolk.serving.transport import http_body
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.http_server import HttpLimits
 from suffolk.serving.transport.identity import OPERATOR, Role, acting_as
@@ -95,6 +96,12 @@ def test_a_failure_says_what_was_appended(line: bytes, text: str, server: DraftS
     assert reply["error"]["message"].startswith(text)
     assert reply["error"]["message"].endswith("; the 2 lines before are appended")
     assert (reply["lines"], reply["appended"]["documents"], store.stats().documents) == (2, 2, 2)
+
+
+def test_the_rest_of_a_whole_body_is_not_waited_for(server: DraftServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: an error used to be answered a second late."""
+    monkeypatch.setattr(http_body, "_DISCARD_SECONDS", 2 * HANG)
+    assert post(server, [b"nonsense"])[0] == 400
 
 
 def test_streams_that_cannot_be_read(server: DraftServer, store: LiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
