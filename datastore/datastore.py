@@ -46,7 +46,8 @@ def open_datastore(
             ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
         threads: threads that share one batch, including the calling one, 1..1024; 0: one per core. The first batch of more
             than eight contexts starts them. A process that is forked later uses one thread.
-        previous: an open generation of the same datastore. Segments that both generations have are mapped once.
+        previous: an open generation of the same datastore. Segments that both generations have are mapped once, and a tokenizer
+            that it has read is not read again.
 
     Raises:
         InvalidArgument: ``residency`` or ``threads`` is not allowed.
@@ -95,6 +96,8 @@ class Datastore(Retriever):
             for entries in (manifest.segments, manifest.deletions)
         )
         self._tokenizer: Tokenizer | None = None
+        if previous is not None and previous.manifest.tokenizer == manifest.tokenizer:
+            self._tokenizer = previous._tokenizer
         files = [each.native for each in self._segments + self._deletions if each.entry not in shared]
         if residency == "locked":
             for file in files:

@@ -20,7 +20,7 @@ from suffolk.datastore.manifest import MANIFEST_NAME, publish, read_manifest
 from suffolk.datastore.readers import wait_for_readers
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from tests.support.brute_force import assert_same_tree
-from tests.support.stores import append_documents, make_store
+from tests.support.stores import append_documents, make_store, make_word_store
 from tests.support.waiting import until
 
 
@@ -63,6 +63,17 @@ def test_both_generations_share_the_segments_that_they_have_in_common(path: Path
     append_documents(path, [[1, 2, 5]])
     until(lambda: store.generation == 2)
     assert [each.native is before for each in store.current._segments] == [True, False]
+
+
+def test_a_tokenizer_is_read_once_for_all_generations(tmp_path: Path) -> None:
+    """Regression: the first call with a text waited until the tokenizer was read again."""
+    make_word_store(tmp_path / "words")
+    with WatchedDatastore(tmp_path / "words") as watched:
+        before = watched.tokenizer()
+        append_documents(tmp_path / "words", [[0, 1]])
+        until(lambda: watched.generation == 2)
+        assert before is not None
+        assert watched.tokenizer() is before
 
 
 def test_no_call_fails_while_generations_are_published(path: Path, store: WatchedDatastore) -> None:
