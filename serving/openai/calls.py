@@ -111,12 +111,12 @@ def _calls(
     logprobs: int | None,
     grammar: Grammar | None,
 ) -> list[GenerateCall]:
-    limits.check_new_tokens("max_tokens", length)
+    limits.check_new_tokens(body.length_field, length)
     room = _rest(service, body, prompt, field)
     context = service.engine.target.context_length
     if (length if context is None else min(length, context - len(prompt))) > room:
         raise InvalidField(
-            "max_tokens",
+            body.length_field,
             f" is {length}; with a prompt of {len(prompt)} tokens there is room for {room}; lower it or shorten the prompt",
             "context_length_exceeded",
         )

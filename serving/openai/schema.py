@@ -97,15 +97,20 @@ class GenerationBody(Body):
     top_k: Annotated[int, Field(ge=-1)] | None = None
     min_p: float | None = None
     seed: Seed | None = None
-    stop: str | Annotated[list[str], Field(max_length=limits.MAX_STOPS + 1)] | None = None
+    stop: str | Annotated[list[str], Field(max_length=limits.MAX_STOPS)] | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    logit_bias: Annotated[dict[str, float], Field(max_length=limits.MAX_BIASES + 1)] | None = None
+    logit_bias: Annotated[dict[str, float], Field(max_length=limits.MAX_BIASES)] | None = None
     ignore_eos: bool | None = None
     prediction: Prediction | None = None
     response_format: dict[str, Any] | None = None
     suffolk: DraftFields | None = None
+
+    @property
+    def length_field(self) -> str:
+        """Name of the field that limits the tokens of the answer, for error messages."""
+        return "max_tokens"
 
 
 class Message(BaseModel):
@@ -116,8 +121,7 @@ class Message(BaseModel):
     content: Content | None = None
 
 
-# One more than the limit, whose check has a message of its own.
-Messages = Annotated[list[Message], Field(max_length=limits.MAX_MESSAGES + 1), FIRST_ERROR]
+Messages = Annotated[list[Message], Field(max_length=limits.MAX_MESSAGES), FIRST_ERROR]
 
 
 class ChatBody(GenerationBody):
@@ -130,6 +134,10 @@ class ChatBody(GenerationBody):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+
+    @property
+    def length_field(self) -> str:
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
 
 class CompletionBody(GenerationBody):

@@ -84,9 +84,9 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
             raise InvalidField(field, f": {text}")
 
 
-def _depth(error: Mapping[str, Any]) -> tuple[int, bool]:
-    """Of the errors of a union the one of the alternative that matched deepest counts; a list too long matched its type."""
-    return len(error["loc"]), error["type"] == "too_long"
+def _depth(error: Mapping[str, Any]) -> tuple[bool, int]:
+    """Of the errors of a union, a list too long counts first, because its items matched; then the deepest match."""
+    return error["type"] == "too_long", len(error["loc"])
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -125,7 +125,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         ([], None, "body: input should be an object"),
         ({}, "messages", "messages: field required"),
         (chat(messages=[]), "messages", "the number of messages is 0; it must be in 1..1024"),
-        (chat(messages=USER * 1025), "messages", "the number of messages is 1025"),
+        (chat(messages=USER * 1026), "messages", "messages: list should have at most 1024 items"),
         (chat(messages=[{"content": "x"}]), "messages[0].role", "messages[0].role: field required"),
         (chat(messages=[{"role": "r" * 129, "content": "x"}]), "messages", "messages[0].role has 129 characters"),
         (chat(messages=[{"role": "user", "content": "x" * (1 << 20) + "y"}]), "messages", "1048577 characters"),
@@ -136,6 +136,12 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(max_tokens=0), "max_tokens", "max_tokens is 0; input should be greater than or equal to 1"),
         (chat(max_tokens=4096), "max_tokens", "max_tokens is 4096; with a prompt of"),
         (chat(max_tokens=1 << 30), "max_tokens", "max_tokens is 1073741824; it must be in 1..1048576"),
+        (chat(max_completion_tokens=4096), "max_completion_tokens", "max_completion_tokens is 4096; with a prompt of"),
+        (
+            chat(max_completion_tokens=1 << 30),
+            "max_completion_tokens",
+            "max_completion_tokens is 1073741824; it must be",
+        ),
         (chat(max_completion_tokens="9"), "max_completion_tokens", "is '9'; input should be a valid integer"),
         (chat(temperature=-1), "temperature", "temperature is -1.0; it must be between 0 (greedy) and 100"),
         (chat(temperature="hot"), "temperature", "temperature is 'hot'; input should be a valid number"),
@@ -144,7 +150,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(n=0), "n", "n is 0; input should be greater than or equal to 1"),
         (chat(n=129), "n", "n is 129; input should be less than or equal to 128"),
         (chat(n=True), "n", "n is True; input should be a valid integer"),
-        (chat(stop=["x"] * 17), "stop", "stop: the number of strings is 17; it must be in 0..16"),
+        (chat(stop=["x"] * 18), "stop", "stop: list should have at most 16 items"),
         (chat(stop="x" * 257), "stop", "stop[0] has 257 characters; the limit is 256"),
         (chat(stop=""), "stop", "stop[0] is ''"),
         (chat(seed=1 << 63), "seed", "seed"),
@@ -194,6 +200,7 @@ def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, serv
         ({"prompt": "x", "best_of": 2}, "best_of"),
         ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
         ({"prompt": ["x"] * 65, "n": 2}, "prompt"),
+        ({"prompt": ["x"] * 129}, "prompt"),
     ],
 )
 def test_wrong_prompts_are_rejected(body: Any, param: str | None, server: WorkerServer) -> None:
