@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import check_new_folder, disk_error
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.manifest import (
     LOCK_NAME,
@@ -46,16 +46,15 @@ def split(store: str | Path, output: str | Path, shards: int) -> list[ShardRepor
 
     Raises:
         NotFound, Corruption: there is no datastore, or it is damaged.
-        InvalidArgument: ``output`` exists or is on another file system, there are fewer segments than shards, or documents are
-            deleted.
+        InvalidArgument: ``output`` exists, is inside ``store`` or is on another file system, there are fewer segments than
+            shards, or documents are deleted.
         Unavailable: another process writes to ``store``.
         ResourceExhausted, PermissionDenied: ``output`` cannot be written.
     """
     source, target = Path(store), Path(output)
     if not 1 <= shards <= MAX_SHARDS:
         raise InvalidArgument(f"shards is {shards}; it must be 1 to {MAX_SHARDS}")
-    if target.exists():
-        raise InvalidArgument(f"{target} exists; name a new folder")
+    check_new_folder(target, source)
     read_manifest(source)
     with ExitStack() as stack:
         stack.enter_context(writer_lock(source))

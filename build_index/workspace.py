@@ -208,12 +208,18 @@ def open_workspace(store: Path, allowed: Sequence[str] = ()) -> Iterator[Workspa
                 _remove_empty(store, created)
 
 
+def check_new_folder(output: Path, store: Path) -> None:
+    """Refuse an ``output`` that exists or is inside ``store``. Raises InvalidArgument."""
+    if output.exists():
+        raise InvalidArgument(f"{output} exists; name a new folder")
+    if store.resolve() in output.resolve().parents:
+        raise InvalidArgument(f"{output} is inside the datastore {store}; name a folder outside of it")
+
+
 def disk_error(path: Path, error: OSError) -> SuffolkError:
     """The error for a ``path`` that cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ResourceExhausted(
-            f"{path}: the disk is full; free some space and run the command again, which resumes where it stopped"
-        )
+        return ResourceExhausted(f"{path}: the disk is full; free some space and run the command again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another --output")
     return InvalidArgument(f"{path}: cannot be written ({error.strerror or error}); choose another --output")

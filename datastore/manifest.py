@@ -147,7 +147,8 @@ def publish(store: Path, manifest: Manifest) -> None:
         path = store / SEGMENTS_NAME / entry.name
         if not path.is_file() or path.stat().st_size != entry.bytes:
             raise InvalidArgument(
-                f"{path} is missing or does not have {entry.bytes} bytes; run the command again to write it"
+                f"{path} is missing or does not have {entry.bytes} bytes; run the command again, or restore the file "
+                "from a copy"
             )
     content = encode_manifest(manifest)
     if len(content) > MAX_MANIFEST_BYTES:  # readers refuse a larger manifest

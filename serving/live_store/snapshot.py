@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from suffolk.build_index.workspace import disk_error
+from suffolk.build_index.workspace import check_new_folder, disk_error
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable, damaged
 from suffolk.datastore.manifest import (
@@ -65,14 +65,13 @@ def snapshot(store: str | Path, output: str | Path, link: bool = False, wait: fl
 
     Raises:
         NotFound: there is no datastore.
-        Corruption: a file is missing.
-        InvalidArgument: ``output`` exists, or cannot be linked to.
+        Corruption: a file is missing or truncated.
+        InvalidArgument: ``output`` exists, is inside ``store``, or cannot be linked to.
         Unavailable: another process publishes for longer than ``wait``.
         ResourceExhausted, PermissionDenied: the disk is full, or ``output`` cannot be written.
     """
     source, target, began = Path(store), Path(output), time.monotonic()
-    if target.exists():
-        raise InvalidArgument(f"{target} exists; name a new folder")
+    check_new_folder(target, source)
     if not (source / LIVE_NAME / IDENTITY_NAME).is_file():
         read_manifest(source)  # raises NotFound: no datastore
     try:
@@ -101,6 +100,8 @@ def _copy_all(source: Path, work: Path, link: bool, wait: float, files: ExitStac
     opened: dict[Path, BinaryIO] = {}
     with _lock(source, wait):
         manifest = published(source)
+        if manifest is not None:
+            open_datastore(source).close()  # checks headers and sizes
         names = [MANIFEST_NAME] if manifest is not None else []
         live = (source / LIVE_NAME / IDENTITY_NAME).is_file()
         mark = manifest.tokenizer if manifest is not None else open_identity(source).tokenizer
@@ -181,8 +182,6 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _report(source: Path, target: Path, work: Path, generation: int, began: float) -> SnapshotReport:
-    if generation:
-        open_datastore(work).close()  # checks headers and sizes
     sizes = {path: path.stat().st_size for path in work.rglob("*") if path.is_file()}
     log_bytes = sum(size for path, size in sizes.items() if log_folder(work) in path.parents)
     total = sum(sizes.values())

@@ -91,11 +91,11 @@ class NodeOptions(setting.Options):
 @dataclass(frozen=True, kw_only=True)
 class PriceOptions(setting.Options):
     GROUP = "prices"
-    price_node_hour: Annotated[float, Within(0)] = option(0.0, "of a node for an hour", metavar="PRICE")
-    price_storage_tb: Annotated[float, Within(0)] = option(
+    price_node_hour: Annotated[float, Within(0, 1e9)] = option(0.0, "of a node for an hour", metavar="PRICE")
+    price_storage_tb: Annotated[float, Within(0, 1e9)] = option(
         0.0, "of a TB in object storage for a month", metavar="PRICE"
     )
-    price_network_tb: Annotated[float, Within(0)] = option(0.0, "of a TB that is sent", metavar="PRICE")
+    price_network_tb: Annotated[float, Within(0, 1e9)] = option(0.0, "of a TB that is sent", metavar="PRICE")
 
 
 @dataclass(frozen=True, kw_only=True)

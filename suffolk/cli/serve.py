@@ -59,7 +59,7 @@ class Options(ServerOptions, LiveOptions, Configurable):
         None, "folder for the copies of datastores in storage, one folder for each", metavar="DIR"
     )
     poll_seconds: Annotated[float, Within(1, 86400)] = option(
-        POLL_SECONDS, "seconds between two looks for a new generation in storage"
+        POLL_SECONDS, "seconds between two looks for a new generation in storage", metavar="SECONDS"
     )
     residency: str = option(
         "auto",
@@ -86,6 +86,8 @@ def run(options: Options) -> int:
     ignore_sighup()
     options.start_logs("suffolk-serve")
     config = _config(options)
+    if options.peer and not options.live:
+        raise InvalidArgument("--peer is given without --live; name the live datastores that the servers copy")
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         live = parse_stores(options.live)

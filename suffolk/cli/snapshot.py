@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.live_store.snapshot import LOCK_SECONDS, snapshot
 
 EXAMPLES = """
@@ -27,7 +29,9 @@ class Options(setting.Options):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     output: Path = argument(REQUIRED, "a new folder for the copy", metavar="OUT")
     link: bool = option(False, "link segment files instead of copying them; OUT must be on the same file system")
-    wait: float = option(LOCK_SECONDS, "seconds to wait while another process publishes", metavar="SECONDS")
+    wait: Annotated[float, Within(0)] = option(
+        LOCK_SECONDS, "seconds to wait while another process publishes", metavar="SECONDS"
+    )
     json: bool = option(False, "print one JSON object")
 
 

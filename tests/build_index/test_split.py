@@ -50,6 +50,8 @@ def test_what_cannot_be_split(store: Path, tmp_path: Path) -> None:
         split(tmp_path / "none", tmp_path / "shards", 2)
     with pytest.raises(InvalidArgument, match="store exists; name a new folder"):
         split(store, store, 2)
+    with pytest.raises(InvalidArgument, match="is inside the datastore .*; name a folder outside of it"):
+        split(store, store / "shards", 2)
     with pytest.raises(InvalidArgument, match="shards is 0; it must be 1 to 64"):
         split(store, tmp_path / "shards", 0)
     with pytest.raises(

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from suffolk.cli.main import main
 from suffolk.cli.serve import parse_stores
 from suffolk.datastore.errors import (
     InvalidArgument,
 )
+
+
+def test_peers_need_a_live_datastore(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["serve", str(tmp_path), "--peer", "grpc://127.0.0.1:1"]) == 2
+    assert "--peer is given without --live; name the live datastores" in capsys.readouterr().err
 
 
 def test_store_names(tmp_path: Path) -> None:

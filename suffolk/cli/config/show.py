@@ -1,8 +1,9 @@
 """Print the settings of a command, with the origin of each: default, file or command line.
 
-COMMAND is generate, worker, serve or train, followed by its options. Without COMMAND, the settings
-of all four are printed. The output is TOML with a line of help for each key, and can be given to
---config. Settings without an option of their own are set in that file, or with --set NAME=VALUE.
+COMMAND is generate, worker, serve, train or capacity, followed by its options. Without COMMAND, the
+settings of all five are printed. The output is TOML with a line of help for each key, and can be
+given to --config. Settings without an option of their own are set in that file, or with --set
+NAME=VALUE.
 
 Keys at the top of a file apply to all commands that have these settings. A table such as [worker]
 applies to one command, and its keys win over those at the top.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from contextlib import suppress
@@ -98,9 +99,15 @@ def test_what_cannot_be_copied_leaves_nothing(tmp_path: Path) -> None:
         snapshot(tmp_path / "none", tmp_path / "copy")
     with pytest.raises(InvalidArgument, match="exists; name a new folder"):
         snapshot(store, store)
+    with pytest.raises(InvalidArgument, match="store/copy is inside the datastore .*; name a folder outside of it"):
+        snapshot(store, tmp_path / "store" / "copy")
     with writer_lock(Path(store)), pytest.raises(Unavailable, match="another process is writing"):
         snapshot(store, tmp_path / "copy", wait=0.1)
-    next((tmp_path / "store" / "segments").iterdir()).unlink()
+    segment = next((tmp_path / "store" / "segments").iterdir())
+    os.truncate(segment, 1000)
+    with pytest.raises(Corruption, match=f"^{segment}: the file has 1000 bytes"):
+        snapshot(store, tmp_path / "copy")
+    segment.unlink()
     with pytest.raises(Corruption, match="is missing; restore it from a copy"):
         snapshot(store, tmp_path / "copy")
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
