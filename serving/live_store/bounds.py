@@ -17,7 +17,7 @@ class Bounds:
     """Evicts documents in memory. Thread-safe.
 
     Attributes:
-        evicted_documents, evicted_tokens: what went since the store was opened.
+        evicted_documents, evicted_tokens: what went since the store was opened, from memory and from files.
     """
 
     def __init__(self, writer: LiveWriter, settings: LiveSettings) -> None:
@@ -81,11 +81,15 @@ class Bounds:
             end = self._writer.next_sequence
             self._writer.drop_before(oldest(index, end, excess, limit))
         after = index.stats()
-        self.evicted_documents += max(0, before["documents"] - after["documents"])
-        self.evicted_tokens += max(0, before["tokens"] - after["tokens"])
+        self.count_evicted(before["documents"] - after["documents"], before["tokens"] - after["tokens"])
         with self._lock:
             if len(self._used) > after["documents"]:  # some groups have no documents any more
                 self._used = {key: None for key in self._used if index.group_stats(key)["documents"]}
+
+    def count_evicted(self, documents: int, tokens: int) -> None:
+        """Add to the counts of what went. Differences below 0, because of appends at the same time, add nothing."""
+        self.evicted_documents += max(0, documents)
+        self.evicted_tokens += max(0, tokens)
 
     def _evict_groups(self, excess: int) -> int:
         """Remove the groups that were used the longest ago. Returns their tokens."""

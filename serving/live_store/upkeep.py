@@ -78,5 +78,8 @@ class Upkeep:
             if not files.size()[1]:
                 return excess  # the last segment stays, without documents, until another is published
         if names:
+            tokens, documents = files.size()
             files.drop(names)
+            left_tokens, left_documents = files.size()
+            self._bounds.count_evicted(documents - left_documents, tokens - left_tokens)
         return excess

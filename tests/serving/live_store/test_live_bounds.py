@@ -97,7 +97,9 @@ def test_published_documents_go_in_whole_segments(open_store: OpenStore) -> None
         if number == 2:
             store.delete(["x"])
         store._upkeep.work()
-    assert store.stats().tokens + store.stats().published_tokens <= 100
+    stats = store.stats()
+    assert stats.tokens + stats.published_tokens <= 100
+    assert (stats.evicted_documents, stats.evicted_tokens) == (2, 40)
     assert first_tokens(store) == [2, 3, 40, 4, 40, 5, 40]
     assert store.lookup([40]) == (1, 3)
     assert first_tokens(open_store()) == [2, 3, 40, 4, 40, 5, 40]
