@@ -47,6 +47,8 @@ def _lines(report: dict[str, Any], draft: bool, ascii: bool) -> Iterator[str | T
     else:
         yield _labelled("match length", f"{length} of {report['context_tokens']} tokens: {report['match']!r}")
         yield _labelled("match count", f"{report['match_count']:,}")
+    if report["partial"]:
+        yield _labelled("partial", "some shards could not be searched, so matches may be missing and counts too low")
     yield from (_labelled("hint", hint) for hint in report["hints"])
     if length == 0:
         return

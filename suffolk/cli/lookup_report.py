@@ -38,6 +38,7 @@ def make_report(store: Retriever, options: Options) -> dict[str, Any]:
         "tokens": token_texts(store, ids[-options.max_match :]) if has_text else [str(each) for each in ids],
         "match_length": tree.match_length,
         "match_count": tree.match_count,
+        "partial": tree.partial,
         "match": _text(store, matched, has_text),
         "hints": list(hints(store, text, ids, tree, options.max_match)) if text else [],
         "ends_here": len(tree) == 0,

@@ -123,6 +123,16 @@ def test_a_service_is_looked_up_by_text_and_drafts(store: Path, capsys: pytest.C
     assert place + r"""    f x:\n   | raise ValueError|("no")\n""" + "\n" in remote
 
 
+def test_a_missing_shard_is_told(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_datastore(store) as opened, serving({"code": opened}) as server:
+        url = f"grpc://{server.listening[0]}"
+        for address, partial in ((f"{url}/code", False), (f"{url}+127.0.0.1:1/code", True)):
+            assert main(["lookup", address, "return"]) == 0
+            assert ("\npartial       some shards could not be searched" in capsys.readouterr().out) == partial
+            assert main(["lookup", address, "return", "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["partial"] == partial
+
+
 def test_a_service_may_show_no_occurrences(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_datastore(store) as opened, serving({"code": opened}, shows_occurrences=False) as server:
         assert main(["lookup", f"grpc://{server.listening[0]}", "return"]) == 0

@@ -100,10 +100,7 @@ def test_a_step_is_opened_by_keys_and_shows_its_tree_and_its_passages(
     labels = [each.get_attribute("aria-label") for each in page.all(".tree [role=treeitem]")]
     assert any("probability" in each and "drafted by" in each and "accepted" in each for each in labels)
     assert any("sampled by the model" in each for each in labels)
-    page.run("arguments[0].focus()", page.one(".tree [role=treeitem]"))
-    while "datastore" not in page.focused().get_attribute("aria-label"):
-        page.press(RIGHT)
-    page.press(ENTER)
+    page.activate(page.one(".tree [role=treeitem][aria-label*=datastore]"))
     page.until(lambda: page.all(".passages"))
     assert HOSTILE_ID in page.texts(".passages b") or "answers/one.txt" in page.texts(".passages b")
     page.activate(page.one("#step [data-move='Next step']"))

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import HANG
-
 RIGHT, ENTER = "\ue014", "\ue007"
 """Selenium's codes of keys."""
+HANG = 300.0
+"""Timeout in seconds. Two answers of a real model take minutes on a machine with much other work; only a hang takes longer."""
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None or find_spec("selenium") is None,
