@@ -164,15 +164,15 @@ def read_config(path: str | Path) -> ClusterConfig:
         InvalidArgument: it is malformed, a key is unknown or missing, or a value is out of its bounds.
     """
     try:
-        text = Path(path).read_text()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise NotFound(f"{path}: cannot be read ({error.strerror}); name the cluster's YAML or TOML file") from error
     form, parse = ("TOML", tomllib.loads) if Path(path).suffix == ".toml" else ("YAML", yaml.safe_load)
     try:
-        values = parse(text)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+        values = parse(content.decode())
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # bytes or values that cannot be read
         raise InvalidArgument(f"{path}: no {form} ({error}); correct it") from error
-    return config_from(values, str(path))
+    return config_from({} if values is None else values, str(path))  # None: the file is empty
 
 
 def config_from(values: object, what: str) -> ClusterConfig:

@@ -90,6 +90,9 @@ def encode_messages(
 
     ``most``: as in ``encode_text``.
     """
+    for index, message in enumerate(messages):
+        if message.role == "user" and message.content is None:
+            raise InvalidField(f"messages[{index}].content", ": field required in a message of role 'user'")
     contents = [text_of(message.content) for message in messages]
     limits.check_chat("messages", [message.role for message in messages], contents)
     conversation = [

@@ -40,7 +40,7 @@ def run(options: Options) -> int:
             report = pull(options.url, options.store, options.generation, options.replace, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"before the end; {options.store} still holds a whole generation; run the command again to continue"
+            f"before the end; readers of {options.store} see no unfinished generation; run the command again to continue"
         ) from None
     readers = wait_for_readers(options.store, report.generation) if report.changed else []
     if options.json:

@@ -45,7 +45,7 @@ def run(options: Options) -> int:
             report = push(options.store, options.url, options.keep, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"before the end; {options.url} still holds a whole generation; run the command again to continue"
+            f"before the end; readers of {options.url} see no unfinished generation; run the command again to continue"
         ) from None
     print(json.dumps(asdict(report)) if options.json else "\n".join(push_lines(report)))
     if is_live(options.store):

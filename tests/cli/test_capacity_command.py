@@ -98,6 +98,7 @@ def test_other_profiles_are_refused(
         (["--tokens", "1.5"], "--tokens is '1.5'; it must be a size such as 500M"),
         (["--workers", "-3"], "--workers is -3"),
         (["--steps-per-second", "0"], "--steps-per-second is 0.0; it must be above 0"),
+        (["--price-node-hour", "inf"], "--price-node-hour is inf; it must be between 0 and"),
         (["--batch", "1000"], "--batch is 1000; it must be"),
         (["--utilisation", "0.95"], "--utilisation is 0.95; it must be"),
         (["--latency-ms", "1"], "--latency-ms: 99 % of the steps must have their drafts within 1 ms"),

@@ -77,12 +77,17 @@ def test_a_front_for_other_machines_needs_a_decision(options: dict[str, Any]) ->
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="No such file"):
         read_config(tmp_path / "cluster.yaml")
-    (tmp_path / "cluster.yaml").write_text("name: [")
-    with pytest.raises(InvalidArgument, match="no YAML"):
-        read_config(tmp_path / "cluster.yaml")
-    (tmp_path / "cluster.yaml").write_text("demo")
-    with pytest.raises(InvalidArgument, match="must be an object"):
-        read_config(tmp_path / "cluster.yaml")
+    for content, message in (
+        (b"name: [", "no YAML"),
+        (b"\xff\xfe", "no YAML .'utf-8' codec can't decode"),
+        (b"name: 2020-99-99", "no YAML .month must be"),
+        (b"[" * 5000, "no YAML"),
+        (b"", "has no name; it needs name, folder"),
+        (b"demo", "must be an object"),
+    ):
+        (tmp_path / "cluster.yaml").write_bytes(content)
+        with pytest.raises(InvalidArgument, match=message):
+            read_config(tmp_path / "cluster.yaml")
 
 
 def test_the_file_may_be_toml(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(messages=[]), "messages", "the number of messages is 0; it must be in 1..1024"),
         (chat(messages=USER * 1026), "messages", "messages: list should have at most 1024 items"),
         (chat(messages=[{"content": "x"}]), "messages[0].role", "messages[0].role: field required"),
+        (chat(messages=[{"role": "user"}]), "messages[0].content", "messages[0].content: field required in a message"),
         (chat(messages=[{"role": "r" * 129, "content": "x"}]), "messages", "messages[0].role has 129 characters"),
         (chat(messages=[{"role": "user", "content": "x" * (1 << 20) + "y"}]), "messages", "1048577 characters"),
         (chat(messages=[{"role": "user", "content": 3}]), "messages[0].content", "messages[0].content is 3"),
