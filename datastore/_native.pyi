@@ -189,7 +189,7 @@ class Calibrator:
     def state(self) -> _Doubles: ...
     def restore(self, state: _Doubles) -> None: ...
 
-class Recycler:
+class NextTokenTable:
     WIDTH: ClassVar[int]
     ORDER: ClassVar[int]
 

@@ -9,7 +9,7 @@
 #include "drafting/calibrator.h"
 #include "drafting/merge.h"
 #include "drafting/noise_reweighting.h"
-#include "drafting/recycler.h"
+#include "drafting/next_token_table.h"
 #include "drafting/tree.h"
 
 namespace suffolk::bindings {
@@ -152,21 +152,21 @@ py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std:
   return py::make_tuple(to_array(merged.tokens), to_array(merged.parents), to_array(merged.scores), to_array(merged.sources));
 }
 
-void recycle(drafting::Recycler& recycler, const py::handle& tokens, const py::handle& candidates, const py::handle& log_probabilities) {
-  const Column<std::int32_t> text(tokens, "tokens"), ids(candidates, "candidates", drafting::Recycler::kWidth);
-  const Column<float> logs(log_probabilities, "log_probabilities", drafting::Recycler::kWidth);
-  recycler.learn(text.view(), ids.view(), logs.view());
+void learn_next_tokens(drafting::NextTokenTable& table, const py::handle& tokens, const py::handle& candidates, const py::handle& log_probabilities) {
+  const Column<std::int32_t> text(tokens, "tokens"), ids(candidates, "candidates", drafting::NextTokenTable::kWidth);
+  const Column<float> logs(log_probabilities, "log_probabilities", drafting::NextTokenTable::kWidth);
+  table.learn(text.view(), ids.view(), logs.view());
 }
 
 // The columns (tokens, parents, scores) of the drafted tree.
-py::tuple draft_recycled(drafting::Recycler& recycler, const py::handle& tokens, std::int64_t position, std::int64_t max_depth, std::int64_t max_nodes,
+py::tuple draft_next_tokens(drafting::NextTokenTable& table, const py::handle& tokens, std::int64_t position, std::int64_t max_depth, std::int64_t max_nodes,
                          std::uint64_t seed, double temperature) {
   if (max_depth < 0) refuse("max_depth is ", max_depth, "; it must be 0 or more");
   if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
   if (!(temperature >= 0)) refuse("temperature is ", temperature, "; it must be 0 or more");
   std::optional<drafting::Sampling> sampling;
   if (temperature > 0) sampling = {.seed = seed, .temperature = temperature};
-  const drafting::RecycledTree found = recycler.draft(Column<std::int32_t>(tokens, "tokens").view(), position, static_cast<std::size_t>(max_depth),
+  const drafting::NextTokenTree found = table.draft(Column<std::int32_t>(tokens, "tokens").view(), position, static_cast<std::size_t>(max_depth),
                                                       static_cast<std::size_t>(max_nodes), sampling);
   return py::make_tuple(to_array(found.tokens), to_array(found.parents), to_array(found.scores));
 }
@@ -235,17 +235,17 @@ void bind_drafting(py::module_& module) {
       .def("state", [](const Calibrator& calibrator) { return to_array(calibrator.state()); })
       .def("restore", [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
            "state"_a);
-  using drafting::Recycler;
-  py::class_<Recycler> recycler(module, "Recycler");
-  recycler.def(py::init([](std::int64_t ends) {
-    if (ends < 0) refuse("recycler: ends is ", ends, "; it must be 64 or more");
-    return std::make_unique<Recycler>(static_cast<std::size_t>(ends));
+  using drafting::NextTokenTable;
+  py::class_<NextTokenTable> table(module, "NextTokenTable");
+  table.def(py::init([](std::int64_t ends) {
+    if (ends < 0) refuse("next-token table: ends is ", ends, "; it must be 64 or more");
+    return std::make_unique<NextTokenTable>(static_cast<std::size_t>(ends));
   }), "ends"_a)
-      .def("learn", &recycle, "tokens"_a, "candidates"_a, "log_probabilities"_a)
-      .def("draft", &draft_recycled, "tokens"_a, "position"_a, "max_depth"_a, "max_nodes"_a, "seed"_a, "temperature"_a)
-      .def_property_readonly("size", &Recycler::size);
-  recycler.attr("WIDTH") = Recycler::kWidth;
-  recycler.attr("ORDER") = Recycler::kOrder;
+      .def("learn", &learn_next_tokens, "tokens"_a, "candidates"_a, "log_probabilities"_a)
+      .def("draft", &draft_next_tokens, "tokens"_a, "position"_a, "max_depth"_a, "max_nodes"_a, "seed"_a, "temperature"_a)
+      .def_property_readonly("size", &NextTokenTable::size);
+  table.attr("WIDTH") = NextTokenTable::kWidth;
+  table.attr("ORDER") = NextTokenTable::kOrder;
   module.def("merge_trees", &merge_trees, "trees"_a, "weights"_a, "max_nodes"_a);
   module.def("reweight_scores", &reweight_scores, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "position"_a, "seed"_a, "temperature"_a);
   module.def("check_tree", &check_tree, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "vocab_size"_a);

@@ -1,4 +1,4 @@
-// The hash function of the seeded noise (noise_reweighting.h) and of the recycler's keys.
+// The hash function of the seeded noise (noise_reweighting.h) and of the keys of next_token_table.h.
 #pragma once
 
 #include <cstdint>

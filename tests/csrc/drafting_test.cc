@@ -16,7 +16,7 @@
 #include "drafting/calibrator.h"
 #include "drafting/noise_reweighting.h"
 #include "drafting/merge.h"
-#include "drafting/recycler.h"
+#include "drafting/next_token_table.h"
 #include "drafting/tree.h"
 
 namespace {
@@ -169,36 +169,36 @@ void test_noise_reweighting(std::mt19937_64& random) {
   }
 }
 
-void test_recycler(std::mt19937_64& random) {
+void test_next_token_table(std::mt19937_64& random) {
   const auto below = [&](std::uint64_t bound) { return random() % bound; };
   const float kBad[] = {std::nanf(""), 1.0F, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), -1e30F};
-  Recycler recycler(64 + below(200));
+  NextTokenTable table(64 + below(200));
   for (int round = 0; round < 3000; ++round) {
     std::vector<std::int32_t> tokens(below(9)), candidates;
     for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(below(12));
     std::vector<float> logs;
     const std::size_t rows = tokens.empty() ? 0 : below(tokens.size());
-    while (candidates.size() < rows * Recycler::kWidth) {
+    while (candidates.size() < rows * NextTokenTable::kWidth) {
       candidates.push_back(static_cast<std::int32_t>((below(3) + 2 * candidates.size()) % 12));
       logs.push_back(below(10) == 0 ? kBad[below(5)] : -static_cast<float>(below(60)) / 10);
     }
-    recycler.learn(tokens, candidates, logs);
-    const std::size_t size = recycler.size();
+    table.learn(tokens, candidates, logs);
+    const std::size_t size = table.size();
     expect(size <= 256, "no more ends than there is room for");
     std::vector<std::int32_t> more = candidates, negative = candidates;
     more.resize(more.size() + 1 + below(20));
-    expect(refused([&] { recycler.learn(tokens, more, logs); }), "candidates without log probabilities are refused");
-    more.assign((tokens.size() + 1) * Recycler::kWidth, 0);
-    expect(refused([&] { recycler.learn(tokens, more, std::vector<float>(more.size())); }), "more rows than tokens are refused");
+    expect(refused([&] { table.learn(tokens, more, logs); }), "candidates without log probabilities are refused");
+    more.assign((tokens.size() + 1) * NextTokenTable::kWidth, 0);
+    expect(refused([&] { table.learn(tokens, more, std::vector<float>(more.size())); }), "more rows than tokens are refused");
     if (rows > 0) negative[below(negative.size())] = std::numeric_limits<std::int32_t>::min();
-    expect(rows == 0 || refused([&] { recycler.learn(tokens, negative, logs); }), "a negative id is refused");
-    expect(recycler.size() == size, "what is refused is not remembered");
+    expect(rows == 0 || refused([&] { table.learn(tokens, negative, logs); }), "a negative id is refused");
+    expect(table.size() == size, "what is refused is not remembered");
 
     const std::size_t max_depth = below(8), max_nodes = below(100);
     std::optional<Sampling> sampling;
     if (below(2) == 0) sampling = {.seed = random(), .temperature = static_cast<double>(1 + below(100)) / 20};
     const auto position = below(10) == 0 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(below(100000));
-    const RecycledTree tree = recycler.draft(tokens, position, max_depth, max_nodes, sampling);
+    const NextTokenTree tree = table.draft(tokens, position, max_depth, max_nodes, sampling);
     expect(tree.tokens.size() <= max_nodes && tree.parents.size() == tree.tokens.size(), "no more nodes than asked for");
     expect(!refused([&] { require_parents(tree.parents); }) && !refused([&] { require_tokens(tree.tokens, 12); }), "a draft is a tree of candidates");
     expect(!refused([&] { require_scores(tree.scores); }) && std::is_sorted(tree.scores.rbegin(), tree.scores.rend()), "scores are chances and fall");
@@ -210,7 +210,7 @@ void test_recycler(std::mt19937_64& random) {
       expect(tree.scores[node] <= above(tree.scores, tree.parents[node]), "a node is at most as likely as its parent");
     }
   }
-  expect(refused([] { Recycler(63); }) && refused([] { Recycler((std::size_t{1} << 24) + 1); }), "too few and too many ends are refused");
+  expect(refused([] { NextTokenTable(63); }) && refused([] { NextTokenTable((std::size_t{1} << 24) + 1); }), "too few and too many ends are refused");
 }
 
 void test_layout(std::mt19937_64& random) {
@@ -238,7 +238,7 @@ int main() {
   test_calibrator(random);
   test_merge(random);
   test_noise_reweighting(random);
-  test_recycler(random);
+  test_next_token_table(random);
   test_layout(random);
   std::printf(failures == 0 ? "all hold\n" : "%d failures\n", failures);
   return failures == 0 ? 0 : 1;

@@ -1,4 +1,4 @@
-"""Oracle of csrc/drafting, node by node: calibrator, evidence, merge, known noise, and the recycler."""
+"""Oracle of csrc/drafting, node by node: calibrator, evidence, merge, known noise, and the table of next tokens."""
 
 from __future__ import annotations
 
@@ -193,8 +193,8 @@ def drawn_scores(tree: DraftTree, position: int, seed: int, temperature: float) 
     return scores
 
 
-class OracleRecycler:
-    """Like ``suffolk.datastore._native.Recycler``, but forgets nothing."""
+class OracleNextTokenTable:
+    """Like ``suffolk.datastore._native.NextTokenTable``, but forgets nothing."""
 
     LIKELY, NOISE, NONE = (0.45, 0.58, 0.65, 1.0), (0.47, 0.45, 0.45, 0.76), (1.05, -0.07, -0.51, -2.19)
     """Three values for each order 1..4: weight of log probabilities, weight of noise, log weight of "no candidate"."""

@@ -2,7 +2,7 @@
 
 The paper stores the best next tokens after each token of an answer, and drafts trees from them (section 3). Here candidates are
 stored after each of the last one to four tokens, with their log-probabilities. The longest stored ending of the text is used
-(csrc/drafting/recycler.h).
+(csrc/drafting/next_token_table.h).
 
 Measured gain: 6.5 % of M in hybrid, greedy (commit 57eea60; see ``docs/design/measured-drafting.md``).
 """
@@ -59,7 +59,7 @@ class TokenRecyclingDrafter:
             ResourceExhausted: out of memory.
         """
         self._max_depth = (limits or Limits()).max_depth
-        self._recycler = _native.Recycler(ends)
+        self._table = _native.NextTokenTable(ends)
         self._confidence: Confidence = (calibration or Calibration()).neural(self.name)
         self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
         self._calls = 0
@@ -87,7 +87,7 @@ class TokenRecyclingDrafter:
     @torch.inference_mode()
     def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
         """See ``LogitsDrafter``. Copies once from the device."""
-        width = _native.Recycler.WIDTH
+        width = _native.NextTokenTable.WIDTH
         logits = torch.cat([each.logits for each in generated]).float()
         if logits.shape[1] < width:
             return  # the vocabulary is smaller than a set of candidates
@@ -96,7 +96,7 @@ class TokenRecyclingDrafter:
         found = torch.cat([best.indices.int(), chances.view(torch.int32)], 1).cpu().numpy()
         ends = np.cumsum([len(each.logits) for each in generated])[:-1]
         for each, rows in zip(generated, np.split(found, ends), strict=True):
-            self._recycler.learn(each.tokens, rows[:, :width], rows[:, width:].view(np.float32))
+            self._table.learn(each.tokens, rows[:, :width], rows[:, width:].view(np.float32))
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.pop(request_id, None)
@@ -107,7 +107,7 @@ class TokenRecyclingDrafter:
         self._drafts.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "failed": 0, "ends": self._recycler.size}
+        return {"calls": self._calls, "failed": 0, "ends": self._table.size}
 
     def close(self) -> None:
         self._drafts.clear()
@@ -115,8 +115,10 @@ class TokenRecyclingDrafter:
     def _look_up(self, request: DraftRequest, path: Ids) -> DraftTree:
         """The tree of tokens that may follow the request's text with ``path`` appended. Scores are not calibrated."""
         settings = request.settings
-        ending = np.concatenate([request.tokens[-_native.Recycler.ORDER :], path])[-_native.Recycler.ORDER :]
-        tokens, parents, scores = self._recycler.draft(
+        ending = np.concatenate([request.tokens[-_native.NextTokenTable.ORDER :], path])[
+            -_native.NextTokenTable.ORDER :
+        ]
+        tokens, parents, scores = self._table.draft(
             ending,
             len(request.tokens) + len(path),
             self._max_depth,

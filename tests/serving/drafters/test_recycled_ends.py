@@ -1,4 +1,4 @@
-"""Tests the recycler. The newest candidates are used, a small capacity is used well, and bad input is ignored."""
+"""Tests the table of next tokens. The newest candidates are used, a small capacity is used well, and bad input is ignored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from suffolk.datastore._native import Recycler
+from suffolk.datastore._native import NextTokenTable
 from suffolk.datastore.errors import InvalidArgument
 
 Ids = npt.NDArray[np.int32]
@@ -20,69 +20,67 @@ def ids(*tokens: int) -> Ids:
 
 def law(first: int) -> tuple[Ids, npt.NDArray[np.float32]]:
     """Return one row of log probabilities: ``first`` is almost certain, and seven others are unlikely."""
-    tokens = np.arange(first, first + Recycler.WIDTH, dtype=np.int32)
-    return tokens[None], np.array([[-0.01] + [-7.0] * (Recycler.WIDTH - 1)], np.float32)
+    tokens = np.arange(first, first + NextTokenTable.WIDTH, dtype=np.int32)
+    return tokens[None], np.array([[-0.01] + [-7.0] * (NextTokenTable.WIDTH - 1)], np.float32)
 
 
-def best(recycler: Recycler, text: Ids) -> int | None:
+def best(table: NextTokenTable, text: Ids) -> int | None:
     """Return the likeliest token after ``text``."""
-    tokens, _, _ = recycler.draft(text, len(text), 1, 1, 0, 0.0)
+    tokens, _, _ = table.draft(text, len(text), 1, 1, 0, 0.0)
     return int(tokens[0]) if len(tokens) else None
 
 
 def test_the_newest_law_and_the_longest_end_count() -> None:
-    recycler = Recycler(64)
-    recycler.learn(ids(1, 2, 3, 4, 0), *law(10))
-    recycler.learn(ids(9, 9, 3, 4, 0), *law(30))
-    assert best(recycler, ids(1, 2, 3, 4)) == 10
-    assert best(recycler, ids(7, 7, 3, 4)) == 30  # the newer candidate after (3, 4)
-    recycler.learn(ids(1, 2, 3, 4, 0), *law(50))
-    assert best(recycler, ids(1, 2, 3, 4)) == best(recycler, ids(4)) == 50
-    assert best(recycler, ids(5)) is None
-    assert best(recycler, ids()) is None
+    table = NextTokenTable(64)
+    table.learn(ids(1, 2, 3, 4, 0), *law(10))
+    table.learn(ids(9, 9, 3, 4, 0), *law(30))
+    assert best(table, ids(1, 2, 3, 4)) == 10
+    assert best(table, ids(7, 7, 3, 4)) == 30  # the newer candidate after (3, 4)
+    table.learn(ids(1, 2, 3, 4, 0), *law(50))
+    assert best(table, ids(1, 2, 3, 4)) == best(table, ids(4)) == 50
+    assert best(table, ids(5)) is None
+    assert best(table, ids()) is None
 
 
 def test_each_row_stands_behind_the_tokens_before_its_own() -> None:
-    recycler = Recycler(64)
+    table = NextTokenTable(64)
     rows = [law(first) for first in (10, 20, 30)]
-    recycler.learn(ids(1, 2, 3, 4), np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows]))
-    assert [best(recycler, ids(last)) for last in (1, 2, 3, 4)] == [10, 20, 30, None]
-    assert recycler.size == 1 + 2 + 3
+    table.learn(ids(1, 2, 3, 4), np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows]))
+    assert [best(table, ids(last)) for last in (1, 2, 3, 4)] == [10, 20, 30, None]
+    assert table.size == 1 + 2 + 3
 
 
 def test_a_longer_end_is_trusted_more() -> None:
-    recycler = Recycler(64)
-    recycler.learn(ids(1, 2, 3, 4, 0), *law(10))
-    scores = [
-        float(recycler.draft(ids(*text), 9, 1, 1, 0, 0.0)[2][0]) for text in ((4,), (3, 4), (2, 3, 4), (1, 2, 3, 4))
-    ]
+    table = NextTokenTable(64)
+    table.learn(ids(1, 2, 3, 4, 0), *law(10))
+    scores = [float(table.draft(ids(*text), 9, 1, 1, 0, 0.0)[2][0]) for text in ((4,), (3, 4), (2, 3, 4), (1, 2, 3, 4))]
     assert scores == sorted(set(scores))
 
 
 def test_where_the_target_draws_its_noise_chooses() -> None:
-    recycler = Recycler(64)
-    tokens = np.arange(Recycler.WIDTH, dtype=np.int32)[None]
-    recycler.learn(ids(1, 0), tokens, np.full(tokens.shape, -2.1, np.float32))
-    firsts = {int(recycler.draft(ids(1), position, 1, 1, 5, 0.7)[0][0]) for position in range(100)}
-    assert firsts == set(range(Recycler.WIDTH))
-    assert {int(recycler.draft(ids(1), position, 1, 1, 5, 0.0)[0][0]) for position in range(100)} == {0}
+    table = NextTokenTable(64)
+    tokens = np.arange(NextTokenTable.WIDTH, dtype=np.int32)[None]
+    table.learn(ids(1, 0), tokens, np.full(tokens.shape, -2.1, np.float32))
+    firsts = {int(table.draft(ids(1), position, 1, 1, 5, 0.7)[0][0]) for position in range(100)}
+    assert firsts == set(range(NextTokenTable.WIDTH))
+    assert {int(table.draft(ids(1), position, 1, 1, 5, 0.0)[0][0]) for position in range(100)} == {0}
 
 
 def test_little_room_holds_the_newest_and_what_is_used() -> None:
-    recycler = Recycler(64)
+    table = NextTokenTable(64)
     rng = np.random.default_rng(0)
     for number in range(500):
         text = rng.integers(0, 1000, 8).astype(np.int32)
-        recycler.learn(text, *law(number))
-        assert recycler.size <= 64
-        assert best(recycler, text[:-1]) == number
-    assert recycler.size == 64
-    recycler.learn(ids(5001, 0), *law(1))
-    recycler.learn(ids(5002, 0), *law(2))
+        table.learn(text, *law(number))
+        assert table.size <= 64
+        assert best(table, text[:-1]) == number
+    assert table.size == 64
+    table.learn(ids(5001, 0), *law(1))
+    table.learn(ids(5002, 0), *law(2))
     for number in range(6000, 6500):
-        recycler.learn(ids(number, 0), *law(3))
-        assert best(recycler, ids(5001)) == 1
-    assert best(recycler, ids(5002)) is None
+        table.learn(ids(number, 0), *law(3))
+        assert best(table, ids(5001)) == 1
+    assert best(table, ids(5002)) is None
 
 
 TEXT = ids(1, 2, 3, 4)
@@ -111,27 +109,27 @@ TOKENS, LOGS = law(10)
     ],
 )
 def test_what_is_no_row_teaches_nothing(text: Ids, tokens: Ids, logs: npt.NDArray[np.float32], message: str) -> None:
-    recycler = Recycler(64)
+    table = NextTokenTable(64)
     with pytest.raises(InvalidArgument, match=message):
-        recycler.learn(text, tokens, logs)
-    assert recycler.size == 0
+        table.learn(text, tokens, logs)
+    assert table.size == 0
 
 
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (lambda: Recycler(-1), "ends is -1; it must be 64 or more"),
-        (lambda: Recycler(63), "ends is 63; it must be 64 to 16777216"),
-        (lambda: Recycler(2**24 + 1), "ends is 16777217; it must be 64 to 16777216"),
-        (lambda: Recycler(64).draft(TEXT, 0, -1, 1, 0, 0.0), "max_depth is -1; it must be 0 or more"),
-        (lambda: Recycler(64).draft(TEXT, 0, 1, -1, 0, 0.0), "max_nodes is -1; it must be 0 or more"),
+        (lambda: NextTokenTable(-1), "ends is -1; it must be 64 or more"),
+        (lambda: NextTokenTable(63), "ends is 63; it must be 64 to 16777216"),
+        (lambda: NextTokenTable(2**24 + 1), "ends is 16777217; it must be 64 to 16777216"),
+        (lambda: NextTokenTable(64).draft(TEXT, 0, -1, 1, 0, 0.0), "max_depth is -1; it must be 0 or more"),
+        (lambda: NextTokenTable(64).draft(TEXT, 0, 1, -1, 0, 0.0), "max_nodes is -1; it must be 0 or more"),
         (
-            lambda: Recycler(64).draft(TEXT, 0, 1, 2**31, 0, 0.0),
+            lambda: NextTokenTable(64).draft(TEXT, 0, 1, 2**31, 0, 0.0),
             "max_nodes is 2147483648; it must be at most 2147483647",
         ),
-        (lambda: Recycler(64).draft(TEXT, 0, 1, 1, 0, -0.5), "temperature is -0.5"),
-        (lambda: Recycler(64).draft(TEXT, 0, 1, 1, 0, float("nan")), "temperature is nan"),
-        (lambda: Recycler(64).draft(TEXT.astype(np.int64), 0, 1, 1, 0, 0.0), "tokens is int64 with 1 axes"),
+        (lambda: NextTokenTable(64).draft(TEXT, 0, 1, 1, 0, -0.5), "temperature is -0.5"),
+        (lambda: NextTokenTable(64).draft(TEXT, 0, 1, 1, 0, float("nan")), "temperature is nan"),
+        (lambda: NextTokenTable(64).draft(TEXT.astype(np.int64), 0, 1, 1, 0, 0.0), "tokens is int64 with 1 axes"),
     ],
 )
 def test_what_is_out_of_bounds_is_refused(work: Callable[[], object], message: str) -> None:
@@ -140,8 +138,8 @@ def test_what_is_out_of_bounds_is_refused(work: Callable[[], object], message: s
 
 
 def test_rows_that_are_not_in_order_are_read_as_they_are() -> None:
-    recycler = Recycler(64)
-    wide = np.zeros((2, 2 * Recycler.WIDTH), np.int32)
+    table = NextTokenTable(64)
+    wide = np.zeros((2, 2 * NextTokenTable.WIDTH), np.int32)
     wide[:, ::2] = np.concatenate([law(10)[0], law(20)[0]])
-    recycler.learn(ids(1, 2, 3), wide[::-1, ::2], LOGS.repeat(2, 0))
-    assert [best(recycler, ids(last)) for last in (1, 2)] == [20, 10]
+    table.learn(ids(1, 2, 3), wide[::-1, ::2], LOGS.repeat(2, 0))
+    assert [best(table, ids(last)) for last in (1, 2)] == [20, 10]

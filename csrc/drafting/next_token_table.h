@@ -1,4 +1,4 @@
-// Token recycling: drafts from the likeliest next tokens of earlier passes.
+// A table of likely next tokens: drafts from the distributions of earlier passes.
 //
 // In every pass the target computes the distribution of the token after each position, samples one token, and discards the
 // rest. Token Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) stores the most likely tokens after each token, and
@@ -18,7 +18,7 @@
 namespace suffolk::drafting {
 
 // Nodes by falling score, parents first. A score is the estimated probability that the whole path is accepted.
-struct RecycledTree {
+struct NextTokenTree {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> parents;
   std::vector<float> scores;
@@ -26,14 +26,14 @@ struct RecycledTree {
 
 // A table from ends to the target's latest distribution after them. Four-way associative: a new end replaces the least recently
 // used one of its bucket. Not thread-safe.
-class Recycler {
+class NextTokenTable {
  public:
   static constexpr std::size_t kWidth = 8;  // candidates stored for an end
   static constexpr std::size_t kOrder = 4;  // tokens of the longest end
 
   // `ends`: the capacity, 64..2^24, rounded up to a power of two; 80 bytes each, allocated now. Throws kInvalidArgument for another
   // number, kResourceExhausted if there is no memory.
-  explicit Recycler(std::size_t ends);
+  explicit NextTokenTable(std::size_t ends);
 
   // Stores the distributions from which the last entries of `tokens` were sampled. Row j holds the kWidth most likely
   // `candidates` (ids, the most likely first) with their `log_probabilities`, for the token tokens[size - rows + j]. O(rows)
@@ -44,7 +44,7 @@ class Recycler {
   // The `max_nodes` most likely continuations of `tokens`, up to `max_depth`; only the last kOrder tokens are read. `position`: the
   // position of the next token. `sampling`: the target's settings; none for greedy decoding. O(n log n) for n nodes.
   // Throws kInvalidArgument if max_nodes is 2^31 or more.
-  RecycledTree draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
+  NextTokenTree draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
                      const std::optional<Sampling>& sampling);
 
   // Number of stored ends.

@@ -1,4 +1,4 @@
-#include "drafting/recycler.h"
+#include "drafting/next_token_table.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,7 +23,7 @@ constexpr double kSlight = 0.003;  // candidates of a smaller probability get no
 
 // The weight of a log probability, the weight of its noise, and the log weight of "no candidate", by the length of the end.
 // Longer ends predict better. Fitted by maximum likelihood to 25,000 tokens of answers sampled at temperatures 0 and 0.7.
-constexpr std::array<double, Recycler::kOrder> kLikely = {0.45, 0.58, 0.65, 1.0}, kNoise = {0.47, 0.45, 0.45, 0.76},
+constexpr std::array<double, NextTokenTable::kOrder> kLikely = {0.45, 0.58, 0.65, 1.0}, kNoise = {0.47, 0.45, 0.45, 0.76},
                                                kNone = {1.05, -0.07, -0.51, -2.19};
 
 // A candidate node.
@@ -39,12 +39,12 @@ struct Found {
 }  // namespace
 
 // The keys of the ends of a text, the shortest end first.
-class Recycler::Ends {
+class NextTokenTable::Ends {
  public:
   explicit Ends(std::span<const std::int32_t> tokens) { lengthen(tokens); }
 
   // The ends of `tokens` followed by the path to a node.
-  Ends(std::span<const std::int32_t> tokens, const RecycledTree& tree, std::int32_t node) {
+  Ends(std::span<const std::int32_t> tokens, const NextTokenTree& tree, std::int32_t node) {
     for (; node >= 0 && size_ < kOrder; node = tree.parents[static_cast<std::size_t>(node)]) add(tree.tokens[static_cast<std::size_t>(node)]);
     lengthen(tokens);
   }
@@ -67,30 +67,30 @@ class Recycler::Ends {
   std::size_t size_ = 0;
 };
 
-Recycler::Recycler(std::size_t ends) {
+NextTokenTable::NextTokenTable(std::size_t ends) {
   if (ends < kFewestEnds || ends > kMostEnds) {
-    refuse("recycler: ends is ", ends, "; it must be ", kFewestEnds, " to ", kMostEnds);
+    refuse("next-token table: ends is ", ends, "; it must be ", kFewestEnds, " to ", kMostEnds);
   }
   try {
     entries_.resize(std::bit_ceil(ends));
   } catch (const std::bad_alloc&) {
-    fail(Code::kResourceExhausted, "recycler: no memory to remember ", ends, " ends; ask for fewer");
+    fail(Code::kResourceExhausted, "next-token table: no memory to remember ", ends, " ends; ask for fewer");
   }
 }
 
-void Recycler::learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities) {
+void NextTokenTable::learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities) {
   const std::size_t rows = candidates.size() / kWidth;
   if (candidates.size() % kWidth != 0 || candidates.size() != log_probabilities.size()) {
-    refuse("recycler: ", candidates.size(), " candidates have ", log_probabilities.size(),
+    refuse("next-token table: ", candidates.size(), " candidates have ", log_probabilities.size(),
            " log probabilities; the numbers must be equal, and rows of ", kWidth);
   }
   if (rows > 0 && rows >= tokens.size()) {
-    refuse("recycler: ", rows, " rows of candidates stand behind a text of ", tokens.size(),
+    refuse("next-token table: ", rows, " rows of candidates stand behind a text of ", tokens.size(),
            " tokens; there must be fewer rows than tokens");
   }
   const auto bad = std::find_if(candidates.begin(), candidates.end(), [](std::int32_t token) { return token < 0; });
   if (bad != candidates.end()) {
-    refuse("recycler: a candidate of row ", static_cast<std::size_t>(bad - candidates.begin()) / kWidth, " is ", *bad,
+    refuse("next-token table: a candidate of row ", static_cast<std::size_t>(bad - candidates.begin()) / kWidth, " is ", *bad,
            "; it must be 0 or more");
   }
   for (std::size_t row = 0; row < rows; ++row) {
@@ -105,10 +105,10 @@ void Recycler::learn(std::span<const std::int32_t> tokens, std::span<const std::
   }
 }
 
-RecycledTree Recycler::draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
+NextTokenTree NextTokenTable::draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
                              const std::optional<Sampling>& sampling) {
-  if (max_nodes > kMostNodes) refuse("recycler: max_nodes is ", max_nodes, "; it must be at most ", kMostNodes);
-  RecycledTree tree;
+  if (max_nodes > kMostNodes) refuse("next-token table: max_nodes is ", max_nodes, "; it must be at most ", kMostNodes);
+  NextTokenTree tree;
   std::priority_queue<Found> open;
   std::size_t number = 0;
   const auto open_behind = [&](std::int32_t node, double score, std::size_t depth) {
@@ -136,13 +136,13 @@ RecycledTree Recycler::draft(std::span<const std::int32_t> tokens, std::int64_t 
   return tree;
 }
 
-std::size_t Recycler::size() const noexcept { return size_; }
+std::size_t NextTokenTable::size() const noexcept { return size_; }
 
-std::span<Recycler::Entry> Recycler::bucket(std::uint64_t key) {
+std::span<NextTokenTable::Entry> NextTokenTable::bucket(std::uint64_t key) {
   return std::span(entries_).subspan((key & (entries_.size() / kWays - 1)) * kWays, kWays);
 }
 
-void Recycler::remember(std::uint64_t key, const Distribution& distribution) {
+void NextTokenTable::remember(std::uint64_t key, const Distribution& distribution) {
   const std::span<Entry> entries = bucket(key);
   auto entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return each.key == key; });
   if (entry == entries.end()) {
@@ -152,7 +152,7 @@ void Recycler::remember(std::uint64_t key, const Distribution& distribution) {
   *entry = {.key = key, .used = ++clock_, .distribution = distribution};
 }
 
-Recycler::Known Recycler::find(const Ends& ends) {
+NextTokenTable::Known NextTokenTable::find(const Ends& ends) {
   const std::span<const std::uint64_t> keys = ends.keys();
   for (std::size_t order = keys.size(); order > 0; --order) {
     for (Entry& entry : bucket(keys[order - 1])) {
@@ -165,7 +165,7 @@ Recycler::Known Recycler::find(const Ends& ends) {
 }
 
 // The probability of each candidate to be the next token. The remainder to 1 is the probability of any other token.
-Recycler::Chances Recycler::weigh(const Known& known, std::int64_t position, const std::optional<Sampling>& sampling) {
+NextTokenTable::Chances NextTokenTable::weigh(const Known& known, std::int64_t position, const std::optional<Sampling>& sampling) {
   const std::size_t at = known.order - 1;
   Chances logs{};
   for (std::size_t candidate = 0; candidate < kWidth; ++candidate) {

@@ -1,4 +1,4 @@
-"""The recycler in C++ equals the oracle: the same nodes with the same scores."""
+"""The table of next tokens in C++ equals the oracle: the same nodes with the same scores."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffolk.datastore._native import Recycler
+from suffolk.datastore._native import NextTokenTable
 from suffolk.datastore.draft_tree import DraftTree
-from tests.support.drafting_oracle import OracleRecycler, paths
+from tests.support.drafting_oracle import OracleNextTokenTable, paths
 
 VOCAB = 10
 TOKENS = st.integers(0, VOCAB - 1)
@@ -19,8 +19,8 @@ LOGS = st.one_of(st.floats(-9, 0, width=32), st.sampled_from([-0.0, -500.0, -np.
 @st.composite
 def distributions(draw: st.DrawFn) -> dict[int, float]:
     """Log probabilities by token, likeliest first."""
-    tokens = draw(st.permutations(range(VOCAB)))[: Recycler.WIDTH]
-    logs = draw(st.lists(LOGS, min_size=Recycler.WIDTH, max_size=Recycler.WIDTH))
+    tokens = draw(st.permutations(range(VOCAB)))[: NextTokenTable.WIDTH]
+    logs = draw(st.lists(LOGS, min_size=NextTokenTable.WIDTH, max_size=NextTokenTable.WIDTH))
     return dict(zip(tokens, sorted(logs, reverse=True), strict=True))
 
 
@@ -54,20 +54,20 @@ def test_drafts_are_the_oracles_after_any_lessons(
     seed: int,
     temperature: float,
 ) -> None:
-    recycler, oracle = Recycler(1 << 14), OracleRecycler()
+    table, oracle = NextTokenTable(1 << 14), OracleNextTokenTable()
     for tokens, rows in lessons:
-        shape = (len(rows), Recycler.WIDTH)
+        shape = (len(rows), NextTokenTable.WIDTH)
         candidates = np.array([list(distribution) for distribution in rows], np.int32).reshape(shape)
         logs = np.array([list(distribution.values()) for distribution in rows], np.float32).reshape(shape)
-        recycler.learn(np.array(tokens, np.int32), candidates, logs)
+        table.learn(np.array(tokens, np.int32), candidates, logs)
         oracle.learn(tokens, rows)
-    assert recycler.size == len(oracle)
+    assert table.size == len(oracle)
 
     learned = [each[:-1] for each, _ in lessons]
     unlike = [[VOCAB, *each[-order:]] for order, each in enumerate(learned, 1)]  # at most `order` tokens are known
     for tokens in (text, *learned, *unlike):
         given = np.array(tokens, np.int32)
-        ids, parents, scores = recycler.draft(given, position, max_depth, max_nodes, seed, temperature)
+        ids, parents, scores = table.draft(given, position, max_depth, max_nodes, seed, temperature)
         assert (ids.dtype, parents.dtype, scores.dtype) == (np.int32, np.int32, np.float32)
         assert np.all(parents < np.arange(len(ids)))
         assert np.all(np.diff(scores) <= 0)
@@ -83,5 +83,5 @@ def test_drafts_are_the_oracles_after_any_lessons(
             chances = oracle.chances(above, position + len(path) - 1, seed, temperature)
             expected[path] = expected[path[:-1]] * chances[path[-1]]
         assert scores.tolist() == pytest.approx([expected[path] for path in found], abs=1e-5)
-        last = recycler.draft(given[-Recycler.ORDER :], position, max_depth, max_nodes, seed, temperature)
+        last = table.draft(given[-NextTokenTable.ORDER :], position, max_depth, max_nodes, seed, temperature)
         assert [each.tolist() for each in last] == [each.tolist() for each in (ids, parents, scores)]
