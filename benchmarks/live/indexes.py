@@ -91,7 +91,7 @@ class ArcticTree(GrowingIndex):
     DEPTH = 24
 
     def __init__(self, options: LiveOptions) -> None:
-        from arctic_inference.suffix_decoding._C import SuffixTree  # type: ignore[import-not-found, unused-ignore]
+        from arctic_inference.suffix_decoding._C import SuffixTree  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         self._tree: Any = SuffixTree(self.DEPTH)
         self._bounds = (options.max_nodes, 0.0, float(options.max_nodes), 0.0, True)
