@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from suffolk.build_index.report import count
 from suffolk.cli.tree_lines import DIM, DrawnTree
 
 MATCH = "bold green"
@@ -40,7 +41,7 @@ def _lines(report: dict[str, Any], draft: bool, ascii: bool) -> Iterator[str | T
     tokens, length = [repr(each) for each in report["tokens"]], report["match_length"]
     split = max(0, len(tokens) - length)
     yield _labelled(
-        "context", f"{report['context_tokens']} tokens: {' '.join([*tokens[:split], '|', *tokens[split:]])}"
+        "context", f"{count(report['context_tokens'], 'token')}: {' '.join([*tokens[:split], '|', *tokens[split:]])}"
     )
     if length == 0:
         yield f"no match: none of the last tokens of the context ({report['context_tokens']} in all) occurs"
