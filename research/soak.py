@@ -29,8 +29,8 @@ from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 
 VOCABULARY = 1000
-LIVE_BYTES = 4 << 20
-"""Memory of the live documents, which the first minutes fill."""
+LIVE_BYTES = 1 << 20
+"""Memory of the live documents, which the warm-up fills."""
 SAMPLE_SECONDS = 5.0
 NOTES = (
     "each call is of a random kind",
