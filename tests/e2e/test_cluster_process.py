@@ -152,7 +152,7 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
         [leader] = [each for each in found["servers"] if each.get("replicas", {}).get("chat", {}).get("leads")]
         copies = ",".join(servers[name]["grpc"] for name in ("store-a", "store-b"))
         token = values["stores"]["client"]["token_file"]
-        chat = suffolk.open(f"grpc://{copies}/chat?token_file={token}", append=True)
+        chat = suffolk.open(f"grpc://{copies}/chat?token_file={token}&deadline_ms=5000", append=True)
         until(lambda: appends(chat, [70, 71, 72]))
         kill(ray, leader)
         kill(ray, servers["worker-0"])
