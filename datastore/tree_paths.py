@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import DeadlineExceeded
 from suffolk.datastore.retriever import Retriever
 
-BATCH = 256
+_BATCH = 256
 """Paths that are looked up in one call."""
 
 
@@ -33,16 +34,19 @@ def tree_depth(parents: Sequence[int]) -> int:
     return max(depths, default=0)
 
 
-def path_counts(store: Retriever, match: Tokens, paths: Sequence[Sequence[int]]) -> list[int]:
-    """How often ``store`` holds ``match`` with each of ``paths`` behind it."""
-    return text_counts(store, [[*(int(token) for token in match), *path] for path in paths])
+def path_counts(
+    store: Retriever, match: Tokens, paths: Sequence[Sequence[int]], expired: Callable[[], bool] = lambda: False
+) -> list[int]:
+    """How often ``store`` holds ``match`` with each of ``paths`` behind it, which together have at least one token.
 
-
-def text_counts(store: Retriever, texts: Sequence[Sequence[int]]) -> list[int]:
-    """How often ``store`` holds each of ``texts``, which have at least one token."""
+    Raises DeadlineExceeded: ``expired`` returned True before all were counted.
+    """
+    known = [int(token) for token in match]
     counts: list[int] = []
-    for begin in range(0, len(texts), BATCH):
-        part = texts[begin : begin + BATCH]
-        found = store.lookup_batch(part, max(map(len, part)), min(map(len, part)))
-        counts += [each.count if each.length == len(text) else 0 for each, text in zip(found, part, strict=True)]
+    for begin in range(0, len(paths), _BATCH):
+        if expired():
+            raise DeadlineExceeded("the deadline passed before all counts were known; allow more time")
+        texts = [[*known, *path] for path in paths[begin : begin + _BATCH]]
+        found = store.lookup_batch(texts, max(map(len, texts)), min(map(len, texts)))
+        counts += [each.count if each.length == len(text) else 0 for each, text in zip(found, texts, strict=True)]
     return counts

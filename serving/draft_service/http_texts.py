@@ -9,10 +9,10 @@ from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.token_texts import node_texts, window_texts
-from suffolk.datastore.tree_paths import tree_paths
+from suffolk.datastore.tree_paths import path_counts, tree_paths
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, OccurrencesBody, require_one
-from suffolk.serving.draft_service.service import DraftService, Expired, counted_paths
+from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.proto import draft_pb2
 
 
@@ -40,7 +40,7 @@ def encode_pattern(service: DraftService, body: OccurrencesBody, expired: Expire
 def describe_tree(
     service: DraftService, body: DraftBody, context: Tokens, tree: DraftTree, expired: Expired
 ) -> dict[str, Any]:
-    """What ``body`` asks for: the text of each node, and counts in each datastore. Raises as ``counted_paths``."""
+    """What ``body`` asks for: the text of each node, and counts in each datastore. Raises as ``path_counts``."""
     found: dict[str, Any] = {}
     if body.texts:
         found["texts"] = node_texts(service.chosen(body.choices(), expired), context, tree)
@@ -49,7 +49,7 @@ def describe_tree(
         found["datastores"] = {}
         for name in service.choices(body.choices()):
             store = service.chosen([draft_pb2.DatastoreChoice(name=name)], expired)
-            count, *counts = counted_paths(store, match, [[], *paths], expired) if match else [0]
+            count, *counts = path_counts(store, match, [[], *paths], expired) if match else [0]
             found["datastores"][name] = {"match_count": count, "counts": counts}
     return found
 

@@ -22,7 +22,7 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.datastore.tree_paths import BATCH, path_counts, paths_of, tree_depth
+from suffolk.datastore.tree_paths import path_counts, paths_of, tree_depth
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.choices import unpack_choices
 from suffolk.serving.draft_service.documents import unpack_groups
@@ -136,7 +136,7 @@ class DraftService:
         counts: list[int] = []
         for context, tree in zip(contexts, trees, strict=True):
             paths = paths_of(tree.tokens.tolist(), tree.parents.tolist())
-            counts += counted_paths(datastore, context.tolist(), paths, expired)
+            counts += path_counts(datastore, context.tolist(), paths, expired)
         return counts
 
     def occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> list[Occurrence]:
@@ -306,16 +306,6 @@ class DraftService:
     def _visible(self) -> list[str]:
         """Names of the datastores that the caller may read."""
         return [name for name in self._datastores if caller().has(tenant_of(name), Role.READ)]
-
-
-def counted_paths(store: Retriever, match: Tokens, paths: Sequence[Sequence[int]], expired: Expired) -> list[int]:
-    """As ``path_counts``. Raises DeadlineExceeded between two batches."""
-    counts: list[int] = []
-    for begin in range(0, len(paths), BATCH):
-        if expired():
-            raise DeadlineExceeded("the deadline passed before all counts were known; allow more time")
-        counts += path_counts(store, match, paths[begin : begin + BATCH])
-    return counts
 
 
 def _match_lengths(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> tuple[int, int]:
