@@ -110,13 +110,13 @@ class FanoutDatastore(Retriever):
         """See ``Retriever.occurrences``. Shards share the limit as several datastores do; those that do not answer give none."""
         shards = self._searched(query.whole)
         if len(shards) == 1:
-            return shards[0].ask_any(lambda remote: self._part(remote).find_occurrences(query))
+            return shards[0].ask_any(lambda remote: self._select(remote).find_occurrences(query))
         matches = self._ask_all(lambda remote: remote.find_matches(query.whole)[0])
         shares = shared_limit({shard: match.count for shard, match in matches.items()}, query.limit)
 
         def find(shard: int, limit: int) -> list[Occurrence]:
             part = query._replace(limit=limit)
-            return shards[shard].ask_any(lambda remote: self._part(remote).find_occurrences(part))
+            return shards[shard].ask_any(lambda remote: self._select(remote).find_occurrences(part))
 
         return [place for shard, limit in shares.items() if limit for place in find(shard, limit)]
 
@@ -146,7 +146,7 @@ class FanoutDatastore(Retriever):
     def select(self, names: Collection[str]) -> FanoutDatastore:
         """See ``Retriever.select``. The found datastore shares these connections."""
         found = copy(self)
-        found._selected = self._ask_any(lambda remote: self._part(remote).select(names).names)
+        found._selected = self._ask_any(lambda remote: self._select(remote).select(names).names)
         return found
 
     def tokenizer(self) -> Tokenizer | None:
@@ -163,7 +163,7 @@ class FanoutDatastore(Retriever):
         return self._counted(call, call.drafts(query))
 
     def _shard_call(self, query: ContextQuery, deadline: float) -> ShardCall:
-        return ShardCall(self._searched(query), self._part, deadline)
+        return ShardCall(self._searched(query), self._select, deadline)
 
     def _searched(self, query: ContextQuery) -> Sequence[ReplicaSet]:
         """The shards that hold what ``query`` searches. Raises Unsupported: it may be in the shard of a group and in others."""
@@ -195,7 +195,7 @@ class FanoutDatastore(Retriever):
         errors: list[SuffolkError] = []
         for number, shard in enumerate(self.servers.shards):
             try:
-                found[number] = shard.ask_any(lambda remote: ask(self._part(remote)))
+                found[number] = shard.ask_any(lambda remote: ask(self._select(remote)))
             except InvalidArgument:
                 raise
             except SuffolkError as error:
@@ -204,6 +204,6 @@ class FanoutDatastore(Retriever):
             raise errors[0]
         return found
 
-    def _part(self, remote: RemoteDatastore) -> RemoteDatastore:
+    def _select(self, remote: RemoteDatastore) -> RemoteDatastore:
         """The chosen datastores of a server."""
         return remote if self._selected is None else remote.select(self._selected)

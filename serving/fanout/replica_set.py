@@ -32,10 +32,12 @@ class ReplicaSet:
 
     @property
     def is_up(self) -> bool:
+        """Whether a replica gets calls: see ``Replica.is_up``."""
         return any(replica.is_up for replica in self.replicas)
 
     @property
     def healthy(self) -> bool:
+        """Whether a replica is up and answers: see ``Replica.healthy``."""
         return any(replica.healthy for replica in self.replicas)
 
     def choose(self, tried: Collection[Replica] = ()) -> Replica | None:

@@ -150,17 +150,16 @@ class Servers:
                 return error
 
         with ThreadPoolExecutor(min(_PROBES, len(replicas)), "suffolk-probe") as pool:
-            found = list(pool.map(ask, replicas))
-        errors = []
-        for replica, answer in zip(replicas, found, strict=True):
-            error = answer if isinstance(answer, SuffolkError) else self._mismatch(replica, answer)
-            if error is None and not isinstance(answer, SuffolkError):
+            answers = list(pool.map(ask, replicas))
+        errors: list[SuffolkError] = []
+        for replica, answer in zip(replicas, answers, strict=True):
+            if isinstance(answer, SuffolkError):
+                if not replica.is_up:
+                    errors.append(_refuse(replica, answer, mismatched=False))
+            elif mismatch := self._mismatch(replica, answer):
+                errors.append(_refuse(replica, mismatch, mismatched=True))
+            else:
                 replica.probed(int(answer["generation"]))
-            elif error is not None and not (replica.is_up and isinstance(answer, SuffolkError)):
-                if isinstance(error, InvalidArgument) and replica.problem != str(error):
-                    LOG.warning("%s", error)
-                replica.refuse(str(error), mismatched=not isinstance(answer, SuffolkError))
-                errors.append(error)
         return errors
 
     def _mismatch(self, replica: Replica, info: dict[str, Any]) -> InvalidArgument | None:
@@ -187,6 +186,14 @@ class Servers:
     def _close_replicas(self) -> None:
         for replica in [*self._replicas(), *(replica for _, replica in self._retired)]:
             replica.remote.close()
+
+
+def _refuse(replica: Replica, error: SuffolkError, mismatched: bool) -> SuffolkError:
+    """Keep a server ejected. Returns ``error``; logs it once if the server or its address must be changed."""
+    if isinstance(error, InvalidArgument) and replica.problem != str(error):
+        LOG.warning("%s", error)
+    replica.refuse(str(error), mismatched)
+    return error
 
 
 def _identity(file: Path | None) -> tuple[int, ...] | None:

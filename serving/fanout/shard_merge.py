@@ -15,6 +15,9 @@ import numpy as np
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.serving.draft_service.wire import Paths
 
+_Place = tuple[int, int, tuple[int, ...]]
+"""The place of a node in the order of drafts: falling count, depth, path."""
+
 
 class ShardMerge:
     """The nodes that the shards of one query have sent, and the bounds of the counts that they have not. Not thread-safe.
@@ -81,17 +84,12 @@ class ShardMerge:
     def result(self, partial: bool) -> DraftTree:
         """The ``max_nodes`` best nodes in the order of drafts. Counts that are still open count as 0."""
         cut = max(1, self._cut())
-        kept: dict[int, tuple[int, int, tuple[int, ...]]] = {}  # node -> place in the order: falling count, depth, path
+        kept: dict[int, _Place] = {}
+        root: _Place = (-self.match_count, 0, ())
         for node, (total, parent, token) in enumerate(zip(self._sums, self._parents, self._tokens, strict=True)):
-            if total < cut:
-                continue
-            if parent < 0:
-                kept[node] = (-total, 1, (token,))
-            elif (
-                parent in kept
-            ):  # it is, unless a shard has changed between two rounds; a count is at most its parent's
-                least, depth, path = kept[parent]
-                kept[node] = (max(-total, least), depth + 1, (*path, token))
+            above = root if parent < 0 else kept.get(parent)
+            if above is not None and total >= cut:
+                kept[node] = (max(-total, above[0]), above[1] + 1, (*above[2], token))
         order = sorted(kept, key=kept.__getitem__)[: self._max_nodes]
         numbers = {node: number for number, node in enumerate(order)}
         counts = np.array([-kept[node][0] for node in order], np.uint64)

@@ -18,8 +18,8 @@ from suffolk.serving.fanout.replica import Replica, Send
 from suffolk.serving.fanout.replica_set import ReplicaSet
 from suffolk.serving.fanout.shard_merge import ShardMerge
 
-Part = Callable[[RemoteDatastore], RemoteDatastore]
-"""The datastores of a server that a query searches."""
+Select = Callable[[RemoteDatastore], RemoteDatastore]
+"""From a connection to the same connection, limited to the datastores that a query searches."""
 
 
 class ShardCall:
@@ -30,23 +30,23 @@ class ShardCall:
         unproven: drafts whose counts could not be proven: a shard gave no answer in a later round, or has too many continuations.
     """
 
-    def __init__(self, shards: Sequence[ReplicaSet], part: Part, deadline: float) -> None:
+    def __init__(self, shards: Sequence[ReplicaSet], select: Select, deadline: float) -> None:
         """``deadline``: seconds for all rounds together."""
         self.lost, self.unproven = 0, 0
         hidden = any(replica.remote.hides_text for shard in shards for replica in shard)
         self._lacks_text = hidden and len(shards) > 1  # a shard may hide text that is frequent in all of them
-        self._shards, self._part = shards, part
+        self._shards, self._select = shards, select
         self._end = time.perf_counter() + deadline
         self._chosen: dict[int, Replica] = {}  # the replicas that answered first; later rounds ask them too
 
     def matches(self, query: ContextQuery) -> list[Match]:
         """The longest match of all shards for each context: counts add up. Raises the first error if no shard answers."""
-        found = self._first_round(lambda remote, left: self._part(remote).start_matches(query, left))
+        found = self._first_round(lambda remote, seconds: self._select(remote).start_matches(query, seconds))
         return [self._match(each) for each in zip(*found.values(), strict=True)]
 
     def drafts(self, query: ContextQuery) -> list[DraftTree]:
         """The draft tree of all shards for each context. Raises the first error if no shard answers."""
-        found = self._first_round(lambda remote, left: self._part(remote).start_drafts(query, left))
+        found = self._first_round(lambda remote, seconds: self._select(remote).start_drafts(query, seconds))
         trees = [_longest({shard: trees[at] for shard, trees in found.items()}) for at in range(len(query.contexts))]
         merges = {at: ShardMerge(each, query.budgets[at]) for at, each in enumerate(trees) if len(each) > 1}
         unproven = self._list_more(query, merges) | self._count(query, merges)
@@ -69,27 +69,27 @@ class ShardCall:
                 wanted.setdefault(shard, []).append((at, least))
 
         def send(shard: int) -> Send:
-            return lambda remote, left: self._part(remote).start_drafts(
-                self._longer(query, merges, wanted[shard]), left
+            return lambda remote, seconds: self._select(remote).start_drafts(
+                self._longer(query, merges, wanted[shard]), seconds
             )
 
-        left = {(shard, at) for shard, queries in wanted.items() for at, _ in queries}
+        unlisted = {(shard, at) for shard, queries in wanted.items() for at, _ in queries}
         for shard, trees in self._round({shard: send(shard) for shard in wanted}).items():
             for (at, least), tree in zip(wanted[shard], trees, strict=True):
                 if tree.match_length != merges[at].match_length:
                     continue  # it serves another generation now
                 if merges[at].add(shard, tree, _share(len(trees)), least):
-                    left.remove((shard, at))
-        return {at for _, at in left}
+                    unlisted.remove((shard, at))
+        return {at for _, at in unlisted}
 
     def _count(self, query: ContextQuery, merges: Mapping[int, ShardMerge]) -> set[int]:
         """The third round: shards count the nodes that others have sent. Returns the queries for which one did not."""
         wanted: dict[int, list[tuple[int, Paths]]] = {}
-        left: set[tuple[int, int]] = set()
+        uncounted: set[tuple[int, int]] = set()
         room = dict.fromkeys(range(len(self._shards)), MAX_COUNTED_NODES)
         for at, merge in merges.items():
             for shard, paths in merge.missing().items():
-                left.add((shard, at))
+                uncounted.add((shard, at))
                 room[shard] -= len(paths.tokens)
                 if room[shard] >= 0:
                     wanted.setdefault(shard, []).append((at, paths))
@@ -97,13 +97,13 @@ class ShardCall:
         def send(shard: int) -> Send:
             contexts = [_end(query, at, merges[at]) for at, _ in wanted[shard]]
             trees = [paths for _, paths in wanted[shard]]
-            return lambda remote, left: self._part(remote).start_counts(contexts, trees, left)
+            return lambda remote, seconds: self._select(remote).start_counts(contexts, trees, seconds)
 
         for shard, counts in self._round({shard: send(shard) for shard in wanted}).items():
             for (at, paths), each in zip(wanted[shard], counts, strict=True):
                 merges[at].add_counts(shard, paths, each.tolist())
-                left.remove((shard, at))
-        return {at for _, at in left}
+                uncounted.remove((shard, at))
+        return {at for _, at in uncounted}
 
     def _longer(
         self, query: ContextQuery, merges: Mapping[int, ShardMerge], wanted: Sequence[tuple[int, int]]
@@ -119,7 +119,7 @@ class ShardCall:
         )
 
     def _first_round(self, send: Send) -> dict[int, list[Any]]:
-        calls = {shard: HedgedCall(replicas, send, self._left()) for shard, replicas in enumerate(self._shards)}
+        calls = {shard: HedgedCall(replicas, send, self._seconds_left()) for shard, replicas in enumerate(self._shards)}
         run_calls(list(calls.values()))
         found = self._answers(calls)
         self.lost = len(calls) - len(found)
@@ -131,10 +131,10 @@ class ShardCall:
 
     def _round(self, sends: Mapping[int, Send]) -> dict[int, list[Any]]:
         """The answers of those shards that answer in time."""
-        if not sends or self._left() <= 0:
+        if not sends or self._seconds_left() <= 0:
             return {}
         calls = {
-            shard: HedgedCall(self._shards[shard], send, self._left(), self._chosen.get(shard))
+            shard: HedgedCall(self._shards[shard], send, self._seconds_left(), self._chosen.get(shard))
             for shard, send in sends.items()
         }
         run_calls(list(calls.values()))
@@ -157,7 +157,7 @@ class ShardCall:
     def _is_partial(self) -> bool:
         return self.lost > 0 or self._lacks_text
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._end - time.perf_counter()
 
 
