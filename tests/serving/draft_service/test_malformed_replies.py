@@ -23,7 +23,10 @@ VOCABULARY = 40
 
 @pytest.fixture
 def remote() -> Iterator[RemoteDatastore]:
-    with serving({"wiki": BruteForceRetriever([[1, 2, 3]], VOCABULARY)}) as server, connected(server) as remote:
+    with (
+        serving({"wiki": BruteForceRetriever([[1, 2, 3]], VOCABULARY)}, http=None) as server,
+        connected(server) as remote,
+    ):
         yield remote
 
 
