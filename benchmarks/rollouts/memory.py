@@ -16,6 +16,7 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.drafters.load import make_drafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store
@@ -152,7 +153,7 @@ def make_memory(method: str, folder: Path, vocab_size: int) -> Memory:
         Unsupported: the method needs a package that is not installed.
     """
     makers: dict[str, Callable[[], Memory]] = {
-        "prompt-lookup": lambda: NoMemory(make_drafter("prompt-lookup", vocab_size, [], LIMITS)),
+        "prompt-lookup": lambda: NoMemory(PromptLookupDrafter(vocab_size, LIMITS)),
         "prompt trees": lambda: PromptTrees(folder / "prompt-trees", vocab_size),
         "arctic": ArcticMemory,
         "live store": lambda: LiveMemory(folder / "live", vocab_size, "datastore"),

@@ -9,6 +9,7 @@
 #include "drafting/calibrator.h"
 #include "drafting/merge.h"
 #include "drafting/noise_reweighting.h"
+#include "drafting/noisy_argmax.h"
 #include "drafting/next_token_table.h"
 #include "drafting/tree.h"
 
@@ -222,6 +223,26 @@ py::tuple lay_out(std::int64_t last_token, const py::handle& tokens, const py::h
   return py::make_tuple(rows, depths, visible);
 }
 
+using Logits = py::array_t<float, py::array::c_style | py::array::forcecast>;
+using Positions = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>;
+
+py::array_t<std::int64_t> noisy_argmax(const Logits& logits, double temperature, std::uint64_t seed, const Positions& positions) {
+  if (logits.ndim() != 2 || positions.ndim() != 1 || positions.shape(0) != logits.shape(0) || logits.shape(1) == 0) {
+    refuse("logits must have a row of at least one token for each position");
+  }
+  if (!(temperature > 0)) refuse("temperature is ", temperature, "; it must be above 0");
+  const auto width = static_cast<std::size_t>(logits.shape(1));
+  py::array_t<std::int64_t> tokens(logits.shape(0));
+  const std::span<const float> values(logits.data(), static_cast<std::size_t>(logits.size()));
+  const std::span<const std::int64_t> places(positions.data(), static_cast<std::size_t>(positions.size()));
+  const std::span<std::int64_t> found(tokens.mutable_data(), places.size());
+  const py::gil_scoped_release release;
+  for (std::size_t row = 0; row < places.size(); ++row) {
+    found[row] = drafting::noisy_argmax(values.subspan(row * width, width), temperature, seed, places[row]);
+  }
+  return tokens;
+}
+
 }  // namespace
 
 void bind_drafting(py::module_& module) {
@@ -247,6 +268,7 @@ void bind_drafting(py::module_& module) {
   table.attr("WIDTH") = NextTokenTable::kWidth;
   table.attr("ORDER") = NextTokenTable::kOrder;
   module.def("merge_trees", &merge_trees, "trees"_a, "weights"_a, "max_nodes"_a);
+  module.def("noisy_argmax", &noisy_argmax, "logits"_a, "temperature"_a, "seed"_a, "positions"_a);
   module.def("reweight_scores", &reweight_scores, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "position"_a, "seed"_a, "temperature"_a);
   module.def("check_tree", &check_tree, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "vocab_size"_a);
   module.def("tree_depths", &tree_depths, "parents"_a);

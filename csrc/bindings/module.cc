@@ -10,6 +10,7 @@
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "core/context_index.h"
+#include "core/parallel_texts.h"
 #include "core/merge.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
@@ -171,6 +172,29 @@ PYBIND11_MODULE(_native, module) {
         }
         return tree_tuple(tree, source);
       }, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
+
+  py::class_<ParallelTexts>(module, "ParallelTexts")
+      .def(py::init([](std::uint32_t vocab_size) {
+        if (vocab_size == 0 || vocab_size == kEnd) refuse("vocab_size is ", vocab_size, "; it must be 1 to 4294967294");
+        return ParallelTexts(vocab_size);
+      }), "vocab_size"_a)
+      .def_property_readonly("size", &ParallelTexts::size)
+      .def("length", &ParallelTexts::length, "number"_a)
+      .def("append", [](ParallelTexts& texts, std::uint64_t number, const py::object& ids) {
+        texts.append(number, token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
+      }, "number"_a, "ids"_a)
+      .def("truncate", &ParallelTexts::truncate, "number"_a, "size"_a)
+      .def("remove", &ParallelTexts::remove, "number"_a)
+      .def("draft", [](const ParallelTexts& texts, std::uint64_t number, const py::object& context, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes, std::uint32_t source) {
+        const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
+        const std::vector<std::uint32_t> end = token_tail(context, bounds.max_match, kEnd);
+        DraftTree tree;
+        {
+          const py::gil_scoped_release release;
+          tree = texts.draft(number, end, bounds);
+        }
+        return tree_tuple(tree, source);
+      }, "number"_a, "context"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
 
   module.def("sort_suffixes", [](const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
     return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)

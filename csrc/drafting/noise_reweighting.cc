@@ -4,8 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "drafting/mix.h"
-
 namespace suffolk::drafting {
 namespace {
 
@@ -25,10 +23,10 @@ double reweighted(double chance, double noise, double temperature) {
 
 }  // namespace
 
+double gumbel(std::uint64_t bits) noexcept { return -std::log(-std::log((static_cast<double>(bits) + 0.5) * kUnit)); }
+
 double gumbel_noise(std::uint64_t seed, std::int64_t position, std::int64_t token) noexcept {
-  const std::uint64_t key = mix(mix(seed ^ kGolden) + (static_cast<std::uint64_t>(position) + 1) * kGolden);
-  const std::uint64_t bits = mix((static_cast<std::uint64_t>(token) + 1) * kGolden + key) >> 11;
-  return -std::log(-std::log((static_cast<double>(bits) + 0.5) * kUnit));
+  return gumbel(noise_bits(noise_key(seed, position), static_cast<std::uint64_t>(token)));
 }
 
 void reweight_scores(const ScoredTree& tree, std::int64_t position, const Sampling& sampling, std::span<float> scores) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "drafting/mix.h"
 #include "drafting/tree.h"
 
 namespace suffolk::drafting {
@@ -20,6 +21,13 @@ struct Sampling {
 };
 
 constexpr double kMeanNoise = 0.5772156649015329;  // mean of standard Gumbel noise: Euler's constant
+
+// The noise of a token at a position is gumbel(noise_bits(noise_key(seed, position), token)). The bits are below 2^53.
+constexpr std::uint64_t noise_key(std::uint64_t seed, std::int64_t position) noexcept {
+  return mix(mix(seed ^ kGolden) + (static_cast<std::uint64_t>(position) + 1) * kGolden);
+}
+constexpr std::uint64_t noise_bits(std::uint64_t key, std::uint64_t token) noexcept { return mix((token + 1) * kGolden + key) >> 11; }
+double gumbel(std::uint64_t bits) noexcept;
 
 // Standard Gumbel noise of a token at a position. It equals the target's noise except for the rounding of logarithms.
 double gumbel_noise(std::uint64_t seed, std::int64_t position, std::int64_t token) noexcept;

@@ -146,6 +146,12 @@ _ENTRIES = (
         # Most prompts with a prediction contain much of its text, so prompt lookup proposes the same tokens for the same reason.
         pool_weight=PoolWeight(weight=0.1),
     ),
+    DrafterEntry(
+        name="parallel-samples",
+        source_id=9,
+        loader=f"{_ROOM}.retrieval.parallel_samples:load",
+        pool_weight=PoolWeight(weight=0.5),
+    ),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
 """The built-in drafters by name.

@@ -34,7 +34,7 @@ from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
-from suffolk.serving.drafters.retrieval.with_prediction import WithPrediction
+from suffolk.serving.drafters.retrieval.with_request_texts import WithRequestTexts
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request, Step
@@ -147,7 +147,7 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
     later = DatastoreDrafter(UnreliableLater(_some(cases), VOCAB, rng), VOCAB, prefetch=True)
     return {
         "datastore": store,
-        "prompt-lookup": WithPrediction(PromptLookupDrafter(VOCAB), PredictionDrafter()),
+        "prompt-lookup": WithRequestTexts(PromptLookupDrafter(VOCAB), [PredictionDrafter()]),
         "prediction": PredictionDrafter(),
         "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store, PredictionDrafter()]),
         "ahead": HybridDrafter([PromptLookupDrafter(VOCAB), later]),

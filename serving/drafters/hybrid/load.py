@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.drafters.retrieval.with_prediction import WithPrediction
+from suffolk.serving.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
 
 
 def load_datastores(context: LoadContext, options: Options) -> RetrievalSource | HybridDrafter:
     """A drafter that searches all datastores of ``context``. Raises InvalidArgument if there are none."""
     calibration = context.calibration or Calibration()
-    sources, prediction = _datastores(context, "datastore", calibration), PredictionDrafter(calibration)
+    sources = _datastores(context, "datastore", calibration)
+    texts = request_texts(replace(context, calibration=calibration))
     if len(sources) == 1:
-        return WithPrediction(sources[0], prediction)
-    return HybridDrafter([*sources, prediction], calibration=calibration)
+        return WithRequestTexts(sources[0], texts)
+    return HybridDrafter([*sources, *texts], calibration=calibration)
 
 
 def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
@@ -31,7 +33,7 @@ def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
     sources = [] if context.models and not context.retrievers else _datastores(context, "hybrid", calibration)
     texts: list[RetrievalSource] = [
         PromptLookupDrafter(context.vocab_size, context.limits, calibration),
-        PredictionDrafter(calibration),
+        *request_texts(replace(context, calibration=calibration)),
         *sources,
     ]
     return HybridDrafter(texts, context.models, calibration, context.vocab_size)

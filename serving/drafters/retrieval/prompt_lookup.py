@@ -14,7 +14,6 @@ from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
     Ids,
@@ -23,7 +22,7 @@ from suffolk.serving.drafters.retrieval.retrieval_scorer import (
     nodes_wanted,
 )
 from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
-from suffolk.serving.drafters.retrieval.with_prediction import WithPrediction
+from suffolk.serving.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 SOURCE = source_bits("prompt-lookup")
@@ -31,10 +30,10 @@ PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
 """Fitted in the same way as the prior of the datastore drafter."""
 
 
-def load(context: LoadContext, options: Options) -> WithPrediction:
+def load(context: LoadContext, options: Options) -> WithRequestTexts:
     """Load the registry's drafter."""
     drafter = PromptLookupDrafter(context.vocab_size, context.limits, context.calibration)
-    return WithPrediction(drafter, PredictionDrafter(context.calibration))
+    return WithRequestTexts(drafter, request_texts(context))
 
 
 class PromptLookupDrafter:

@@ -45,9 +45,9 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     vocab_size = logits.shape[-1]
-    top_k = settings.top_k if settings.top_k < vocab_size else 0
-    if not top_k and settings.top_p == 1.0 and settings.min_p == 0.0:
+    if keeps_all(settings, vocab_size):
         return Candidates(logits.to(torch.float64, copy=True).div_(settings.temperature), None)
+    top_k = settings.top_k if settings.top_k < vocab_size else 0
     total = None if top_k or settings.top_p == 1.0 else _total(logits, settings.temperature)
     best, tokens = logits.topk(min(max(_GUESS, top_k + 1), vocab_size), dim=-1)
     values = best.to(torch.float64).div_(settings.temperature)
@@ -64,6 +64,11 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
     floor[wide] = _floors(values, None if total is None else total[wide], top_k, settings)[1]
     values = logits.to(torch.float64, copy=True).div_(settings.temperature)
     return Candidates(values.masked_fill_(values < floor, -torch.inf), None)
+
+
+def keeps_all(settings: SamplingSettings, vocab_size: int) -> bool:
+    """Whether top-k, top-p and min-p leave all tokens."""
+    return not 0 < settings.top_k < vocab_size and settings.top_p == 1.0 and settings.min_p == 0.0
 
 
 def _total(logits: torch.Tensor, temperature: float) -> torch.Tensor:

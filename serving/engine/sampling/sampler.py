@@ -7,7 +7,7 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.transfer import to_device
-from suffolk.serving.engine.sampling.candidates import PART, Candidates, select_candidates
+from suffolk.serving.engine.sampling.candidates import PART, Candidates, keeps_all, select_candidates
 from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.engine.sampling.logits_processing import LogitsProcessing
 from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
@@ -35,6 +35,7 @@ class Sampler:
         self._settings = settings
         self._vocab_size = vocab_size
         self._processing = LogitsProcessing(settings, vocab_size, matcher)
+        self._keeps_all = keeps_all(settings, vocab_size)
         self._noise = SeededNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
 
     @property
@@ -55,6 +56,9 @@ class Sampler:
         logits, dead = self._processed(logits, contexts)
         if self._noise is None:
             sampled = likeliest(logits)
+        elif self._keeps_all and logits.device.type == "cpu" and logits.dtype != torch.float64:
+            positions = len(contexts.tokens) + contexts.depths
+            sampled = self._noise.argmax(logits, self._settings.temperature, positions)
         else:
             candidates = select_candidates(logits, self._settings)
             sampled = self._noisy(candidates, contexts).argmax(-1)

@@ -11,7 +11,11 @@ Stafford's variant 13.
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
+
+from suffolk.datastore import _native
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
@@ -31,6 +35,7 @@ class SeededNoise:
     """
 
     def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
+        self._number = seed
         self._seed = _mix(torch.tensor(_signed(seed ^ _GOLDEN), dtype=torch.int64, device=device))
         self._vocab_size = vocab_size
         self._rows: dict[int, torch.Tensor] = {}
@@ -40,6 +45,14 @@ class SeededNoise:
         key = _mix(self._seed + (positions + 1) * _signed(_GOLDEN))
         bits = _shift(_mix((tokens + 1) * _signed(_GOLDEN) + key), 11)
         return bits.to(torch.float64).add_(0.5).mul_(_UNIT).log_().neg_().log_().neg_()
+
+    def argmax(self, logits: torch.Tensor, temperature: float, positions: npt.NDArray[np.int64]) -> torch.Tensor:
+        """int64[n], the argmax of each row of ``logits`` float[n, vocab] / ``temperature`` with the noise of its position, int64[n].
+
+        For float32 or less on a CPU. It takes a tenth of the time of ``rows``, because most tokens are ruled out before a logarithm
+        is taken (csrc/drafting/noisy_argmax.h).
+        """
+        return torch.from_numpy(_native.noisy_argmax(logits.float().numpy(), temperature, self._number, positions))
 
     def rows(self, first: int, count: int) -> torch.Tensor:
         """float64[count, vocab_size], the noise of the positions from ``first`` on."""

@@ -12,7 +12,7 @@ from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.prediction_alignment import CONFIDENT, MAX_SUFFIX, PredictionAlignment
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.with_prediction import WithPrediction
+from suffolk.serving.drafters.retrieval.with_request_texts import WithRequestTexts
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.engine import Engine
@@ -175,7 +175,7 @@ def test_a_request_without_a_prediction_gets_the_source_s_own_draft() -> None:
     each = request([1, 2, 3, 1, 2], None)
     own = PromptLookupDrafter(VOCAB)
     (expected,) = own.propose([each])
-    both = WithPrediction(PromptLookupDrafter(VOCAB), PredictionDrafter())
+    both = WithRequestTexts(PromptLookupDrafter(VOCAB), [PredictionDrafter()])
     (found,) = both.propose([each])
     for name in ("tokens", "parents", "scores", "sources"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist()

@@ -1,4 +1,4 @@
-"""Adds drafts from predicted texts to those of one retrieval source."""
+"""Adds drafts from texts that belong to requests to those of one retrieval source: predictions, and other samples of the prompt."""
 
 from __future__ import annotations
 
@@ -8,32 +8,42 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.drafter_entry import LoadContext
+from suffolk.serving.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
 from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest, PrefetchingDrafter, datastore_names
 
 
-class WithPrediction:
-    """One source, and the predictions of the requests that have one. Not thread-safe. Owns both drafters.
+def request_texts(context: LoadContext) -> list[RetrievalSource]:
+    """The drafters that need nothing but the requests. They cost nothing where a request has no such text."""
+    return [
+        PredictionDrafter(context.calibration),
+        ParallelSamplesDrafter(context.vocab_size, context.limits, context.calibration),
+    ]
+
+
+class WithRequestTexts:
+    """One source, and the drafters of ``request_texts``. Not thread-safe. Owns all of them.
 
     Attributes:
         name: the source's.
         datastores: the source's (``DatastoreReader``).
     """
 
-    def __init__(self, source: RetrievalSource, prediction: PredictionDrafter) -> None:
+    def __init__(self, source: RetrievalSource, texts: Sequence[RetrievalSource]) -> None:
         self.name = source.name
         self.datastores = datastore_names(source)
-        self._source, self._prediction = source, prediction
+        self._source, self._all = source, (source, *texts)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
-        found, predicted = self._source.draft(requests), self._prediction.draft(requests)
-        return [trees + more for trees, more in zip(found, predicted, strict=True)]
+        drafted = [each.draft(requests) for each in self._all]
+        return [[tree for trees in found for tree in trees] for found in zip(*drafted, strict=True)]
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``. The drafts are those of the source alone."""
@@ -45,16 +55,16 @@ class WithPrediction:
             self._source.prefetch(requests, trees)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        for each in (self._source, self._prediction):
+        for each in self._all:
             each.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
-        for each in (self._source, self._prediction):
+        for each in self._all:
             each.release(request_id)
 
     def stats(self) -> dict[str, float]:
         return self._source.stats()
 
     def close(self) -> None:
-        for each in (self._source, self._prediction):
+        for each in self._all:
             each.close()
