@@ -18,7 +18,7 @@ from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 GROUP = "suffolk.drafters"
 MOST_SOURCES = 32
 """Bits of ``DraftTree.sources``."""
-FIRST_SOURCE = 8
+FIRST_SOURCE = 16
 """Smaller source ids are reserved for Suffolk's own drafters."""
 log = logging.getLogger(__name__)
 _loaded: dict[str, DrafterEntry] = {}

@@ -55,8 +55,8 @@ suffolk replay requests.jsonl --tokenizer MODEL_FOLDER --datastore code/  a log 
 suffolk replay day.jsonl.zst --datastore code/ --costs costs.json         as 'suffolk profile --output costs.json' wrote it
 suffolk replay day.jsonl --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/ --costs stored
 """
-DRAFTERS = tuple(name for name in names() if name != "prediction")
-"""Recordings hold no predicted texts."""
+DRAFTERS = tuple(name for name in names() if name not in ("prediction", "parallel-samples"))
+"""Recordings hold no predicted texts, and are replayed one by one."""
 NO_COSTS = "none"
 STORED = "stored"
 

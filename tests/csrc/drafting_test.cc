@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "drafting/calibrator.h"
 #include "drafting/noise_reweighting.h"
+#include "drafting/noisy_argmax.h"
 #include "drafting/merge.h"
 #include "drafting/next_token_table.h"
 #include "drafting/tree.h"
@@ -169,6 +170,22 @@ void test_noise_reweighting(std::mt19937_64& random) {
   }
 }
 
+void test_noisy_argmax(std::mt19937_64& random) {
+  for (int round = 0; round < 200; ++round) {
+    std::vector<float> logits(1 + random() % 300);
+    for (float& logit : logits) logit = static_cast<float>(random() % 1000) / 100;
+    const double temperature = static_cast<double>(1 + random() % 100) / 20;
+    const std::uint64_t seed = random();
+    const auto position = static_cast<std::int64_t>(random() % 100000);
+    std::size_t best = 0;
+    const auto score = [&](std::size_t token) {
+      return logits[token] / temperature + gumbel_noise(seed, position, static_cast<std::int64_t>(token));
+    };
+    for (std::size_t token = 1; token < logits.size(); ++token) best = score(token) > score(best) ? token : best;
+    expect(noisy_argmax(logits, temperature, seed, position) == static_cast<std::int64_t>(best), "the highest score wins");
+  }
+}
+
 void test_next_token_table(std::mt19937_64& random) {
   const auto below = [&](std::uint64_t bound) { return random() % bound; };
   const float kBad[] = {std::nanf(""), 1.0F, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), -1e30F};
@@ -238,6 +255,7 @@ int main() {
   test_calibrator(random);
   test_merge(random);
   test_noise_reweighting(random);
+  test_noisy_argmax(random);
   test_next_token_table(random);
   test_layout(random);
   std::printf(failures == 0 ? "all hold\n" : "%d failures\n", failures);

@@ -68,7 +68,13 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
         assert there.returncode == 0, there.stderr
         assert "lossy     typical acceptance" in there.stderr
         with connect_worker(url) as client:
-            assert client.info()["drafters"] == ["datastore", "hybrid", "prediction", "prompt-lookup"]
+            assert client.info()["drafters"] == [
+                "datastore",
+                "hybrid",
+                "parallel-samples",
+                "prediction",
+                "prompt-lookup",
+            ]
             assert client.info()["default_drafter"] == "hybrid"
             with pytest.raises(InvalidArgument, match="model tiny takes 4096 in all"):  # and not where its folder is
                 next(client.generate([1] * 4096))

@@ -31,6 +31,7 @@ from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
 from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
@@ -53,6 +54,7 @@ NAMES = (
     "datastore",
     "prompt-lookup",
     "prediction",
+    "parallel-samples",
     "hybrid",
     "ahead",
     "random",
@@ -149,12 +151,13 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "datastore": store,
         "prompt-lookup": WithRequestTexts(PromptLookupDrafter(VOCAB), [PredictionDrafter()]),
         "prediction": PredictionDrafter(),
+        "parallel-samples": ParallelSamplesDrafter(VOCAB),
         "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store, PredictionDrafter()]),
         "ahead": HybridDrafter([PromptLookupDrafter(VOCAB), later]),
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
         **{network.name: network for network in make_networks()},
-        "one tree": HybridDrafter([PromptLookupDrafter(VOCAB), store, PredictionDrafter()], make_networks()),
+        "one tree": HybridDrafter([PromptLookupDrafter(VOCAB), ParallelSamplesDrafter(VOCAB), store], make_networks()),
         "retrieval alone": HierarchyDrafter([RetrievalLevel("datastore", [store_of(cases)], 4)], VOCAB),
         **{f"{depth} levels": hierarchy(depth, target(), draft_model()) for depth in DEPTHS},
     }

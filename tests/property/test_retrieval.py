@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.parallel_texts import ParallelTexts
 from tests.support import oracle
 from tests.support.examples import examples
 from tests.support.stores import make_store
@@ -115,6 +116,26 @@ def test_context_index_is_a_datastore_of_what_came_before(context, query):
             counts[tuple(tail[:depth])] = counts.get(tuple(tail[:depth]), 0) + 1
     expected = sorted(counts.items(), key=lambda item: (-item[1], len(item[0]), item[0]))[: bounds["max_nodes"]]
     assert paths(tree) == expected
+
+
+@given(texts=st.lists(st.lists(st.integers(0, 2), max_size=40), min_size=1, max_size=5), query=queries())
+@examples(200)
+def test_parallel_texts_are_a_datastore_of_the_others(texts, query):
+    context, bounds = query
+    index = ParallelTexts(vocab_size=5)
+    for number, text in enumerate(texts):
+        index.append(number, [*text, 4, 4])
+        index.truncate(number, len(text))
+        assert index.length(number) == len(text)
+    index.append(len(texts), [4])
+    index.remove(len(texts))
+    assert len(index) == len(texts)
+    for number in range(len(texts)):
+        others = [text for each, text in enumerate(texts) if each != number and text]
+        expected = oracle.lookup(others, context, bounds["max_match"], bounds["min_match"])
+        tree = index.draft(number, context, **bounds)
+        assert (tree.match_length, tree.match_count) == expected
+        assert paths(tree) == (oracle.draft(others, context, **bounds) if expected[0] else [])
 
 
 def test_many_threads_get_the_answers_of_one(tmp_path):

@@ -47,7 +47,7 @@ class SeededNoise:
         return bits.to(torch.float64).add_(0.5).mul_(_UNIT).log_().neg_().log_().neg_()
 
     def argmax(self, logits: torch.Tensor, temperature: float, positions: npt.NDArray[np.int64]) -> torch.Tensor:
-        """int64[n], the argmax of each row of ``logits`` float[n, vocab] / ``temperature`` with the noise of its position, int64[n].
+        """int64[n], the argmax of each row of ``logits`` float[n, vocab] / ``temperature`` plus the noise of its position.
 
         For float32 or less on a CPU. It takes a tenth of the time of ``rows``, because most tokens are ruled out before a logarithm
         is taken (csrc/drafting/noisy_argmax.h).

@@ -70,13 +70,13 @@ def test_a_plugin_is_a_drafter_like_others(tmp_path: Path, monkeypatch: pytest.M
         ),
         ("ENTRY = []", "m1 1.0: m1:ENTRY is of type list; it must be a suffolk.DrafterEntry"),
         (
-            ENTRY.format("other", 9, "m:load", ""),
+            ENTRY.format("other", 16, "m:load", ""),
             "m1 1.0: its entry is called 'other'; it must have the entry point's name",
         ),
-        (ENTRY.format("mine", 7, "m:load", ""), "m1 1.0: source_id is 7; it must be 8 to 31"),
-        (ENTRY.format("mine", None, "m:load", ""), "m1 1.0: source_id is None; it must be 8 to 31"),
+        (ENTRY.format("mine", 15, "m:load", ""), "m1 1.0: source_id is 15; it must be 16 to 31"),
+        (ENTRY.format("mine", None, "m:load", ""), "m1 1.0: source_id is None; it must be 16 to 31"),
         (
-            ENTRY.format("mine", 9, "m:load", ", options=(DrafterOption('--levels', 'x'),)"),
+            ENTRY.format("mine", 16, "m:load", ", options=(DrafterOption('--levels', 'x'),)"),
             "m1 1.0: option --levels is taken; name it --mine-...",
         ),
     ],
@@ -92,10 +92,10 @@ def test_a_package_that_is_wrong_is_refused(
 
 
 def test_a_source_id_belongs_to_one_drafter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(tmp_path, monkeypatch, "m2", ENTRY.format("one", 9, "m:load", ""), "one")
-    add(tmp_path, monkeypatch, "m3", ENTRY.format("two", 9, "m:load", ""), "two")
+    add(tmp_path, monkeypatch, "m2", ENTRY.format("one", 16, "m:load", ""), "one")
+    add(tmp_path, monkeypatch, "m3", ENTRY.format("two", 16, "m:load", ""), "two")
     find("one")
-    with pytest.raises(Unsupported, match="package m3 1.0: source_id 9 is taken by drafter one of package m2 1.0"):
+    with pytest.raises(Unsupported, match="package m3 1.0: source_id 16 is taken by drafter one of package m2 1.0"):
         find("two")
 
 
@@ -103,7 +103,7 @@ def test_a_name_belongs_to_one_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for module in ("m4", "m5"):
-        add(tmp_path, monkeypatch, module, ENTRY.format("mine", 9, "m:load", ""))
+        add(tmp_path, monkeypatch, module, ENTRY.format("mine", 16, "m:load", ""))
     with pytest.raises(Unsupported, match="drafter mine is in packages m. 1.0 and m. 1.0; uninstall all but one"):
         find("mine")
     plugins._installed.cache_clear()
@@ -114,7 +114,9 @@ def test_a_name_belongs_to_one_package(
 
 
 def test_a_loader_that_fails_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(tmp_path, monkeypatch, "m7", ENTRY.format("mine", 9, "m7:load", "") + "load = lambda context, options: 1 / 0\n")
+    add(
+        tmp_path, monkeypatch, "m7", ENTRY.format("mine", 16, "m7:load", "") + "load = lambda context, options: 1 / 0\n"
+    )
     with pytest.raises(Unsupported, match="drafter mine of package m7 1.0: m7:load failed: ZeroDivisionError"):
         make_drafter("mine", 100)
     with pytest.raises(InvalidArgument, match="drafter 'other' is unknown; use one of none, datastore, .*, mine"):

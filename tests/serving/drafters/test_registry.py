@@ -26,14 +26,14 @@ def test_every_loader_exists_and_every_mark_is_its_own() -> None:
         assert callable(resolve(entry.loader))
         assert not entry.take or callable(resolve(entry.take))
     ids = [entry.source_id for entry in BUILT_IN.values() if entry.source_id is not None]
-    assert sorted(ids) == list(range(9))
+    assert sorted(ids) == list(range(10))
 
 
 def test_source_ids_are_those_of_earlier_versions() -> None:
     known = {name: find(name).source for name in names() if find(name).source}
     assert known == {
         "datastore": 1, "prompt-lookup": 2, "draft-model": 4, "early-exit": 8, "redrafter": 16, "eagle": 32, "hierarchy": 64,
-        "token-recycling": 128, "prediction": 256,
+        "token-recycling": 128, "prediction": 256, "parallel-samples": 512,
     }  # fmt: skip
 
 
@@ -50,7 +50,9 @@ def test_sources_have_names() -> None:
 
 
 def test_all_but_searching_drafters_are_networks() -> None:
-    assert (~neural_bits() & 0xFFFFFFFF) == source_bits("datastore+prompt-lookup+token-recycling+prediction")
+    assert (~neural_bits() & 0xFFFFFFFF) == source_bits(
+        "datastore+prompt-lookup+token-recycling+prediction+parallel-samples"
+    )
 
 
 def test_pool_weights_are_those_of_the_entries() -> None:

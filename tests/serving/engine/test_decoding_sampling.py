@@ -67,6 +67,19 @@ def test_noise_is_gumbel() -> None:
     )  # Kolmogorov-Smirnov test at 1 %; the noise is fixed, so the result is deterministic
 
 
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0])
+@pytest.mark.parametrize("vocabulary", [1, 40, 5000])
+def test_a_sample_is_the_highest_score_although_most_scores_are_not_computed(vocabulary: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(vocabulary)
+    odd = (math.nan, math.inf, -math.inf)
+    for seed in range(40):
+        logits = torch.randn(4, vocabulary, generator=generator) * spread
+        logits[3, seed % vocabulary :: 7] = odd[seed % 3]
+        sampler = Sampler(SamplingSettings(temperature=(1.0, 0.01, 5.0)[seed % 3], seed=seed << 50), vocabulary, CPU)
+        contexts = RowContexts.of_tree(np.zeros(seed + 1, np.int32), 1, tree([0, 0, 0], [-1, 0, 0]))
+        assert torch.equal(sampler.sample(logits, contexts), sampler.scores(logits, contexts).argmax(-1))
+
+
 @pytest.mark.parametrize(
     "settings",
     [
