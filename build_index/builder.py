@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from suffolk.build_index.counts import Counts
 from suffolk.build_index.encode_block import EncodeSetup
@@ -14,7 +16,7 @@ from suffolk.build_index.inputs import TOKEN_KINDS, Inputs, find_inputs
 from suffolk.build_index.journal import (
     FinishedSegment,
     Journal,
-    is_complete,
+    is_published,
     read_journal,
     record_complete,
     write_journal,
@@ -49,7 +51,10 @@ def plan_build(options: BuildOptions) -> BuildPlan:
 
 
 def build(
-    options: BuildOptions, progress: WorkProgress | None = None, make_segments: MakeSegments = make_segments_here
+    options: BuildOptions,
+    progress: WorkProgress | None = None,
+    make_segments: MakeSegments = make_segments_here,
+    make_workspace: Callable[[Path], Workspace] = Workspace,
 ) -> BuildReport:
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
@@ -58,6 +63,7 @@ def build(
 
     Args:
         make_segments: where the work is done: on this machine, or by ``on_ray(address)`` on a cluster. The bytes are the same.
+        make_workspace: returns the files of the build in the folder ``options.output``.
 
     Raises:
         NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.
@@ -68,10 +74,10 @@ def build(
     began = time.monotonic()
     show = progress or SilentProgress()
     inputs = find_inputs(options)
-    with open_workspace(options.output) as workspace:
+    with open_workspace(options.output, make=make_workspace) as workspace:
         target = find_target(options)
         generation = target.previous.generation if target.previous else 0
-        if generation and is_complete(workspace, target.settings(options, generation), inputs):
+        if target.previous and is_published(workspace, target.settings(options, generation), inputs, target.previous):
             show.note(f"{options.output}: an earlier run published this build already; tidying up after it")
         else:
             require_mode(options, target)
@@ -114,7 +120,8 @@ def _resume(
     if journal is not None:
         show.note(f"starting over, not going on with the interrupted build in {workspace.folder}: {journal}")
     proof = _prove(inputs, target, options)
-    require_disk(make_plan(options, inputs, target, proof, workers), options.output)
+    if workspace.keeps_segments:
+        require_disk(make_plan(options, inputs, target, proof, workers), options.output)
     if target.tokenizer is not None:
         show.note(f"tokenizing by {'the fast path' if proof.fast else 'Hugging Face tokenizers'}: {proof.reason}")
     workspace.clear()

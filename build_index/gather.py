@@ -70,8 +70,7 @@ class Gatherer:
         self.progress.advance("reading", bytes_read / max(1, self.inputs.size), self._rates())
 
     def finish(self, entry: SegmentEntry, place: Position, counts: Counts, skipped: dict[str, int]) -> FinishedSegment:
-        """Name a new segment by its content, and record it in the journal."""
-        entry = self.workspace.name_by_content(entry)
+        """Record a new segment, which is named by its content, in the journal."""
         failpoint("segment.written")
         segment = FinishedSegment(entry, place, reached(self.inputs, place), counts, skipped)
         record_segment(self.workspace.journal, segment)
@@ -112,7 +111,7 @@ class Gatherer:
             ),
         )
         self.sort_seconds += time.monotonic() - begin
-        return self.finish(entry, block.next, counts, block.skipped)
+        return self.finish(self.workspace.name_by_content(entry), block.next, counts, block.skipped)
 
     def _rates(self) -> str:
         seconds, run = max(time.monotonic() - self._began, 1e-9), self.run

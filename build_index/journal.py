@@ -15,7 +15,7 @@ from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.proof import Proof
 from suffolk.build_index.workspace import Workspace, disk_error
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.manifest import Manifest, write_atomically
 from suffolk.datastore.segment import SegmentEntry
 
 JOURNAL_FORMAT = 2
@@ -66,13 +66,15 @@ def record_complete(path: Path, inputs: Inputs) -> None:
     _append(path, {"complete": inputs.identity(len(inputs.files))})
 
 
-def is_complete(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> bool:
-    """Whether an earlier run with these settings and inputs finished all segments."""
+def is_published(workspace: Workspace, settings: dict[str, Any], inputs: Inputs, manifest: Manifest) -> bool:
+    """Whether an earlier run with these settings and inputs finished all segments, and ``manifest`` lists them."""
     records = workspace.journal_lines()
+    listed = {entry.name for entry in manifest.segments}
     return (
         bool(records)
-        and records[0].get("settings") == settings
+        and not _changed(records[0].get("settings", {}), settings)
         and records[-1].get("complete") == inputs.identity(len(inputs.files))
+        and all(record["entry"]["name"] in listed for record in records if "entry" in record)
     )
 
 
@@ -87,9 +89,8 @@ def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs)
     header, *rest = records
     if header.get("format") != JOURNAL_FORMAT:
         return "another version of Suffolk began it"
-    if header["settings"] != settings:
-        changed = sorted(name for name in settings if settings[name] != header["settings"].get(name))
-        return f"{', '.join(changed) or 'settings'} changed"
+    if changed := _changed(header["settings"], settings):
+        return f"{', '.join(changed)} changed"
     finished: list[FinishedSegment] = []
     for record in rest:
         if "complete" in record:
@@ -106,6 +107,12 @@ def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs)
 def reached(inputs: Inputs, position: Position) -> str:
     """The identity of the files that are read, completely or partly, up to ``position``."""
     return inputs.identity(position.file + 1 if position.block else position.file)
+
+
+def _changed(before: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+    """The settings that differ. The generation may: another process may have published one, and segments are named by content."""
+    names = (before.keys() | settings.keys()) - {"generation"}
+    return sorted(name for name in names if before.get(name) != settings.get(name))
 
 
 def _append(path: Path, record: dict[str, Any]) -> None:

@@ -44,7 +44,13 @@ SEGMENT_SUFFIX = ".segment"
 
 
 class Workspace:
-    """The files of one datastore under construction. Made by ``open_workspace``, which holds the writer lock."""
+    """The files of one datastore under construction. Made by ``open_workspace``, which holds the writer lock.
+
+    Attributes:
+        keeps_segments: whether finished segments lie in this folder, and not elsewhere.
+    """
+
+    keeps_segments = True
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -79,13 +85,13 @@ class Workspace:
         return self.folder / SEGMENTS_NAME / name
 
     def name_by_content(self, entry: SegmentEntry) -> SegmentEntry:
-        """Add the checksum of a new segment to its name. Files of one name have the same bytes in all copies and rebuilds."""
-        name = f"{entry.name.removesuffix(SEGMENT_SUFFIX)}-{entry.checksum}{SEGMENT_SUFFIX}"
-        os.rename(self.new_segment(entry.name), self.new_segment(name))
-        return replace(entry, name=name)
+        """Rename the file of a new segment as ``named_by_content`` says."""
+        named = named_by_content(entry)
+        os.rename(self.new_segment(entry.name), self.new_segment(named.name))
+        return named
 
     def has_segment(self, entry: SegmentEntry) -> bool:
-        """Whether the whole segment is on disk, published or not."""
+        """Whether the whole segment is there, published or not."""
         places = (self.new_segment(entry.name), self.store / SEGMENTS_NAME / entry.name)
         return any(place.is_file() and place.stat().st_size == entry.bytes for place in places)
 
@@ -180,9 +186,16 @@ class Workspace:
         return lines
 
 
+def named_by_content(entry: SegmentEntry) -> SegmentEntry:
+    """Add the checksum of a new segment to its name. Files of one name have the same bytes in all copies and rebuilds."""
+    return replace(entry, name=f"{entry.name.removesuffix(SEGMENT_SUFFIX)}-{entry.checksum}{SEGMENT_SUFFIX}")
+
+
 @contextmanager
-def open_workspace(store: Path, allowed: Sequence[str] = ()) -> Iterator[Workspace]:
-    """The workspace of ``store``, under the writer lock.
+def open_workspace(
+    store: Path, allowed: Sequence[str] = (), make: Callable[[Path], Workspace] = Workspace
+) -> Iterator[Workspace]:
+    """The workspace of ``store``, which ``make`` returns, under the writer lock.
 
     A folder without a manifest may hold the names ``allowed``, beside those of an unfinished build. If the build fails before a
     segment is finished, all its files are removed, including the lock if it is new.
@@ -196,7 +209,7 @@ def open_workspace(store: Path, allowed: Sequence[str] = ()) -> Iterator[Workspa
     failpoint("workspace.made")
     _refuse_foreign(store, allowed)
     with writer_lock(store):
-        workspace = Workspace(store)
+        workspace = make(store)
         try:
             yield workspace
         except BaseException:

@@ -11,21 +11,22 @@ from suffolk.build_index.state import BuildState, MakeSegments
 from suffolk.datastore.errors import Unsupported
 
 
-def on_ray(address: str) -> MakeSegments:
+def on_ray(address: str, url: str | None = None) -> MakeSegments:
     """Lets ``build`` work on a cluster.
 
     Args:
         address: HOST:PORT of the cluster, "auto" for the one that runs on this machine, or "local" to start one here.
+        url: where the tasks send finished segments; None: they return them to this process.
 
     Raises:
         Unsupported: Ray is not installed.
     """
     if importlib.util.find_spec("ray") is None:
         raise Unsupported("Ray is not installed, and --ray needs it; pip install 'suffolk[ray]'")
-    return partial(_make_segments, address)
+    return partial(_make_segments, address, url)
 
 
-def _make_segments(address: str, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+def _make_segments(address: str, url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
     from suffolk.build_index.on_ray.segments import make_segments
 
-    return make_segments(address, gatherer, state, setup)
+    return make_segments(address, url, gatherer, state, setup)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -36,8 +37,8 @@ ATTEMPTS = 5
 WAIT_SECONDS = 10.0
 
 
-def make_segments(address: str, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
-    """Make the missing segments on the cluster at ``address``. See ``MakeSegments`` and ``connected``.
+def make_segments(address: str, url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+    """Make the missing segments on the cluster at ``address``. See ``MakeSegments``, ``on_ray`` and ``connected``.
 
     After the loss of a node or process, the segments that are not here yet are made again.
 
@@ -49,7 +50,7 @@ def make_segments(address: str, gatherer: Gatherer, state: BuildState, setup: En
         before = len(state.finished)
         try:
             with connected(address, gatherer.options.threads):
-                return _make(gatherer, state, setup)
+                return _make(url, gatherer, state, setup)
         except Lost as error:
             losses = 1 if len(state.finished) > before else losses + 1
             if losses == ATTEMPTS:
@@ -60,12 +61,12 @@ def make_segments(address: str, gatherer: Gatherer, state: BuildState, setup: En
             gatherer.progress.note(f"lost: {error}; going on after {count(len(state.finished), 'segment')}")
 
 
-def _make(gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+def _make(url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
     width = token_dtype(gatherer.target.vocab_size).itemsize
     tokens = min(gatherer.options.segment_tokens, int(gatherer.inputs.size * max(1.0, state.proof.growth)))
     cluster = find_cluster(task_memory(tokens, width), int(tokens * (STORE_BYTES_PER_TOKEN[width] + width)))
     state.workers = cluster.cores
-    work = _Work(gatherer, state, setup, cluster)
+    work = _Work(url, gatherer, state, setup, cluster)
     with ray_errors():
         work.run()
     return peak_memory() + work.task_memory
@@ -105,6 +106,7 @@ class _Sorting:
 class _Work:
     """The work from the last finished segment on. ``task_memory``: peak memory of the largest task."""
 
+    url: str | None
     gatherer: Gatherer
     state: BuildState
     setup: EncodeSetup
@@ -172,7 +174,7 @@ class _Work:
             num_returns="streaming",
             max_retries=0,
         )
-        setup = SortSetup(target.vocab_size, target.order_depth, target.fingerprint, cores)
+        setup = SortSetup(target.vocab_size, target.order_depth, target.fingerprint, cores, self.url)
         parts = task.remote(name, gathering.blocks, setup)
         return _Sorting(parts, gathering.last.place, gathering.counts)
 
@@ -180,15 +182,23 @@ class _Work:
         return min(self.gatherer.options.threads or SORT_CORES, SORT_CORES, self.cluster.node_cores)
 
     def _receive(self) -> None:
-        """Write the file of the oldest segment, verify it, and add it to the journal."""
+        """Add the oldest segment to the journal. Before, write and verify its file, unless its task has sent it."""
         sorting = self._sorting[0]
         self._wait(sorting.parts)
         done: Sorted = ray.get(next(sorting.parts))
         self.task_memory = max(self.task_memory, done.memory)
-        path = self.gatherer.workspace.new_segment(done.entry.name)
+        if self.url is None:
+            self._write(self.gatherer.workspace.new_segment(done.entry.name), sorting.parts)
+        self.state.finished.append(
+            self.gatherer.finish(done.entry, sorting.place.next, sorting.counts, sorting.place.skipped)
+        )
+        self._sorting.popleft()
+
+    def _write(self, path: Path, parts: Iterable[Any]) -> None:
+        """Write a file of ``parts``, and verify it."""
         try:
             with open(path, "wb") as file:
-                for part in sorting.parts:
+                for part in parts:
                     self._wait(part)
                     file.write(ray.get(part))
                 file.flush()
@@ -196,10 +206,6 @@ class _Work:
         except OSError as error:
             raise disk_error(path, error) from error
         _native.Segment(os.fspath(path)).verify("checksums")
-        self.state.finished.append(
-            self.gatherer.finish(done.entry, sorting.place.next, sorting.counts, sorting.place.skipped)
-        )
-        self._sorting.popleft()
 
     @staticmethod
     def _is_ready(reference: Any) -> bool:

@@ -20,8 +20,12 @@ from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
 from suffolk.build_index.token_file import TokenFile
+from suffolk.build_index.workspace import named_by_content
+from suffolk.datastore import _native
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.errors import ResourceExhausted
+from suffolk.datastore.manifest import SEGMENTS_NAME
+from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry, token_dtype, write_segment
 
 PART_BYTES = 16 << 20
@@ -54,12 +58,13 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class SortSetup:
-    """The settings of a segment."""
+    """The settings of a segment. ``url``: where it is sent; None: it is returned."""
 
     vocab_size: int
     order_depth: int
     fingerprint: str | None
     threads: int
+    url: str | None
 
 
 def read_unit(files: tuple[InputFile, ...], options: BuildOptions, token_width: str, start: Position) -> Iterator[Any]:
@@ -94,7 +99,7 @@ def encode_block(build: str, setup: Sequence[Any], payload: Payload) -> tuple[En
 
 
 def sort_segment(name: str, blocks: Sequence[Any], setup: SortSetup) -> Iterator[Any]:
-    """Sort encoded blocks to a segment in a temporary folder. Yields a ``Sorted``, and then the file in parts.
+    """Sort encoded blocks to a segment in a temporary folder. Yields a ``Sorted``, and then the file in parts if it is not sent.
 
     Args:
         blocks: references to ``EncodedBlock``, fetched one at a time.
@@ -123,7 +128,19 @@ def _sort(path: Path, blocks: Iterable[EncodedBlock], setup: SortSetup) -> Itera
             documents=table.finish(),
             threads=setup.threads,
         )
-    yield Sorted(entry, peak_memory())
+    named = named_by_content(entry)
+    if setup.url is not None:
+        _send(path, named, RemoteFolder(setup.url))
+        yield Sorted(named, peak_memory())
+        return
+    yield Sorted(named, peak_memory())
     with open(path, "rb") as written:
         while part := written.read(PART_BYTES):
             yield part
+
+
+def _send(path: Path, entry: SegmentEntry, remote: RemoteFolder) -> None:
+    """Verify a segment, and send it, unless a task that was lost has sent it already."""
+    _native.Segment(os.fspath(path)).verify("checksums")
+    if remote.sizes(SEGMENTS_NAME).get(entry.name) != entry.bytes:
+        remote.upload(path, f"{SEGMENTS_NAME}/{entry.name}", lambda size: None)

@@ -1,62 +1,64 @@
-"""Builds a datastore on disk, and pushes it."""
+"""Builds a datastore at a URL: on disk with a push at the end, or on a cluster that sends segments when they are made."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from suffolk.build_index.builder import build
-from suffolk.build_index.here import make_segments_here
+from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.report import BuildReport
-from suffolk.build_index.state import MakeSegments
 from suffolk.build_index.target import find_target
+from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.datastore.manifest import MANIFEST_NAME
 from suffolk.datastore.remote_folder import RemoteFolder
-from suffolk.serving.storage.generations import generation_numbers, read_generation, require_same_kind
+from suffolk.serving.storage.generations import (
+    generation_numbers,
+    newest_number,
+    read_generation,
+    require_empty,
+    require_same_kind,
+)
+from suffolk.serving.storage.prune import prune
 from suffolk.serving.storage.pull import pull
 from suffolk.serving.storage.push import PushReport, push
+from suffolk.serving.storage.remote_workspace import RemoteWorkspace
 
 
 def build_at(
-    url: str,
-    options: BuildOptions,
-    folder: Path | None,
-    keep: int,
-    progress: WorkProgress,
-    make_segments: MakeSegments = make_segments_here,
+    url: str, options: BuildOptions, folder: Path | None, keep: int, progress: WorkProgress, ray: str | None = None
 ) -> tuple[BuildReport, PushReport]:
-    """Build in ``folder``, and push to ``url``. To append, the datastore at ``url`` is pulled first.
+    """Build the datastore at ``url``. Readers there see the old generation until the end.
+
+    Without ``ray``, it is built in ``folder`` and pushed. To append, the datastore at ``url`` is pulled first. With ``ray``, the
+    nodes of that cluster send the segments, and ``folder`` has the journal alone.
 
     Returns the reports of both; the store of the first one is ``url``, and its generation the one there.
 
     Args:
         options: settings of the build; ``output`` is not used.
-        folder: None: a temporary one. It stays if the build is done and the push fails.
-        keep: as in ``push``. make_segments: as in ``build``.
+        folder: None: a temporary one. It stays if a further call needs it; the error says how.
+        keep: as in ``push``. ray: the address of a cluster, as in ``on_ray``.
 
     Raises:
-        InvalidArgument: there is a datastore at ``url``, and the mode is "new".
+        InvalidArgument: there is a datastore at ``url``, and the mode is "new"; or other files.
         Unsupported: the datastore at ``url`` has another tokenizer, vocabulary or order depth. Others as ``build``, ``pull`` and
             ``push``.
     """
-    _require_place(RemoteFolder(url), options)
+    remote = RemoteFolder(url)
+    _require_place(remote, options)
     work = folder or Path(tempfile.mkdtemp(prefix="suffolk-build-")) / "store"
-    try:
-        if options.mode == "append":
-            pull(url, work, progress=progress)
-        exists = (work / MANIFEST_NAME).exists()
-        mode = options.mode if exists or options.mode != "replace" else "new"
-        report = build(replace(options, output=work, mode=mode), progress, make_segments)
-    except BaseException:
-        if folder is None:
-            shutil.rmtree(work.parent)
-        raise
-    pushed = _push(work, url, keep, progress)
+    here = replace(options, output=work)
+    with _removed_if_useless(work, folder is None):
+        report = _build_here(url, here, progress) if ray is None else _build_there(remote, here, progress, ray)
+    pushed = _push(work, url, keep, progress) if ray is None else _sent(remote, report, keep)
     if folder is None:
         shutil.rmtree(work.parent)
         pushed = replace(pushed, store="")
@@ -64,8 +66,12 @@ def build_at(
 
 
 def _require_place(remote: RemoteFolder, options: BuildOptions) -> None:
-    """Refuse a push that would fail after the build."""
+    """Refuse a build that could not be published."""
     numbers = generation_numbers(remote)
+    if not numbers:
+        require_empty(remote)
+    if not numbers and options.mode == "append":
+        newest_number(remote)  # raises NotFound
     if numbers and options.mode == "new":
         raise InvalidArgument(
             f"{remote.url}: holds a datastore already; give --append to add to it, --replace to put a new one in its place, or "
@@ -79,12 +85,70 @@ def _require_place(remote: RemoteFolder, options: BuildOptions) -> None:
         require_same_kind(remote.url, there, given)
 
 
+@contextmanager
+def _removed_if_useless(work: Path, temporary: bool) -> Iterator[None]:
+    """After an error, remove a temporary folder without a finished segment. Otherwise the error says how to go on there."""
+    try:
+        yield
+    except BaseException as error:
+        if not temporary:
+            raise
+        if not Workspace(work).holds_work():
+            shutil.rmtree(work.parent)
+            raise
+        raise _with_advice(error, f"add --work-folder {work} to go on after the finished segments") from error
+
+
+def _build_here(url: str, options: BuildOptions, progress: WorkProgress) -> BuildReport:
+    """Build on the disk of this machine."""
+    work = options.output
+    if options.mode == "append" and not Workspace(work).holds_work():
+        pull(url, work, progress=progress)
+    exists = (work / MANIFEST_NAME).exists()
+    mode = options.mode if exists or options.mode != "replace" else "new"
+    return build(replace(options, mode=mode), progress)
+
+
+def _build_there(remote: RemoteFolder, options: BuildOptions, progress: WorkProgress, ray: str) -> BuildReport:
+    """Build on a cluster, whose nodes send the segments."""
+    workspace = RemoteWorkspace(options.output, remote)
+    workspace.take_newest()
+    try:
+        return build(options, progress, on_ray(ray, remote.url), lambda store: workspace)
+    finally:
+        if not workspace.holds_work():
+            workspace.forget()
+
+
+def _sent(remote: RemoteFolder, report: BuildReport, keep: int) -> PushReport:
+    """Remove old generations after ``_build_there``. Returns the report of a push that sent all new segments."""
+    files = read_generation(remote, report.generation).files()
+    return PushReport(
+        store="",
+        url=remote.url,
+        generation=report.generation,
+        published=True,
+        segments=len(files),
+        bytes=sum(entry.bytes for entry in files),
+        sent_files=report.segments,
+        sent_bytes=report.store_bytes,
+        removed_files=prune(remote, keep),
+        seconds=report.seconds,
+    )
+
+
 def _push(work: Path, url: str, keep: int, progress: WorkProgress) -> PushReport:
     """As ``push``. Its errors and Ctrl-C say how to go on."""
-    further = f"the datastore is complete in {work}; 'suffolk push {work} {url}' sends it"
     try:
         return push(work, url, keep, progress)
-    except SuffolkError as error:
-        raise type(error)(f"{error}; {further}") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"before the end; {further}") from None
+    except (SuffolkError, KeyboardInterrupt) as error:
+        raise _with_advice(
+            error, f"the datastore is complete in {work}; 'suffolk push {work} {url}' sends it"
+        ) from error
+
+
+def _with_advice(error: BaseException, advice: str) -> BaseException:
+    """The same error, with what to do."""
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt(f"before the end; {advice}")
+    return type(error)(f"{error}; {advice}") if isinstance(error, SuffolkError) else error

@@ -14,10 +14,11 @@ from typing import NamedTuple
 from suffolk.build_index.workspace import disk_error
 from suffolk.datastore.errors import Corruption, NotFound
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, tokenizer_name
 from suffolk.datastore.open_segment import open_segment
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
+from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
 from suffolk.serving.storage.meter import Meter
 
 PART_BYTES = 8 << 20
@@ -51,6 +52,21 @@ def fetch_segments(
             reading.cancel()
 
 
+def fetch_tokenizer(remote: RemoteFolder, manifest: Manifest) -> str | None:
+    """The tokenizer of ``manifest`` at the URL; None if it has none. Raises Corruption: it is damaged."""
+    if manifest.tokenizer is None:
+        return None
+    name = tokenizer_name(manifest.tokenizer)
+    content = remote.read(name)
+    try:
+        whole = fingerprint(parse_tokenizer(content)) == manifest.tokenizer
+    except Corruption:
+        whole = False
+    if not whole:
+        raise _damaged(remote.place(name))
+    return content.decode()
+
+
 def fetched_bytes(folder: Path, entry: SegmentEntry) -> int:
     """Bytes of the segment that an interrupted fetch left in ``folder``, in whole parts without the last one."""
     path = _part_path(folder, entry)
@@ -64,7 +80,7 @@ def remove_parts(folder: Path) -> None:
         path.unlink()
 
 
-def damaged_in_storage(place: str) -> Corruption:
+def _damaged(place: str) -> Corruption:
     """The error for a damaged file at a URL."""
     return Corruption(
         f"{place} is damaged, there or on the way; run the command again. If that fails too, remove that file and push the "
@@ -141,7 +157,7 @@ class _Files:
             open_segment(self.folder, replace(part.entry, name=path.name), self.manifest).native.verify("checksums")
         except Corruption as error:
             path.unlink()
-            raise damaged_in_storage(self.remote.place(self.name(part))) from error
+            raise _damaged(self.remote.place(self.name(part))) from error
 
 
 @contextmanager

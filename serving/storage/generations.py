@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
-from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, encode_manifest, parse_manifest
+from suffolk.datastore.manifest import SEGMENTS_NAME, TOKENIZER_PATTERN, Manifest, encode_manifest, parse_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
 
@@ -94,6 +95,13 @@ def missing_segments(remote: RemoteFolder, manifest: Manifest) -> list[SegmentEn
     """The segments of ``manifest`` that are not at the URL, or not whole."""
     sizes = remote.sizes(SEGMENTS_NAME)
     return [entry for entry in manifest.files() if sizes.get(entry.name) != entry.bytes]
+
+
+def require_empty(remote: RemoteFolder) -> None:
+    """Refuse a place that holds something else. An interrupted first push leaves segments and a tokenizer."""
+    foreign = [name for name in remote.sizes() if name != SEGMENTS_NAME and not Path(name).match(TOKENIZER_PATTERN)]
+    if foreign:
+        raise InvalidArgument(f"{remote.url} holds {min(foreign)!r} and is no datastore; name a new or empty folder")
 
 
 def require_same_kind(place: str, there: Manifest, given: Manifest) -> None:

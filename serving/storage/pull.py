@@ -13,14 +13,13 @@ from suffolk.build_index.report import megabytes
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import MANIFEST_NAME, SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
+from suffolk.datastore.manifest import MANIFEST_NAME, SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.open_segment import open_segment
 from suffolk.datastore.readers import READERS_NAME
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
-from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
 from suffolk.serving.live_store.identity import is_live
-from suffolk.serving.storage.fetch import damaged_in_storage, fetch_segments, fetched_bytes, remove_parts
+from suffolk.serving.storage.fetch import fetch_segments, fetch_tokenizer, fetched_bytes, remove_parts
 from suffolk.serving.storage.generations import newest_number, read_generation, require_no_clash, require_same_kind
 from suffolk.serving.storage.meter import Meter
 from suffolk.serving.storage.origin import ORIGIN_NAME, record_origin, require_replaceable
@@ -104,7 +103,7 @@ def _pull(
         segments.mkdir(exist_ok=True)
         _require_disk(segments, missing)
         fetch_segments(remote, manifest, missing, segments, Meter(show, "fetching", _bytes(missing)))
-        tokenizer = _fetch_tokenizer(remote, manifest)
+        tokenizer = fetch_tokenizer(remote, manifest)
         record_origin(store, remote.url, *([manifest] if current is None else [current, manifest]))
         failpoint("pull.fetched")
         workspace.publish(manifest, tokenizer)
@@ -157,20 +156,6 @@ def _require_disk(folder: Path, missing: Sequence[SegmentEntry]) -> None:
             f"{folder.parent}: the pull needs {megabytes(needed)} of disk, and {megabytes(max(0, free))} may be used; free some, "
             "or choose another folder"
         )
-
-
-def _fetch_tokenizer(remote: RemoteFolder, manifest: Manifest) -> str | None:
-    if manifest.tokenizer is None:
-        return None
-    name = tokenizer_name(manifest.tokenizer)
-    content = remote.read(name)
-    try:
-        whole = fingerprint(parse_tokenizer(content)) == manifest.tokenizer
-    except Corruption:
-        whole = False
-    if not whole:
-        raise damaged_in_storage(remote.place(name))
-    return content.decode()
 
 
 def _bytes(entries: Sequence[SegmentEntry]) -> int:

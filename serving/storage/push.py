@@ -13,7 +13,7 @@ from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import SEGMENTS_NAME, TOKENIZER_PATTERN, read_manifest
+from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.open_segment import open_segment
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
@@ -22,6 +22,7 @@ from suffolk.serving.storage.generations import (
     missing_segments,
     publish_generation,
     read_kept,
+    require_empty,
     require_no_clash,
     require_same_kind,
     same_content,
@@ -93,7 +94,7 @@ def _push(datastore: Datastore, remote: RemoteFolder, keep: int, show: WorkProgr
     manifest = datastore.manifest
     numbers = generation_numbers(remote)
     if not numbers:
-        _require_empty(remote)
+        require_empty(remote)
     kept = read_kept(remote, numbers[-keep:])
     newest = kept[-1] if kept else None
     if newest is not None:
@@ -128,13 +129,6 @@ def _record(datastore: Datastore, url: str) -> None:
     if origin is None or origin.url == url:
         with suppress(PermissionDenied):  # nobody can pull to that folder
             record_origin(datastore.path, url, datastore.manifest)
-
-
-def _require_empty(remote: RemoteFolder) -> None:
-    """Refuse a place that holds something else. An interrupted first push leaves segments and a tokenizer."""
-    foreign = [name for name in remote.sizes() if name != SEGMENTS_NAME and not Path(name).match(TOKENIZER_PATTERN)]
-    if foreign:
-        raise InvalidArgument(f"{remote.url} holds {min(foreign)!r} and is no datastore; name a new or empty folder")
 
 
 def _send_missing(datastore: Datastore, remote: RemoteFolder, show: WorkProgress) -> list[SegmentEntry]:

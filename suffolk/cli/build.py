@@ -4,9 +4,9 @@ line of a --record file.
 
 Corpora are files, folders or quoted patterns, on disk or in storage (s3://, gs://, hf://). The name
 of a file tells its form. With a URL as --output, the datastore is built on disk and pushed. With --ray,
-the nodes of a cluster do the work. To continue an interrupted build, run the same command again. An
-existing datastore stays in place until the new one is complete. Running servers of the datastore then
-follow within a second, and are listed.
+the nodes of a cluster do the work, and send the segments to that URL themselves. To continue an
+interrupted build, run the same command again. An existing datastore stays in place until the new one
+is complete. Running servers of the datastore then follow within a second, and are listed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from suffolk.build_index.options import (
     BuildOptions,
 )
 from suffolk.build_index.progress import show_progress
-from suffolk.build_index.state import MakeSegments
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
-from suffolk.cli.push import push_lines
+from suffolk.cli.push import push_facts
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.readers import reader_lines, wait_for_readers
@@ -72,7 +71,8 @@ class StorageOptions(setting.Options):
     GROUP = "if STORE is a URL"
     work_folder: Path | None = option(
         None,
-        "folder of the datastore on disk (default: a temporary one); an interrupted build goes on there",
+        "folder of the datastore on disk; with --ray, of the journal alone (default: a temporary one); an interrupted build goes "
+        "on there",
         metavar="DIR",
     )
     keep: Annotated[int, Within(1, 1000)] = option(KEEP, "newest generations that stay at the URL")
@@ -144,7 +144,7 @@ def run(options: Options) -> int:
     if is_storage_url(options.output):
         return _build_at(options, build_options)
     with show_progress() as progress:
-        report = build(build_options, progress, _place(options))
+        report = build(build_options, progress, make_segments_here if options.ray is None else on_ray(options.ray))
     readers = wait_for_readers(build_options.output, report.generation)
     if options.json:
         print(json.dumps(report.to_dict() | {"readers": list(map(asdict, readers))}))
@@ -156,19 +156,13 @@ def run(options: Options) -> int:
 def _build_at(options: Options, build_options: BuildOptions) -> int:
     with show_progress() as progress:
         report, pushed = build_at(
-            options.output, build_options, options.work_folder, options.keep, progress, _place(options)
+            options.output, build_options, options.work_folder, options.keep, progress, options.ray
         )
     if options.json:
         print(json.dumps(report.to_dict() | {"push": asdict(pushed)}))
     else:
-        lines = push_lines(pushed)
-        print("\n".join([*report.lines(), *(lines[1:] or lines)]))  # the first of several has the URL, as the report
+        print("\n".join([*report.lines(), *push_facts(pushed)]))
     return 0
-
-
-def _place(options: Options) -> MakeSegments:
-    """Where segments are made."""
-    return make_segments_here if options.ray is None else on_ray(options.ray)
 
 
 def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:

@@ -61,10 +61,14 @@ def push_lines(report: PushReport) -> list[str]:
     """The outcome of a push as lines of text."""
     if not report.published and not report.sent_files:
         return [f"{report.url}: nothing to do: generation {report.generation} is this datastore"]
-    rate = f": {report.sent_bytes / report.seconds / 1e6:.1f} MB/s" if report.sent_bytes else ""
     verb = "pushed" if report.published else "repaired"
+    return [f"{verb} {report.store} to {report.url} (generation {report.generation})", *push_facts(report)]
+
+
+def push_facts(report: PushReport) -> list[str]:
+    """What the place in storage holds now, and what was sent and removed, as lines of text."""
+    rate = f": {report.sent_bytes / report.seconds / 1e6:.1f} MB/s" if report.sent_bytes else ""
     return [
-        f"{verb} {report.store} to {report.url} (generation {report.generation})",
         f"  holds      {count(report.segments, 'segment')}, {megabytes(report.bytes)}",
         f"  sent       {count(report.sent_files, 'segment')}, {megabytes(report.sent_bytes)}, in {report.seconds:.1f} s{rate}",
         f"  removed    {count(report.removed_files, 'old segment')}",

@@ -9,27 +9,53 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+import s3fs
 
 from suffolk.build_index.builder import build
 from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import SilentProgress
+from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.errors import InvalidArgument, Unavailable, Unsupported
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
+from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.serving.storage.build import build_at
-from tests.support.building import ROOT, command, make_texts, segment_bytes, write_jsonl, write_tokenizer
+from suffolk.serving.storage.generations import generation_numbers
+from suffolk.serving.storage.pull import pull
+from suffolk.serving.storage.push import push
+from tests.support.building import (
+    ROOT,
+    command,
+    make_texts,
+    read_documents,
+    segment_bytes,
+    write_jsonl,
+    write_tokenizer,
+)
 from tests.support.forked import suffolk
 from tests.support.interrupts import default_interrupts
 from tests.support.ray_cluster import NODE, ray_cluster
+from tests.support.s3_server import S3Server, s3_server
 from tests.support.waiting import until
 
 pytest.importorskip("ray")
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def s3() -> Iterator[S3Server]:
+    """A server that this process and the nodes find."""
+    s3fs.S3FileSystem.clear_instance_cache()
+    with s3_server() as server, patch.dict("os.environ", server.environment):
+        yield server
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(scope="module")
+def cluster(s3: S3Server) -> Iterator[Any]:
     with ray_cluster(3) as running:
         yield running
 
@@ -125,7 +151,7 @@ def test_a_node_without_suffolk_is_named(tmp_path: Path, cluster: Any) -> None:
 
 
 def test_a_killed_node_changes_nothing(tmp_path: Path, cluster: Any) -> None:
-    """The last test here, because it takes a node away.
+    """One of the last tests here, because it takes a node away.
 
     Local files are read on this machine, and those at a URL anywhere; small texts share blocks; skipped files are counted.
     """
@@ -142,10 +168,8 @@ def test_a_killed_node_changes_nothing(tmp_path: Path, cluster: Any) -> None:
     made = options(tmp_path, 9)
     made = replace(made, corpora=(*made.corpora, str(tree), f"file://{tmp_path}/corpus/*.jsonl"), segment_tokens=9000)
     progress = Notes(kill)
-    url = f"file://{tmp_path}/pushed"
-    there, pushed = build_at(url, made, made.output, 1, progress, on_ray(cluster.address))
+    there = build(made, progress, on_ray(cluster.address))
     assert len(cluster.worker_nodes) == 1
-    assert pushed.sent_files == there.segments
     assert progress.sorted() >= there.segments > 6
     here = build(replace(made, output=tmp_path / "here"))
     assert segment_bytes(made.output) == segment_bytes(tmp_path / "here")
@@ -153,3 +177,61 @@ def test_a_killed_node_changes_nothing(tmp_path: Path, cluster: Any) -> None:
     assert [getattr(there, name) for name in kept] == [getattr(here, name) for name in kept]
     with open_datastore(made.output) as store:
         store.verify("full")
+
+
+def without_times(manifest: Manifest) -> Manifest:
+    builds = [facts | {"built": ""} for facts in manifest.settings["builds"]]
+    return replace(manifest, created="", settings={"builds": builds})
+
+
+def test_segments_go_straight_to_a_url(tmp_path: Path, cluster: Any, s3: S3Server) -> None:
+    """The last test here, because it takes another node away."""
+
+    def interrupt(note: str) -> None:
+        if "00008.segment" in note:
+            raise KeyboardInterrupt
+
+    def kill(note: str) -> None:
+        if "00009.segment" in note and len(cluster.worker_nodes) > left:
+            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+    left = len(cluster.worker_nodes) - 1
+    made, url = options(tmp_path, 12), f"{s3.make_bucket()}/code"
+    work, here, copy = tmp_path / "work", tmp_path / "here", tmp_path / "copy"
+    remote = RemoteFolder(url)
+    with pytest.raises(KeyboardInterrupt):
+        build_at(url, made, work, 3, Notes(interrupt), cluster.address)
+    names = [entry["entry"]["name"] for entry in Workspace(work).journal_lines()[1:]]
+    assert len(names) > 2
+    assert generation_numbers(remote) == []
+    assert remote.sizes(SEGMENTS_NAME).keys() >= set(names)
+    assert not list(work.rglob("*.segment"))
+
+    remote.remove(f"{SEGMENTS_NAME}/{names[1]}")
+    sent = list(remote.sizes(SEGMENTS_NAME))
+    files, folder = s3fs.S3FileSystem(), f"{url.removeprefix('s3://')}/{SEGMENTS_NAME}"
+    before = {name: files.modified(f"{folder}/{name}") for name in sent}
+    report, pushed = build_at(url, made, work, 3, Notes(kill), cluster.address)
+    assert len(cluster.worker_nodes) == left
+    assert (report.resumed_segments, pushed.sent_files, pushed.generation) == (1, 12, 1)
+    assert {name: files.modified(f"{folder}/{name}") for name in sent} == before  # none was sent again
+    assert not list(work.rglob("*.segment"))
+    build(replace(made, output=here))
+    pull(url, copy)
+    assert segment_bytes(copy) == segment_bytes(here)
+    assert without_times(read_manifest(copy)) == without_times(read_manifest(here))
+    with open_datastore(copy) as store:
+        store.verify("full")
+
+    other, more = (
+        replace(made, mode="append", corpora=(str(write_jsonl(tmp_path / f"{seed}.jsonl", make_texts(9, seed=seed))),))
+        for seed in (98, 99)
+    )
+    build(replace(other, output=here))
+    with pytest.raises(Unavailable, match="published generation 2 since this build began; run the command again"):
+        build_at(url, more, work, 3, Notes(lambda note: push(here, url) and None), cluster.address)
+    report, pushed = build_at(url, more, work, 3, SilentProgress(), cluster.address)
+    assert (report.resumed_segments, report.segments, pushed.generation, pushed.segments) == (1, 1, 3, 14)
+    build(replace(more, output=here))
+    pull(url, copy)
+    assert read_documents(copy) == read_documents(here)

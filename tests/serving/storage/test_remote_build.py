@@ -118,3 +118,29 @@ def test_a_temporary_folder_stays_only_if_its_datastore_is_needed(
         build_at("file:///proc/nothing", options, None, 3, SILENT)
     [kept] = (tmp_path / "temporary").iterdir()
     assert push(kept / "store", f"file://{tmp_path}/later").generation == 1
+
+
+class Interrupted(SilentProgress):
+    """Ends a build when it begins to sort its second segment."""
+
+    def note(self, text: str) -> None:
+        if "-00001.segment" in text:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_append_goes_on_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    shards = [str(write_jsonl(tmp_path / f"{seed}.jsonl", make_texts(60, seed=seed))) for seed in range(3)]
+    url = f"file://{tmp_path}/remote"
+    options = BuildOptions(
+        tuple(shards[:1]), tmp_path / "unused", tokenizer=write_tokenizer(tmp_path), segment_tokens=1
+    )
+    build_at(url, options, None, 3, SILENT)
+    more = replace(options, corpora=tuple(shards[1:]), mode="append")
+    with pytest.raises(KeyboardInterrupt, match="before the end; add --work-folder .* to go on after the finished"):
+        build_at(url, more, None, 3, Interrupted())
+    assert require_whole(url) == 1
+    [kept] = (tmp_path / "temporary").iterdir()
+    report, pushed = build_at(url, more, kept / "store", 3, SILENT)
+    assert (report.resumed_segments, pushed.generation, pushed.segments) == (1, 2, 3)
