@@ -66,7 +66,8 @@ def build(
         make_workspace: returns the files of the build in the folder ``options.output``.
 
     Raises:
-        NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.
+        NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong, or the datastore to append to is damaged; the
+            message names the file.
         Unsupported: the tokenizer does not match the datastore.
         ResourceExhausted: the disk is full.
         Unavailable: another process writes to the datastore.
@@ -81,6 +82,8 @@ def build(
             show.note(f"{options.output}: an earlier run published this build already; tidying up after it")
         else:
             require_mode(options, target)
+            if target.previous and options.mode == "append":
+                workspace.require_whole(target.previous)
             generation += 1
         state = _resume(workspace, inputs, target, options, generation, show)
         gatherer = Gatherer(workspace, options, target, inputs, show)

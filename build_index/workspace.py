@@ -34,6 +34,7 @@ from suffolk.datastore.manifest import (
     write_atomically,
     writer_lock,
 )
+from suffolk.datastore.open_segment import open_segment
 from suffolk.datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
@@ -94,6 +95,15 @@ class Workspace:
         """Whether the whole segment is there, published or not."""
         places = (self.new_segment(entry.name), self.store / SEGMENTS_NAME / entry.name)
         return any(place.is_file() and place.stat().st_size == entry.bytes for place in places)
+
+    def require_whole(self, manifest: Manifest) -> None:
+        """Refuse to add to a generation whose files could not be published again. Checksums are not compared.
+
+        Raises:
+            Corruption: a file is missing, or is not the one that ``manifest`` lists.
+        """
+        for entry in manifest.files():
+            open_segment(self.store / SEGMENTS_NAME, entry, manifest)
 
     def publish(self, manifest: Manifest, tokenizer_json: str | None) -> None:
         """Make ``manifest`` the datastore's generation. A crash at any point leaves the old one or the new one."""

@@ -21,7 +21,11 @@ from suffolk.datastore.hub import short_reason
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, hf://datasets/OWNER/NAME/FOLDER or file:///FOLDER"
+SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf", "file", "memory"})
+"""Schemes of URLs. Others that fsspec knows, such as ftp, cannot list, read parts or publish as datastores need it."""
+FORMS = (
+    "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER/FOLDER, hf://datasets/OWNER/NAME/FOLDER or file:///FOLDER"
+)
 
 
 def is_storage_url(text: str) -> bool:
@@ -34,11 +38,16 @@ def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
     """The file system of ``url``, and the path of ``url`` in it. Directories are listed anew each time.
 
     Raises:
-        InvalidArgument: ``url`` is no URL, or its scheme is unknown.
+        InvalidArgument: ``url`` is no URL, names no bucket or folder, or has another scheme than SCHEMES.
         Unsupported: the package for its scheme is not installed.
     """
     if not is_storage_url(url):
         raise InvalidArgument(f"{url}: not the URL of a place in storage; the forms are {FORMS}")
+    scheme, _, place = url.partition("://")
+    if scheme not in SCHEMES:
+        raise InvalidArgument(f"{url}: {scheme}:// is not supported; the forms of URLs are {FORMS}")
+    if not place.strip("/"):
+        raise InvalidArgument(f"{url}: names no bucket or folder; the forms of URLs are {FORMS}")
     with storage_errors(url):
         from fsspec.core import url_to_fs
 

@@ -37,8 +37,8 @@ class RemoteFolder:
 
     def __init__(self, url: str) -> None:
         """Raises also InvalidArgument: ``url`` is no URL of storage."""
+        self._files, self._root = open_file_system(url)
         self.url = url.rstrip("/")
-        self._files, self._root = open_file_system(self.url)
         protocol = self._files.protocol
         schemes = (protocol,) if isinstance(protocol, str) else tuple(protocol)
         self._is_local = "file" in schemes

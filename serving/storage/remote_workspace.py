@@ -7,7 +7,7 @@ from pathlib import Path
 
 from suffolk.build_index.report import count
 from suffolk.build_index.workspace import Workspace
-from suffolk.datastore.errors import InvalidArgument, Unavailable
+from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable
 from suffolk.datastore.manifest import (
     MANIFEST_NAME,
     SEGMENTS_NAME,
@@ -62,6 +62,14 @@ class RemoteWorkspace(Workspace):
     def has_segment(self, entry: SegmentEntry) -> bool:
         """Whether the whole segment is at the URL."""
         return self._sizes.get(entry.name) == entry.bytes
+
+    def require_whole(self, manifest: Manifest) -> None:
+        """See ``Workspace``. Only the sizes of files at a URL are compared."""
+        if missing := missing_segments(self.remote, manifest):
+            raise Corruption(
+                f"{self.remote.place(SEGMENTS_NAME)}/{missing[0].name} is missing or not whole; push the datastore again from a "
+                "whole copy"
+            )
 
     def publish(self, manifest: Manifest, tokenizer_json: str | None) -> None:
         """Make ``manifest`` the newest generation at the URL.

@@ -16,8 +16,9 @@ import zstandard
 
 from suffolk.build_index.builder import build, plan_build
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.progress import SilentProgress
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.manifest import read_manifest, writer_lock
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from tests.support.building import (
@@ -153,6 +154,27 @@ def test_append_replace_and_refuse(tmp_path: Path) -> None:
     assert len(list((store / "segments").iterdir())) == 1
     assert len(list(reader.documents())) == 10
     reader.close()
+
+
+class Unread(SilentProgress):
+    """Ends a build that reads its inputs."""
+
+    def advance(self, work: str, share: float, facts: str = "") -> None:
+        raise AssertionError(work)
+
+
+@pytest.mark.parametrize("size", [None, 1000])
+def test_nothing_is_read_to_append_to_a_damaged_datastore(tmp_path: Path, size: int | None) -> None:
+    corpus = str(write_jsonl(tmp_path / "a.jsonl", make_texts(9)))
+    build(BuildOptions(corpora=(corpus,), output=tmp_path / "store", tokenizer=write_tokenizer(tmp_path)))
+    [segment] = (tmp_path / "store" / "segments").iterdir()
+    if size is None:
+        segment.unlink()
+    else:
+        os.truncate(segment, size)
+    with pytest.raises(Corruption, match=segment.name):
+        build(BuildOptions(corpora=(corpus,), output=tmp_path / "store", mode="append"), Unread())
+    assert not (tmp_path / "store" / "build").exists()
 
 
 def test_what_does_not_fit_the_datastore_is_refused(tmp_path: Path) -> None:

@@ -190,7 +190,13 @@ def test_segments_of_one_name_with_other_content(store: Path, tmp_path: Path, pl
     ("words", "error", "message"),
     [
         (("/tmp/code",), InvalidArgument, "not the URL of a place in storage; the forms are s3://"),
-        (("zzz://code",), InvalidArgument, "zzz://code: Protocol not known: zzz; the forms of URLs are"),
+        (("zzz://code",), InvalidArgument, "zzz://code: zzz:// is not supported; the forms of URLs are s3://"),
+        (
+            ("ftp://host/code",),
+            InvalidArgument,
+            "ftp://host/code: ftp:// is not supported; the forms of URLs are s3://",
+        ),
+        (("s3://",), InvalidArgument, "s3://: names no bucket or folder; the forms of URLs are s3://BUCKET/FOLDER"),
         (("gs://bucket/code",), Unsupported, r"gcsfs.*; pip install"),
     ],
 )
