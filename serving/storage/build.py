@@ -17,7 +17,7 @@ from suffolk.build_index.report import BuildReport
 from suffolk.build_index.target import find_target
 from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.datastore.manifest import MANIFEST_NAME
+from suffolk.datastore.manifest import MANIFEST_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.serving.storage.generations import (
     generation_numbers,
@@ -25,6 +25,7 @@ from suffolk.serving.storage.generations import (
     read_generation,
     require_empty,
     require_same_kind,
+    same_content,
 )
 from suffolk.serving.storage.prune import prune
 from suffolk.serving.storage.pull import pull
@@ -57,8 +58,13 @@ def build_at(
     work = folder or Path(tempfile.mkdtemp(prefix="suffolk-build-")) / "store"
     here = replace(options, output=work)
     with _removed_if_useless(work, folder is None):
-        report = _build_here(url, here, progress) if ray is None else _build_there(remote, here, progress, ray)
-    pushed = _push(work, url, keep, progress) if ray is None else _sent(remote, report, keep)
+        if ray is None:
+            report = _build_here(remote, here, progress)
+        else:
+            report = _build_there(remote, here, progress, ray)
+            pushed = _sent(remote, report, keep)
+    if ray is None:
+        pushed = _push(work, url, keep, progress)
     if folder is None:
         shutil.rmtree(work.parent)
         pushed = replace(pushed, store="")
@@ -91,22 +97,28 @@ def _removed_if_useless(work: Path, temporary: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not temporary:
-            raise
-        if not Workspace(work).holds_work():
+        if temporary and not Workspace(work).holds_work():
             shutil.rmtree(work.parent)
-            raise
-        raise _with_advice(error, f"add --work-folder {work} to go on after the finished segments") from error
+        elif temporary and isinstance(error, (SuffolkError, KeyboardInterrupt)):
+            raise _with_advice(error, f"add --work-folder {work} to go on after the finished segments") from error
+        raise
 
 
-def _build_here(url: str, options: BuildOptions, progress: WorkProgress) -> BuildReport:
+def _build_here(remote: RemoteFolder, options: BuildOptions, progress: WorkProgress) -> BuildReport:
     """Build on the disk of this machine."""
     work = options.output
-    if options.mode == "append" and not Workspace(work).holds_work():
-        pull(url, work, progress=progress)
+    if options.mode == "append" and not _is_interrupted_append(work, remote):
+        pull(remote.url, work, progress=progress)
     exists = (work / MANIFEST_NAME).exists()
     mode = options.mode if exists or options.mode != "replace" else "new"
     return build(replace(options, mode=mode), progress)
+
+
+def _is_interrupted_append(work: Path, remote: RemoteFolder) -> bool:
+    """Whether an interrupted build in ``work`` adds to the newest generation at ``remote``."""
+    if not Workspace(work).holds_work() or not (work / MANIFEST_NAME).exists():
+        return False
+    return same_content(read_manifest(work), read_generation(remote, newest_number(remote)))
 
 
 def _build_there(remote: RemoteFolder, options: BuildOptions, progress: WorkProgress, ray: str) -> BuildReport:
@@ -133,7 +145,7 @@ def _sent(remote: RemoteFolder, report: BuildReport, keep: int) -> PushReport:
         sent_files=report.segments,
         sent_bytes=report.store_bytes,
         removed_files=prune(remote, keep),
-        seconds=report.seconds,
+        seconds=0.0,
     )
 
 
@@ -147,8 +159,8 @@ def _push(work: Path, url: str, keep: int, progress: WorkProgress) -> PushReport
         ) from error
 
 
-def _with_advice(error: BaseException, advice: str) -> BaseException:
+def _with_advice(error: SuffolkError | KeyboardInterrupt, advice: str) -> SuffolkError | KeyboardInterrupt:
     """The same error, with what to do."""
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt(f"before the end; {advice}")
-    return type(error)(f"{error}; {advice}") if isinstance(error, SuffolkError) else error
+    return type(error)(f"{error}; {advice}")

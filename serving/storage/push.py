@@ -48,7 +48,7 @@ class PushReport:
         segments, bytes: number and size of the segments of the generation.
         sent_files, sent_bytes: of these, what was not there before.
         removed_files: number of segments that were removed because no kept generation names them.
-        seconds: wall time.
+        seconds: wall time; 0 if a build sent the segments while it made them.
     """
 
     store: str

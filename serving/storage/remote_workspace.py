@@ -49,6 +49,7 @@ class RemoteWorkspace(Workspace):
                 f"work folder {self.store}: holds a datastore, and the segments of this build go to {self.remote.url} alone; name "
                 "a new folder"
             )
+        self.store.mkdir(parents=True, exist_ok=True)
         self.forget()
         if numbers := generation_numbers(self.remote):
             manifest = read_generation(self.remote, numbers[-1])

@@ -67,9 +67,10 @@ def push_lines(report: PushReport) -> list[str]:
 
 def push_facts(report: PushReport) -> list[str]:
     """What the place in storage holds now, and what was sent and removed, as lines of text."""
-    rate = f": {report.sent_bytes / report.seconds / 1e6:.1f} MB/s" if report.sent_bytes else ""
+    time = f", in {report.seconds:.1f} s" if report.seconds else ", while they were made"
+    rate = f": {report.sent_bytes / report.seconds / 1e6:.1f} MB/s" if report.sent_bytes and report.seconds else ""
     return [
         f"  holds      {count(report.segments, 'segment')}, {megabytes(report.bytes)}",
-        f"  sent       {count(report.sent_files, 'segment')}, {megabytes(report.sent_bytes)}, in {report.seconds:.1f} s{rate}",
+        f"  sent       {count(report.sent_files, 'segment')}, {megabytes(report.sent_bytes)}{time}{rate}",
         f"  removed    {count(report.removed_files, 'old segment')}",
     ]

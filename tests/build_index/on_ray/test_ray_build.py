@@ -229,8 +229,8 @@ def test_segments_go_straight_to_a_url(tmp_path: Path, cluster: Any, s3: S3Serve
     )
     build(replace(other, output=here))
     with pytest.raises(Unavailable, match="published generation 2 since this build began; run the command again"):
-        build_at(url, more, work, 3, Notes(lambda note: push(here, url) and None), cluster.address)
-    report, pushed = build_at(url, more, work, 3, SilentProgress(), cluster.address)
+        build_at(url, more, tmp_path / "new" / "work", 3, Notes(lambda note: push(here, url) and None), cluster.address)
+    report, pushed = build_at(url, more, tmp_path / "new" / "work", 3, SilentProgress(), cluster.address)
     assert (report.resumed_segments, report.segments, pushed.generation, pushed.segments) == (1, 1, 3, 14)
     build(replace(more, output=here))
     pull(url, copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,5 +143,10 @@ def test_an_interrupted_append_goes_on_in_its_folder(tmp_path: Path, monkeypatch
         build_at(url, more, None, 3, Interrupted())
     assert require_whole(url) == 1
     [kept] = (tmp_path / "temporary").iterdir()
+    shutil.copytree(kept, tmp_path / "stale")
     report, pushed = build_at(url, more, kept / "store", 3, SILENT)
     assert (report.resumed_segments, pushed.generation, pushed.segments) == (1, 2, 3)
+    with pytest.raises(
+        Unavailable, match="holds an interrupted build"
+    ):  # it adds to generation 1, which is not the newest
+        build_at(url, more, tmp_path / "stale" / "store", 3, SILENT)
