@@ -13,6 +13,7 @@ import numpy.typing as npt
 from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex
 from suffolk.benchmarks.live.options import LiveOptions
 from suffolk.benchmarks.live.pieces import Pieces, read_pieces
+from suffolk.benchmarks.live.segment_counts import drafts_by_segments
 from suffolk.benchmarks.process_memory import resident_memory
 from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.quantiles import quantiles_us
@@ -48,6 +49,7 @@ def measure_live(options: LiveOptions) -> dict[str, Any]:
             "alone": _core(live, pieces, options),
             "while appending": _while_appending(live, pieces, options),
         },
+        "segments": drafts_by_segments(pieces, options),
         "groups": _groups(pieces, options),
     }
 
