@@ -93,6 +93,7 @@ wheel: .venv-wheel/ready
 	PATH=$$PWD/.venv-wheel/bin:$$PATH $(WHEEL) auditwheel repair --plat manylinux_2_28_x86_64 --only-plat --wheel-dir dist build/wheels/*.whl
 	$(WHEEL) twine check --strict dist/*
 	$(WHEEL) check_wheel_contents dist/*.whl
+	test -z "$$(find dist -name '*.whl' -size +2500k -printf '%p takes %s bytes: at most 2,500 KiB\n' | tee /dev/stderr)"
 
 .venv-wheel/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-wheel

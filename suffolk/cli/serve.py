@@ -33,6 +33,7 @@ from suffolk.serving.draft_service.server import MAX_MIN_COUNT, DraftServer, Dra
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.storage.mirror import POLL_SECONDS, MirroredDatastore
+from suffolk.serving.transport.heap import share_arenas
 from suffolk.serving.transport.server import ignore_sighup, run_until_signal
 from suffolk.serving.transport.store_names import check_store_name
 
@@ -84,6 +85,7 @@ class Options(ServerOptions, LiveOptions, Configurable):
 def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
     ignore_sighup()
+    share_arenas()
     options.start_logs("suffolk-serve")
     config = _config(options)
     if options.peer and not options.live:
