@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from research.command import add_seed, command_parser, run_command
-from research.soak_calls import Caller
+from research.soak_calls import APPENDED, Caller
 from suffolk.benchmarks.process_memory import family_memory
 from suffolk.benchmarks.report import Report, write_report
 from suffolk.build_index.builder import build
@@ -30,7 +30,9 @@ from suffolk.serving.transport.identity import Role
 
 VOCABULARY = 1000
 LIVE_BYTES = 1 << 20
-"""Memory of the live documents, which the warm-up fills."""
+"""Memory of the live documents, filled before the first call."""
+TOKEN_BYTES = 6
+"""Least memory of a live token."""
 SAMPLE_SECONDS = 5.0
 NOTES = (
     "each call is of a random kind",
@@ -79,6 +81,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, serving(Path(name)) as (process, host, http):
         random = np.random.default_rng(args.seed)
         with closing(Caller(host, http, Path(name), VOCABULARY, random)) as caller:
+            for _ in range(LIVE_BYTES // (TOKEN_BYTES * APPENDED)):
+                caller.append_alone()
             begin = time.monotonic()
             due, sample_due, line_due = begin, begin, begin
             while (now := time.monotonic()) < begin + 60 * args.minutes:

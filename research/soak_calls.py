@@ -23,6 +23,8 @@ from suffolk.serving.transport.url import parse_url
 
 DEADLINE = 5.0
 GROUPS = 16
+APPENDED = 256
+"""Tokens of a document that is appended alone."""
 LINE_TOKENS = 64
 
 
@@ -67,10 +69,10 @@ class Caller:
             both.lookup_batch([self._tokens(8)])
 
     def append(self) -> None:
-        self._store.append(self._tokens(256), id="x", group=self._group(), replace=True)
+        self._store.append(self._tokens(APPENDED), id="x", group=self._group(), replace=True)
 
     def append_alone(self) -> None:
-        self._store.append(self._tokens(256), metadata={"n": 1})
+        self._store.append(self._tokens(APPENDED), metadata={"n": 1})
 
     def append_stream(self) -> None:
         self._store.append_stream(Document(None, {}, self._tokens(64).astype(np.uint32)) for _ in range(4))

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.replication.promote import promote, read_replicas
@@ -79,8 +79,18 @@ class Replicas:
             assert code == 0, errors
 
     def promote(self) -> int:
-        """Choose a leader among the servers that run; return its number."""
-        return self.urls.index(promote(self.urls).leader)
+        """Choose a leader among the servers that run; return its number. On a busy machine a server may answer only a later try."""
+        leaders: list[str] = []
+
+        def is_chosen() -> bool:
+            try:
+                leaders.append(promote(self.urls).leader)
+            except Unavailable:
+                return False
+            return True
+
+        until(is_chosen)
+        return self.urls.index(leaders[0])
 
     def status(self, number: int) -> ReplicaStatus | SuffolkError:
         """What a copy is and has, or why it does not answer."""
