@@ -17,7 +17,7 @@ NOTES = (
     "bytes a token: by the index's own count; resident: growth of the process's memory; at the peak: during merges",
     "arctic-inference: its suffix tree at depth 24, with trees of up to max_nodes tokens and no least probability",
     "in C++: a lookup and a draft without the call from Python; contexts are from documents that are not appended",
-    "segments: N: the same documents in N segments of equal size, each of an index of its own, searched as one",
+    "segments: the same documents in so many, each of an index of its own, searched as one; falling: half of what is left in each",
     "overhead of a document: all but its one token and that token's position",
 )
 
@@ -44,8 +44,8 @@ def live_parts(results: dict[str, Any]) -> list[str | Table]:
             for name, each in results["core"].items()
         ),
         *(
-            (f"{SUFFOLK}, from Python, segments: {count}", each["p50_us"], each["p99_us"], each["nodes"])
-            for count, each in results["segments"].items()
+            (f"{SUFFOLK}, from Python, segments: {shape}", each["p50_us"], each["p99_us"], each["nodes"])
+            for shape, each in results["segments"].items()
         ),
     ]
     index, groups = results["index"], results["groups"]

@@ -1,8 +1,9 @@
-"""Latency of drafts by the number of segments that are searched."""
+"""Latency of drafts by the number and the sizes of the segments that are searched."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,29 @@ SEGMENT_COUNTS = (1, 8, 16)
 
 
 def drafts_by_segments(pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
-    """Latency of drafts from Python over the same documents in 1, 8 and 16 segments of equal size."""
-    return {str(count): _drafts(pieces, options, count) for count in SEGMENT_COUNTS}
+    """Latency of drafts from Python over the same documents in 1, 8 and 16 segments.
+
+    ``falling``: half of what is left in each, as a live index keeps them; ``equal``: of equal size, as in files.
+    """
+    [documents] = pieces.parts(1, options.tokens)
+    found = {}
+    for count in SEGMENT_COUNTS:
+        found[f"{count} falling"] = _drafts(list(_halves(documents, count)), pieces, options)
+        found[f"{count} equal"] = _drafts(list(pieces.parts(count, options.tokens)), pieces, options)
+    return found
 
 
-def _drafts(pieces: Pieces, options: LiveOptions, count: int) -> dict[str, float]:
-    parts = [_one_segment(part, pieces) for part in pieces.parts(count, options.tokens)]
-    searcher = _native.MergedSearcher(parts, [1] * len(parts), 2)  # one index would merge them
+def _halves(documents: list[Ids], count: int) -> Iterator[list[Ids]]:
+    left = documents
+    for others in reversed(range(count)):
+        size = max(1, min(len(left) // 2, len(left) - others)) if others else len(left)
+        yield left[:size]
+        left = left[size:]
+
+
+def _drafts(parts: list[list[Ids]], pieces: Pieces, options: LiveOptions) -> dict[str, float]:
+    segments = [_one_segment(part, pieces) for part in parts]
+    searcher = _native.MergedSearcher(segments, [1] * len(segments), 2)  # one index would merge them
     bounds = (options.max_match, options.min_match, options.max_depth, [options.max_nodes])
     seconds, nodes = [], 0
     for context in pieces.contexts:
@@ -31,10 +48,10 @@ def _drafts(pieces: Pieces, options: LiveOptions, count: int) -> dict[str, float
         tree = searcher.draft([context], *bounds, RETRIEVED)[0]
         seconds.append(time.perf_counter() - begin)
         nodes += len(tree[0])
-    segments = sum(part.stats()["segments"] for part in parts)
-    for part in parts:
-        part.close()
-    return quantiles_us(seconds) | {"nodes": nodes / len(pieces.contexts), "segments": segments}
+    count = sum(segment.stats()["segments"] for segment in segments)
+    for segment in segments:
+        segment.close()
+    return quantiles_us(seconds) | {"nodes": nodes / len(pieces.contexts), "segments": count}
 
 
 def _one_segment(part: list[Ids], pieces: Pieces) -> _native.LiveIndex:
