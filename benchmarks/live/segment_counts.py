@@ -14,7 +14,7 @@ from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import RETRIEVED
 
-SEGMENT_COUNTS = (1, 8, 16)
+SEGMENT_COUNTS = (8, 16)
 
 
 def drafts_by_segments(pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def drafts_by_segments(pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
     ``falling``: half of what is left in each, as a live index keeps them; ``equal``: of equal size, as in files.
     """
     [documents] = pieces.parts(1, options.tokens)
-    found = {}
+    found = {"1": _drafts([documents], pieces, options)}
     for count in SEGMENT_COUNTS:
         found[f"{count} falling"] = _drafts(list(_halves(documents, count)), pieces, options)
         found[f"{count} equal"] = _drafts(list(pieces.parts(count, options.tokens)), pieces, options)
