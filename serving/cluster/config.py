@@ -22,7 +22,6 @@ from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.store_names import check_store_name
 
-Port = Annotated[int, Within(0, 65_535)]
 Count = Annotated[int, Within(0, 1024)]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _MANAGED = ("listen", "http", "stores", "datastore", "model", "cache", "config", "assignments", "drain")
@@ -36,20 +35,24 @@ class StoresConfig:
     Attributes:
         datastores: name -> folder or URL. A folder must lie on every node; what is at a URL is copied there.
         count: servers; 0 for one on every node, up to MAX_REPLICAS.
-        port: gRPC port on each node; 0 takes a free one.
+        port: gRPC port on each node; 0 takes a free one. Servers of shards have the next ones, every second.
         options: further options of ``suffolk serve``.
         client: what workers send to them.
-        live: name -> datastore that clients append to, with a copy on each server.
-        copies_at: node -> HOST:PORT of each server that has copies. The cluster sets it (``live_copies.py``).
+        live: name -> datastore that clients append to.
+        copies_at: node -> HOST:PORT of each server that has copies of the ``whole`` ones. The cluster sets it
+            (``live_copies.py``).
+        shards_at: shard of the ``sharded`` ones -> node -> HOST:PORT of its server. The cluster sets it
+            (``shard_placement.py``).
     """
 
     datastores: Mapping[str, str] = field(default_factory=dict)
     count: Annotated[int, Within(0, MAX_REPLICAS)] = 0
-    port: Port = 0
+    port: Annotated[int, Within(0, 65_000)] = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     client: StoreClient = field(default_factory=StoreClient)
     live: Mapping[str, LiveConfig] = field(default_factory=dict)
     copies_at: Mapping[str, str] = field(default_factory=dict, compare=False)
+    shards_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self, " of stores")
@@ -66,9 +69,19 @@ class StoresConfig:
         check_live(self.live, self.datastores, self.port)
 
     @property
+    def whole(self) -> Mapping[str, LiveConfig]:
+        """The live stores that each store server has a copy of."""
+        return {name: each for name, each in self.live.items() if each.shards == 1}
+
+    @property
+    def sharded(self) -> Mapping[str, LiveConfig]:
+        """The live stores with several shards, which have servers of their own."""
+        return {name: each for name, each in self.live.items() if each.shards > 1}
+
+    @property
     def names(self) -> list[str]:
-        """The names of all datastores, which each server has."""
-        return [*self.datastores, *self.live]
+        """The names of the datastores that each store server has."""
+        return [*self.datastores, *self.whole]
 
     def url(self, address: str, name: str = "") -> str:
         """The URL of datastore ``name``, or of the only one, on the store at HOST:PORT."""

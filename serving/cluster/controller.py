@@ -132,4 +132,6 @@ def _described(slot: Slot, facts: Any) -> dict[str, Any]:
     placed = slot.placed
     where = {} if placed is None else {"node": placed.node.name, **asdict(placed.address)}
     own = {"name": slot.spec.name, "kind": slot.spec.kind, "state": slot.state, "restarts": slot.restarts}
+    if slot.spec.shard:
+        own["shard"] = slot.spec.shard
     return own | where | {"error": slot.error} | said

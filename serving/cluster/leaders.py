@@ -1,4 +1,4 @@
-"""Keeps a leader for each live store of a cluster, as ``suffolk promote --watch`` does."""
+"""Keeps a leader for each shard of each live store of a cluster, as ``suffolk promote --watch`` does."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.cluster.config import StoresConfig
 from suffolk.serving.cluster.live_copies import copies_of
-from suffolk.serving.replication.leader_watch import LOOK_SECONDS, LeaderWatch
-from suffolk.serving.replication.promote import Promotion, has_leader, read_replicas
+from suffolk.serving.replication.leader_watch import LOOK_SECONDS, LeaderWatch, have_leaders
+from suffolk.serving.replication.promote import Promotion
 
 LOG = logging.getLogger("suffolk.cluster")
 _AWAY_SECONDS = 2.0
@@ -34,8 +34,8 @@ class Leaders:
         self._thread.start()
 
     def complete(self) -> bool:
-        """Whether each live store has a leader now."""
-        return all(has_leader(read_replicas(urls).values()) for urls in copies_of(self._stores()))
+        """Whether each shard of each live store has a leader now."""
+        return have_leaders(copies_of(self._stores()))
 
     def close(self) -> None:
         """Promote no more."""

@@ -10,9 +10,10 @@ from typing import Any
 
 import ray
 
+from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.version import __version__
-from suffolk.serving.cluster.config import ClusterConfig, WorkersConfig
+from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
 from suffolk.serving.cluster.deployment import (
     check_front,
@@ -24,6 +25,7 @@ from suffolk.serving.cluster.deployment import (
 from suffolk.serving.cluster.live_copies import with_copies
 from suffolk.serving.cluster.node import HEAD, check_nodes, named_actors
 from suffolk.serving.cluster.server_spec import check_stores
+from suffolk.serving.cluster.shard_placement import with_shards
 
 Report = Callable[[str], None]
 """Gets one line about the progress."""
@@ -50,10 +52,7 @@ def up(config: ClusterConfig, report: Report) -> None:
         report(f"cluster {config.name} is up already")
         _finish(running, config, report)
         return
-    nodes = check_nodes(config.folder)
-    check_stores(config.stores, nodes)
-    config = with_copies(config, nodes, {})
-    _require_resources(config.workers)
+    nodes, config = _checked(config, None)
     if config.front is not None:
         check_front(config.front)
     report(f"{len(nodes)} nodes: {', '.join(node.name for node in nodes)}")
@@ -78,10 +77,7 @@ def update(config: ClusterConfig, report: Report) -> None:
         raise InvalidArgument(
             f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
         )
-    nodes = check_nodes(config.folder)
-    check_stores(config.stores, nodes)
-    config = with_copies(config, nodes, old.stores.copies_at)
-    _require_resources(config.workers)
+    _, config = _checked(config, old.stores)
     ray.get(controller.apply.remote(config))
     if ray.get(controller.version.remote()) != __version__:  # installed since: Ray starts the controller again with it
         ray.kill(controller, no_restart=False)
@@ -132,6 +128,20 @@ def _start_controller(config: ClusterConfig) -> Any:
         max_task_retries=-1,
     )
     return actor.remote(config)
+
+
+def _checked(config: ClusterConfig, before: StoresConfig | None) -> tuple[list[Node], ClusterConfig]:
+    """The nodes that are alive, and ``config`` with the copies of its live stores. ``before``: the stores of the running cluster.
+
+    Raises as ``up``.
+    """
+    found = check_nodes(config.folder, config.stores.live)
+    nodes = [*found]
+    check_stores(config.stores, nodes)
+    config = with_copies(config, nodes, before.copies_at if before else {})
+    config = with_shards(config, found, before.shards_at if before else {})
+    _require_resources(config.workers)
+    return nodes, config
 
 
 def _require_resources(workers: WorkersConfig) -> None:

@@ -15,20 +15,36 @@ LIVE_OPTIONS = ("live", "live_tokenizer", "copies", "peer")
 """Options of ``suffolk serve`` that the cluster sets from these settings."""
 
 
+MAX_SHARDS = 64
+"""Shards of all live stores of a cluster."""
+
+
 @dataclass(frozen=True)
 class LiveConfig:
-    """A live store, with a copy on each store server.
+    """A live store. One with a single shard has a copy on each store server; several have servers of their own.
 
     Attributes:
         tokenizer: folder of the tokenizer, or of a model, on every node.
         copies: copies that an append needs before it is acknowledged.
+        shards: parts of the store. A group lies in one of them.
+        spare: copies of a shard beyond ``copies``, as far as there are nodes. Of several shards only.
     """
 
     tokenizer: str
     copies: Annotated[int, Within(1, 16)] = 2
+    shards: Annotated[int, Within(1, MAX_SHARDS)] = 1
+    spare: Annotated[int, Within(0, 7)] = 1
 
     def __post_init__(self) -> None:
         check_fields(self, " of a live store")
+        if self.shards == 1 and self.spare != 1:
+            raise InvalidArgument(
+                f"spare of a live store is {self.spare}, and shards is 1, with a copy on each store server; leave spare out"
+            )
+        if self.copies + self.spare < 2:
+            raise InvalidArgument(
+                "copies of a live store is 1 and spare is 0; a shard has at least two copies: raise one"
+            )
         if not Path(self.tokenizer).is_absolute():
             raise InvalidArgument(f"tokenizer of a live store is {self.tokenizer!r}; give an absolute path")
 
@@ -50,8 +66,10 @@ def check_live(live: Mapping[str, LiveConfig], datastores: Mapping[str, str], po
             raise InvalidArgument(f"live of stores: {name} is also in datastores; give one of them another name")
     if live and not port:
         raise InvalidArgument("port of stores is 0, and live stores need a fixed one, at which they find their copies")
+    if (shards := sum(each.shards for each in live.values())) > MAX_SHARDS:
+        raise InvalidArgument(f"live of stores: {', '.join(live)} have {shards} shards; at most {MAX_SHARDS} in all")
     for key in ("tokenizer", "copies"):
-        values = {name: getattr(each, key) for name, each in live.items()}
+        values = {name: getattr(each, key) for name, each in live.items() if each.shards == 1}
         if len({*values.values()}) > 1:  # options of 'suffolk serve' hold for all of its live stores
             listed = ", ".join(f"{name} {value}" for name, value in values.items())
-            raise InvalidArgument(f"live of stores: {key} differs ({listed}); give all live stores the same")
+            raise InvalidArgument(f"live of stores: {key} differs ({listed}); give live stores with one shard the same")

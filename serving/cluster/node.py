@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import ray
 from suffolk.build_index.on_ray.failures import Lost
 from suffolk.build_index.on_ray.nodes import Node, alive_nodes, ask_nodes
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
+from suffolk.serving.cluster.live_files import LiveFiles, find_live_files
 
 LEAST_FREE_BYTES = 64 << 20
 """Free bytes that the cluster's folder needs on each node, for logs and the topology file."""
@@ -40,8 +42,8 @@ def node_folder(folder: str, node: Node) -> Path:
     return Path(folder) / node.name
 
 
-def check_nodes(folder: str) -> list[Node]:
-    """The alive nodes, after a check that servers can start on each.
+def check_nodes(folder: str, live: Collection[str]) -> dict[Node, LiveFiles]:
+    """The alive nodes, after a check that servers can start on each, and their files of the live stores ``live``.
 
     Raises:
         Unsupported: a node has other versions of Suffolk, Ray or Python, or lacks Suffolk.
@@ -49,10 +51,10 @@ def check_nodes(folder: str) -> list[Node]:
         Unavailable: it does not answer.
     """
     try:
-        nodes = ask_nodes({node: partial(_check, node_folder(folder, node)) for node in alive_nodes()})
+        nodes = ask_nodes({node: partial(_check, node_folder(folder, node), live) for node in alive_nodes()})
     except Lost as error:
         raise Unavailable(f"{error}; see 'ray status', and try again") from error
-    for node, (problem, free) in nodes.items():
+    for node, (problem, free, _) in nodes.items():
         if problem:
             raise InvalidArgument(
                 f"folder {folder}: {node_folder(folder, node)} {problem} on node {node.name}; choose another"
@@ -61,13 +63,14 @@ def check_nodes(folder: str) -> list[Node]:
             raise ResourceExhausted(
                 f"folder {folder}: node {node.name} has {free >> 20} MiB free there, and needs {LEAST_FREE_BYTES >> 20}; free some"
             )
-    return [*nodes]
+    return {node: files for node, (_, _, files) in nodes.items()}
 
 
-def _check(folder: Path) -> tuple[str, int]:
-    """Runs on a node: the problem with the folder, or an empty text, and the free bytes there."""
+def _check(folder: Path, live: Collection[str]) -> tuple[str, int, LiveFiles]:
+    """Runs on a node: the problem with the folder, or an empty text; the free bytes, and the files of live stores there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return "" if os.access(folder, os.W_OK) else "cannot be written", shutil.disk_usage(folder).free
+        problem = "" if os.access(folder, os.W_OK) else "cannot be written"
+        return problem, shutil.disk_usage(folder).free, find_live_files(folder, live)
     except OSError as error:
-        return f"cannot be made ({error.strerror})", 0
+        return f"cannot be made or read ({error.strerror})", 0, LiveFiles()

@@ -1,4 +1,4 @@
-"""The topology file of a cluster: which stores take requests. It lies in the cluster's folder on every node.
+"""The topology files of a cluster: where its stores are. They lie in the cluster's folder on every node.
 
 Workers and other clients read it again when it changes (``fanout/servers.py``).
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from suffolk.serving.cluster.config import StoresConfig
+from suffolk.serving.cluster.live_shards import shards_at
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 
 LOG = logging.getLogger("suffolk.cluster")
@@ -20,23 +21,50 @@ FILE = "topology.json"
 
 @dataclass(frozen=True)
 class PublishedTopology:
-    """A version of the file. ``number`` grows; 0: there is no store yet."""
+    """A version of the files, by name. ``number`` grows; 0: there is none yet."""
 
     number: int = 0
-    topology: Topology | None = None
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
 
 
-def topology_of(addresses: Mapping[str, str], stores: StoresConfig) -> Topology:
-    """Every store as a replica of one shard. ``addresses``: node name -> gRPC address; a node is a zone."""
-    names = ",".join(stores.names)
-    replicas = [
-        ReplicaAddress(url=stores.url(address, names), zone=node) for node, address in sorted(addresses.items())
-    ]
-    return Topology(shards=(Shard(replicas=tuple(replicas)),))
+def topologies_of(addresses: Mapping[str, str], stores: StoresConfig) -> dict[str, Topology]:
+    """File name -> topology. A node is a zone.
+
+    ``addresses``: node -> gRPC address of each store server that takes requests. They are the replicas of one shard; without any,
+    their file is left out. A live store with several shards has a file of its own, which lists all copies, also those that are
+    away: their list never changes, and clients find out which answer.
+    """
+    found = {FILE: _topology(stores, ",".join(stores.names), [addresses])} if addresses else {}
+    return found | {shards_file(name): _topology(stores, name, shards_at(stores, name)) for name in stores.sharded}
+
+
+def topology_files(stores: StoresConfig) -> tuple[str, ...]:
+    """The names of the files, in the order in which workers search them."""
+    return (*([FILE] if stores.names else []), *map(shards_file, stores.sharded))
+
+
+def shards_file(store: str) -> str:
+    """The name of the file of a live store with several shards."""
+    return f"topology-{store.replace('/', '@')}.json"
+
+
+def _topology(stores: StoresConfig, names: str, shards: Sequence[Mapping[str, str]]) -> Topology:
+    """``shards``: of each, node -> address."""
+    return Topology(
+        shards=tuple(
+            Shard(
+                replicas=tuple(
+                    ReplicaAddress(url=stores.url(address, names), zone=node)
+                    for node, address in sorted(copies.items())
+                )
+            )
+            for copies in shards
+        )
+    )
 
 
 class TopologyWriter:
-    """Writes the file of one process. Versions may arrive in any order, in several threads."""
+    """Writes the files of one process. Versions may arrive in any order, in several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,9 +73,10 @@ class TopologyWriter:
     def write(self, published: PublishedTopology, folder: Path) -> None:
         """Write a version that is newer than the last one. Raises OSError: ``folder`` cannot be written."""
         with self._lock:
-            if published.topology is not None and published.number > self._number:
+            if published.number > self._number:
                 folder.mkdir(parents=True, exist_ok=True)
-                write_topology(published.topology, folder / FILE)
+                for name, topology in published.topologies.items():
+                    write_topology(topology, folder / name)
                 self._number = published.number
 
     def publish(self, published: PublishedTopology, folder: Path) -> None:
@@ -55,4 +84,4 @@ class TopologyWriter:
         try:
             self.write(published, folder)
         except OSError as error:
-            LOG.error("%s: the topology file is not written, clients miss changes: %s", folder, error)
+            LOG.error("%s: the topology files are not written, clients miss changes: %s", folder, error)

@@ -8,7 +8,7 @@ from typing import Any
 from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
 from suffolk.serving.cluster.node import node_folder, this_node
-from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
+from suffolk.serving.cluster.published_topology import PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.server_facts import server_facts
 from suffolk.serving.cluster.server_process import Address, ServerProcess
 from suffolk.serving.cluster.server_spec import ServerSpec
@@ -49,7 +49,7 @@ class ServerActor:
         try:
             (folder / "logs").mkdir(parents=True, exist_ok=True)
             self._topology.write(topology, folder)
-            words = spec.command(node, folder, folder / FILE)
+            words = spec.command(node, folder)
             self._process = ServerProcess(words, folder / "logs" / f"{spec.name}.log")
         except OSError as error:
             raise ResourceExhausted(f"{folder}: {error.strerror}; free disk space or choose another folder") from error

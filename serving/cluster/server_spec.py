@@ -12,8 +12,10 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.live_copies import live_words, worker_options
+from suffolk.serving.cluster.live_shards import shard_words, shards_of
+from suffolk.serving.cluster.published_topology import topology_files
 from suffolk.serving.fanout.topology import MAX_REPLICAS
-from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.transport.endpoint import Endpoint, parse_endpoint
 
 DRAIN_SECONDS = 2.0
 """Seconds for which a stopping server still answers new requests: longer than the front and clients need to notice."""
@@ -24,11 +26,13 @@ class ServerSpec:
     """One server that shall run. A server whose spec differs from the wanted one is replaced.
 
     Attributes:
-        name: store-NODE or worker-NUMBER.
+        name: store-NODE, worker-NUMBER, or STORE@NUMBER-NODE of a shard of a live store.
         node: id of the node that it must run on; empty if Ray chooses.
         port: gRPC port; 0 for a free one. HTTP has the next port, or a free one.
         words: the command, without what depends on the node.
         folder: folder of the cluster on every node.
+        topologies: names of the topology files there that a worker searches.
+        shard: which shard of its live store a store serves, such as 0-of-2; empty for the node's store server.
         version: of Suffolk. An update of the installed version replaces all servers.
         cpus, gpus: what Ray reserves.
         grace, start_seconds: as in ``ClusterConfig``.
@@ -45,15 +49,18 @@ class ServerSpec:
     gpus: float
     grace: float
     start_seconds: float
+    topologies: tuple[str, ...] = ()
+    shard: str = ""
 
-    def command(self, node: Node, folder: Path, topology: Path) -> list[str]:
-        """The words after ``suffolk`` on ``node``. ``folder``: its part of the cluster's folder; ``topology``: a file there."""
+    def command(self, node: Node, folder: Path) -> list[str]:
+        """The words after ``suffolk`` on ``node``. ``folder``: its part of the cluster's folder."""
         addresses = ["--listen", str(Endpoint(node.host, self.port))]
         addresses += ["--http", str(Endpoint(node.host, self.port and self.port + 1))]
         stopping = [f"--set=grace={self.grace:g}", f"--set=drain={DRAIN_SECONDS:g}"]
         if self.kind == "store":
             return [*self.words, *addresses, *stopping, "--cache", str(folder / "copies")]
-        searched = ["--datastore", f"{topology}?zone={node.name}"] if topology.exists() else []
+        files = [folder / name for name in self.topologies]
+        searched = [f"--datastore={file}?zone={node.name}" for file in files if file.exists()]
         return [*self.words, *addresses, *stopping, *searched]
 
 
@@ -62,7 +69,7 @@ def wanted_servers(config: ClusterConfig, nodes: Sequence[Node]) -> dict[str, Se
 
     Nodes that joined after ``check_stores`` get no store above MAX_REPLICAS: the list of stores could not hold it.
     """
-    return {spec.name: spec for spec in [*_stores(config, nodes), *_workers(config)]}
+    return {spec.name: spec for spec in [*_stores(config, nodes), *_shards(config, nodes), *_workers(config)]}
 
 
 def check_stores(stores: StoresConfig, nodes: Sequence[Node]) -> None:
@@ -76,12 +83,25 @@ def check_stores(stores: StoresConfig, nodes: Sequence[Node]) -> None:
 
 def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec]:
     stores = config.stores
+    if not stores.names:
+        return
     folders = [f"{name}={place}" for name, place in stores.datastores.items()]
     words = ("serve", *folders, *_option_words(stores.options))
-    possible = [node for node in nodes if node.name in stores.copies_at or not stores.live]
+    possible = [node for node in nodes if node.name in stores.copies_at or not stores.whole]
     for node in sorted(possible, key=lambda each: each.name)[: stores.count or MAX_REPLICAS]:
         live = live_words(config, node)
-        yield _spec(config, f"store-{node.name}", "store", (*words, *live), stores.port, node.id)
+        yield _spec(config, f"store-{node.name}", "store", (*words, *live), stores.port, node=node.id)
+
+
+def _shards(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec]:
+    """The servers of live stores with several shards, on the nodes that are alive."""
+    alive = {node.name: node for node in nodes}
+    for shard in shards_of(config.stores):
+        for name, address in config.stores.shards_at[shard.key].items():
+            if (node := alive.get(name)) is not None:
+                words = ("serve", *_option_words(config.stores.options), *shard_words(config, shard, node))
+                port = parse_endpoint(address, "shards_at").port
+                yield _spec(config, shard.server(name), "store", words, port, node=node.id, shard=shard.label)
 
 
 def _workers(config: ClusterConfig) -> Iterator[ServerSpec]:
@@ -89,7 +109,16 @@ def _workers(config: ClusterConfig) -> Iterator[ServerSpec]:
     words = ("worker", "--model", workers.model, *_option_words(worker_options(config)))
     for number in range(workers.count):
         port = workers.port and workers.port + 2 * number
-        yield _spec(config, f"worker-{number}", "worker", words, port, "", workers.cpus, workers.gpus)
+        yield _spec(
+            config,
+            f"worker-{number}",
+            "worker",
+            words,
+            port,
+            cpus=workers.cpus,
+            gpus=workers.gpus,
+            topologies=topology_files(config.stores),
+        )
 
 
 def _spec(
@@ -98,12 +127,27 @@ def _spec(
     kind: Literal["store", "worker"],
     words: tuple[str, ...],
     port: int,
-    node: str,
+    *,
+    node: str = "",
     cpus: float = 0,
     gpus: float = 0,
+    topologies: tuple[str, ...] = (),
+    shard: str = "",
 ) -> ServerSpec:
     return ServerSpec(
-        name, kind, node, port, words, config.folder, __version__, cpus, gpus, config.grace, config.start_seconds
+        name,
+        kind,
+        node,
+        port,
+        words,
+        config.folder,
+        __version__,
+        cpus,
+        gpus,
+        config.grace,
+        config.start_seconds,
+        topologies,
+        shard,
     )
 
 

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from suffolk.build_index.on_ray.nodes import alive_nodes
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.node import named_actors
-from suffolk.serving.cluster.published_topology import PublishedTopology, topology_of
+from suffolk.serving.cluster.published_topology import PublishedTopology, topologies_of
 from suffolk.serving.cluster.server_actor import THREADS, ServerActor
 from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
 from suffolk.serving.cluster.slot import Slot, result_of
@@ -155,16 +155,16 @@ class Supervisor:
         slot.change("starting", slot.actor.start.remote(self._topology))
 
     def _publish(self) -> None:
-        """Write a changed list of stores on every node. An empty list is not written: clients try the last ones again."""
+        """Write changed topology files on every node. An empty list is not written: clients try the last stores again."""
         stores = {
             slot.placed.node.name: address
             for slot in self._slots.values()
-            if slot.spec.kind == "store" and slot.placed and (address := slot.address())
+            if slot.spec.kind == "store" and not slot.spec.shard and slot.placed and (address := slot.address())
         }
-        topology = topology_of(stores, self._config.stores) if stores else self._topology.topology
-        if topology == self._topology.topology:
+        topologies = {**self._topology.topologies, **topologies_of(stores, self._config.stores)}
+        if topologies == self._topology.topologies:
             return
-        self._topology = PublishedTopology(time.time_ns(), topology)
+        self._topology = PublishedTopology(time.time_ns(), topologies)
         for slot in self._slots.values():
             if slot.actor is not None:
                 slot.actor.publish.remote(self._topology)

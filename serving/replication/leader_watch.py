@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.replication.promote import Promotion, has_leader, promote, read_replicas
 
 LOOK_SECONDS = 0.5
 """Time between two looks."""
+
+
+_AT_A_TIME = 16
+"""Shards that are looked at at the same time, because a copy that is away takes up to a second."""
 
 
 class LeaderWatch:
@@ -28,15 +33,25 @@ class LeaderWatch:
         Raises:
             InvalidArgument: a URL is malformed, or named twice.
         """
-        outcomes: list[Promotion | SuffolkError] = []
         self._seen = {urls: self._seen.get(urls, time.monotonic()) for urls in shards}
-        for urls in shards:
-            if not has_leader(read_replicas(urls).values()):
-                if time.monotonic() - self._seen[urls] <= self._seconds:
-                    continue
-                try:
-                    outcomes.append(promote(urls))
-                except SuffolkError as error:
-                    outcomes.append(error)
-            self._seen[urls] = time.monotonic()
-        return outcomes
+        with ThreadPoolExecutor(_AT_A_TIME, "suffolk-leaders") as pool:
+            outcomes = pool.map(self._look_at, shards)
+            return [each for each in outcomes if each is not None]
+
+    def _look_at(self, urls: tuple[str, ...]) -> Promotion | SuffolkError | None:
+        outcome: Promotion | SuffolkError | None = None
+        if not has_leader(read_replicas(urls).values()):
+            if time.monotonic() - self._seen[urls] <= self._seconds:
+                return None
+            try:
+                outcome = promote(urls)
+            except SuffolkError as error:
+                outcome = error
+        self._seen[urls] = time.monotonic()
+        return outcome
+
+
+def have_leaders(shards: Sequence[tuple[str, ...]]) -> bool:
+    """Whether each shard has a leader now. Arguments and errors as ``LeaderWatch.look``."""
+    with ThreadPoolExecutor(_AT_A_TIME, "suffolk-leaders") as pool:
+        return all(pool.map(lambda urls: has_leader(read_replicas(urls).values()), shards))

@@ -45,9 +45,9 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 def _row(server: dict[str, Any]) -> tuple[str, ...]:
     if server["kind"] == "store":
-        replicas = server.get("replicas", {})
+        replicas, shard = server.get("replicas", {}), server.get("shard", "")
         serves = ", ".join(
-            _copy(name, replicas[name]) if name in replicas else f"{name} generation {each}"
+            _copy(f"{name} {shard}".rstrip(), replicas[name]) if name in replicas else f"{name} generation {each}"
             for name, each in server.get("generations", {}).items()
         )
     else:

@@ -12,7 +12,7 @@ from suffolk.cli.cluster import EXAMPLES
 from suffolk.cli.cluster.up import EXAMPLES as UP_EXAMPLES
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.cluster.config import config_from, read_config
-from suffolk.serving.cluster.published_topology import topology_of
+from suffolk.serving.cluster.published_topology import FILE, topologies_of
 from suffolk.serving.cluster.server_spec import check_stores, wanted_servers
 
 NODES = [Node("2", "b", "10.0.0.2"), Node("1", "a", "10.0.0.1")]
@@ -124,7 +124,7 @@ def test_each_node_has_a_store_and_workers_have_ports_of_their_own() -> None:
 
 def test_servers_listen_on_the_address_of_their_node() -> None:
     store, _ = wanted_servers(config_from(values(), "x"), [Node("1", "a", "fd00::1")]).values()
-    words = store.command(Node("1", "a", "fd00::1"), Path("/f"), Path("/f/topology.json"))
+    words = store.command(Node("1", "a", "fd00::1"), Path("/f"))
     assert words[words.index("--listen") + 1] == words[words.index("--http") + 1] == "[fd00::1]:0"
 
 
@@ -135,4 +135,5 @@ def test_no_more_stores_run_than_their_list_can_hold() -> None:
     with pytest.raises(InvalidArgument, match="count of stores is 0, one on each of 65 nodes; it may be at most 64"):
         check_stores(config.stores, nodes)
     stores = [each for each in wanted_servers(config, nodes).values() if each.kind == "store"]  # if they join later
-    assert len(topology_of({each.name: f"{each.name}:1" for each in stores}, config.stores).addresses) == 64
+    addresses = {each.name: f"{each.name}:1" for each in stores}
+    assert len(topologies_of(addresses, config.stores)[FILE].addresses) == 64

@@ -31,7 +31,7 @@ class Steps:
             monkeypatch.setattr(lifecycle, name, lambda *_: None)
         monkeypatch.setattr(lifecycle, "_start_controller", lambda config: Running())
         monkeypatch.setattr(lifecycle, "_find", lambda cluster: None)
-        monkeypatch.setattr(lifecycle, "check_nodes", lambda folder: [])
+        monkeypatch.setattr(lifecycle, "check_nodes", lambda folder, live: {})
         monkeypatch.setattr(lifecycle, "front_runs", lambda cluster: False)
         monkeypatch.setattr(lifecycle, "deploy_front", self._deploy)
         monkeypatch.setattr(lifecycle, "_remove", lambda cluster, graceful: self.taken.append(f"remove {cluster}"))

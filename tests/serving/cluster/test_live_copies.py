@@ -37,7 +37,10 @@ def config(remember: str = "/memory", **stores: Any) -> ClusterConfig:
         ({"live": {"chat": {}}}, "live: chat has no tokenizer"),
         ({"live": {"chat": CHAT | {"copies": 0}}}, "copies of a live store is 0; it must be between 1 and 16"),
         ({"live": {"chat": {"tokenizer": "qwen"}}}, "tokenizer of a live store is 'qwen'; give an absolute path"),
-        ({"live": {"chat": CHAT, "b": CHAT | {"copies": 3}}}, "live of stores: copies differs (chat 2, b 3)"),
+        (
+            {"live": {"chat": CHAT, "b": CHAT | {"copies": 3}}},
+            "live of stores: copies differs (chat 2, b 3); give live",
+        ),
         ({"live": {"a b": CHAT}}, "live of stores: a b: 'a b' cannot name a datastore"),
         ({"live": ["chat"]}, "live of stores is ['chat']; it must be an object"),
         ({"live": {}}, "datastores of stores is {}; name at least one"),

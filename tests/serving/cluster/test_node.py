@@ -10,23 +10,24 @@ from suffolk.build_index.on_ray.failures import Lost
 from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.cluster import node
+from suffolk.serving.cluster.live_files import LiveFiles
 from suffolk.serving.cluster.node import LEAST_FREE_BYTES
 
 
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (("cannot be written", LEAST_FREE_BYTES), InvalidArgument, "/f/a cannot be written on node a"),
-        (("", LEAST_FREE_BYTES - 1), ResourceExhausted, "node a has 63 MiB free there, and needs 64"),
+        (("cannot be written", LEAST_FREE_BYTES, LiveFiles()), InvalidArgument, "/f/a cannot be written on node a"),
+        (("", LEAST_FREE_BYTES - 1, LiveFiles()), ResourceExhausted, "node a has 63 MiB free there, and needs 64"),
         (Lost("a node ended"), Unavailable, "a node ended; see 'ray status'"),
     ],
 )
 def test_a_node_that_cannot_run_servers_is_refused(
-    monkeypatch: pytest.MonkeyPatch, answer: tuple[str, int] | Lost, error: type[SuffolkError], message: str
+    monkeypatch: pytest.MonkeyPatch, answer: tuple[str, int, LiveFiles] | Lost, error: type[SuffolkError], message: str
 ) -> None:
     found = Node("1" * 56, "a", "10.0.0.1")
 
-    def ask(asked: object) -> dict[Node, tuple[str, int]]:
+    def ask(asked: object) -> dict[Node, tuple[str, int, LiveFiles]]:
         if isinstance(answer, Lost):
             raise answer
         return {found: answer}
@@ -34,4 +35,4 @@ def test_a_node_that_cannot_run_servers_is_refused(
     monkeypatch.setattr(node, "alive_nodes", lambda: [found])
     monkeypatch.setattr(node, "ask_nodes", ask)
     with pytest.raises(error, match=re.escape(message)):
-        node.check_nodes("/f")
+        node.check_nodes("/f", [])

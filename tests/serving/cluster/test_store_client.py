@@ -11,7 +11,7 @@ from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import StoresConfig, config_from
-from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topology_of
+from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topologies_of
 from suffolk.serving.cluster.server_facts import server_facts
 from suffolk.serving.cluster.server_process import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
@@ -73,10 +73,10 @@ def test_workers_call_stores_that_demand_a_token_over_tls(tmp_path: Path) -> Non
         "x",
     )
     [spec] = wanted_servers(config, [NODE]).values()
-    server = ServerProcess(spec.command(NODE, tmp_path, tmp_path / FILE), tmp_path / "log")
+    server = ServerProcess(spec.command(NODE, tmp_path), tmp_path / "log")
     try:
         address = server.wait_ready(HANG).grpc
-        TopologyWriter().write(PublishedTopology(1, topology_of({"a": address}, config.stores)), tmp_path)
+        TopologyWriter().write(PublishedTopology(1, topologies_of({"a": address}, config.stores)), tmp_path)
         with connect_several(f"{tmp_path / FILE}?zone=a", 5.0) as remote:  # as a worker does
             assert remote.lookup([1, 2, 3]) == (3, 9)
         assert server_facts("store", config.stores.url(address))["version"] == __version__

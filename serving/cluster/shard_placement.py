@@ -1,0 +1,105 @@
+"""Which nodes have copies of which shard. A list of copies never shrinks while the cluster runs, and no shard ever moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain, count
+
+from suffolk.build_index.on_ray.nodes import Node
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.live_config import LiveConfig
+from suffolk.serving.cluster.live_copies import MAX_COPIES
+from suffolk.serving.cluster.live_files import LiveFiles
+from suffolk.serving.cluster.live_shards import LiveShard, shards_of
+from suffolk.serving.transport.endpoint import Endpoint
+
+Placement = Mapping[str, Mapping[str, str]]
+"""Key of a shard -> node -> HOST:PORT of its copy there, the node that may lead first at the front."""
+
+
+def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: Placement) -> ClusterConfig:
+    """``config`` with the addresses of all copies of shards.
+
+    A shard keeps its copies. Nodes with its files get one too, and then those with the fewest copies, until there are ``copies``
+    and ``spare`` ones.
+
+    Args:
+        nodes: those that are alive, and the live stores whose files they have.
+        before: ``shards_at`` of the running cluster.
+
+    Raises:
+        InvalidArgument: too few nodes or too many copies; or another number of shards, or none with the text of a shard.
+    """
+    _require_same_shards(config.stores.live, nodes)
+    shards = [*shards_of(config.stores)]
+    placed: dict[str, dict[str, str]] = {each.key: dict(before.get(each.key, {})) for each in shards}
+    ordered = sorted(nodes, key=lambda each: each.name)
+    for shard in shards:
+        if not placed[shard.key]:
+            _require_files(shard, nodes)
+        for node in ordered:
+            if shard.key in nodes[node].found and node.name not in placed[shard.key]:
+                placed[shard.key][node.name] = _free_address(node, config.stores.port, placed)
+    for shard in shards:
+        _fill(shard, ordered, placed, config.stores.port)
+    return replace(config, stores=replace(config.stores, shards_at=placed))
+
+
+def _fill(shard: LiveShard, nodes: list[Node], placed: dict[str, dict[str, str]], port: int) -> None:
+    """Add copies of ``shard`` on the nodes with the fewest. Raises InvalidArgument: too few nodes, or too many copies."""
+    copies, found = shard.live.copies, placed[shard.key]
+    free = [node for node in nodes if node.name not in found]
+    while free and len(found) < copies + shard.live.spare:
+        node = min(free, key=lambda each: (*_load(each, placed), each.name))
+        free.remove(node)
+        found[node.name] = _free_address(node, port, placed)
+    if len(found) < copies:
+        raise InvalidArgument(
+            f"copies of live store {shard.store} is {copies}, and there are {len(found)} nodes for shard {shard.label} "
+            f"({', '.join(found)}); lower it, or add nodes"
+        )
+    if len(found) > MAX_COPIES:
+        raise InvalidArgument(
+            f"live store {shard.store}: shard {shard.label} has {len(found)} copies ({', '.join(found)}); at most {MAX_COPIES} "
+            "are possible: lower copies or spare, or remove its folder on some nodes"
+        )
+
+
+def _load(node: Node, placed: Placement) -> tuple[int, int]:
+    """Copies on a node, and those of them that lead first."""
+    firsts = sum(next(iter(found), "") == node.name for found in placed.values())
+    return sum(node.name in found for found in placed.values()), firsts
+
+
+def _free_address(node: Node, port: int, placed: Placement) -> str:
+    """The first free address on a node. ``port`` and the next one are those of its store server."""
+    taken = {*chain.from_iterable(found.values() for found in placed.values())}
+    addresses = (str(Endpoint(node.host, port + 2 * each)) for each in count(1))
+    return next(address for address in addresses if address not in taken)
+
+
+def _require_same_shards(live: Mapping[str, LiveConfig], nodes: Mapping[Node, LiveFiles]) -> None:
+    """Raises InvalidArgument: a node has documents of a live store in another number of shards."""
+    for node, files in nodes.items():
+        for key in files.with_documents:
+            store, _, label = key.partition("@")
+            total = int(label.partition("-of-")[2] or 1)
+            if total != live[store].shards:
+                raise InvalidArgument(
+                    f"shards of live store {store} is {live[store].shards}, and node {node.name} has documents of {total} in "
+                    f"live/{key}; a live store keeps its shards: give the new one another name"
+                )
+
+
+def _require_files(shard: LiveShard, nodes: Mapping[Node, LiveFiles]) -> None:
+    """Raises InvalidArgument: nodes have documents of the store, and none has files of ``shard``."""
+    if any(shard.key in files.found for files in nodes.values()):
+        return
+    for node, files in nodes.items():
+        if any(key.partition("@")[0] == shard.store for key in files.with_documents):
+            raise InvalidArgument(
+                f"live store {shard.store}: no node has files of shard {shard.label}, and {node.name} has documents of another "
+                f"one; add the nodes that have live/{shard.key}"
+            )
