@@ -16,7 +16,7 @@ from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
-from suffolk.serving.cluster.store_client import StoreClient
+from suffolk.serving.cluster.server_client import ServerClient
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
 from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint
@@ -49,7 +49,7 @@ class StoresConfig:
     count: Annotated[int, Within(0, MAX_REPLICAS)] = 0
     port: Annotated[int, Within(0, 65_000)] = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    client: StoreClient = field(default_factory=StoreClient)
+    client: ServerClient = field(default_factory=ServerClient)
     live: Mapping[str, LiveConfig] = field(default_factory=dict)
     copies_at: Mapping[str, str] = field(default_factory=dict, compare=False)
     shards_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
@@ -57,7 +57,8 @@ class StoresConfig:
     def __post_init__(self) -> None:
         check_fields(self, " of stores")
         _check_options(self.options, "stores", LIVE_OPTIONS)
-        self.client.check(_by_field(self.options))
+        self.client.check("stores", _by_field(self.options))
+        self.client.require("stores", _by_field(self.options))
         if not isinstance(self.datastores, Mapping) or not (self.datastores or self.live):
             raise InvalidArgument(
                 f"datastores of stores is {self.datastores!r}; name at least one as NAME: FOLDER or NAME: URL"
@@ -98,6 +99,7 @@ class WorkersConfig:
         port: gRPC port of worker 0; its HTTP port is one higher, and worker i adds 2 * i. 0 takes free ports.
         cpus, gpus: what Ray reserves for each worker.
         options: further options of ``suffolk worker``.
+        client: what the front and ``status`` need to call them. The front sends the token of its caller, and never this one.
     """
 
     model: str
@@ -106,10 +108,21 @@ class WorkersConfig:
     cpus: Annotated[float, Within(0, 1024)] = 1.0
     gpus: Annotated[float, Within(0, 64)] = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
+    client: ServerClient = field(default_factory=ServerClient)
 
     def __post_init__(self) -> None:
         check_fields(self, " of workers")
         _check_options(self.options, "workers")
+        self.client.check("workers", _by_field(self.options))
+
+    @property
+    def https(self) -> ServerClient | None:
+        """How the front calls them over HTTPS; None if they have plain HTTP."""
+        return self.client if _by_field(self.options).get("tls_cert") else None
+
+    def url(self, address: str) -> str:
+        """The URL of the worker at HOST:PORT."""
+        return self.client.url(address, "", _by_field(self.options))
 
 
 @dataclass(frozen=True)
@@ -163,9 +176,10 @@ class ClusterConfig:
         check_remember(self.workers.options, self.stores.live)
         if self.front is not None:
             front_rules(self.front.endpoint, self.workers.options)
-            if _by_field(self.workers.options).get("tls_cert"):
+            if _by_field(self.workers.options).get("tls_client_ca"):
                 raise InvalidArgument(
-                    "options of workers has tls_cert, and the front calls workers without TLS; leave one of both out"
+                    "options of workers has tls_client_ca, and a front, whose certificate would stand for all of its callers; "
+                    "leave one of both out, or use access"
                 )
 
 

@@ -111,8 +111,8 @@ class Controller:
 
     def _url(self, slot: Slot) -> str:
         """Where the server of a slot that is ready answers."""
-        address = slot.address() or ""
-        return self.config().stores.url(address) if slot.spec.kind == "store" else f"grpc://{address}"
+        address, config = slot.address() or "", self.config()
+        return config.stores.url(address) if slot.spec.kind == "store" else config.workers.url(address)
 
     def _publish(self, topology: PublishedTopology) -> None:
         """Write the list of stores on this node, where perhaps no server runs."""

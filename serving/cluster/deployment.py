@@ -70,7 +70,12 @@ def check_front(config: FrontConfig) -> None:
 def front_settings(cluster: ClusterConfig) -> tuple[Any, ...]:
     """All that the replicas of the front of ``cluster`` depend on."""
     front = cluster.front
-    return (front, cluster.grace, front and front_rules(front.endpoint, cluster.workers.options))
+    return (
+        front,
+        cluster.grace,
+        front and front_rules(front.endpoint, cluster.workers.options),
+        cluster.workers.https,
+    )
 
 
 def front_runs(cluster: str) -> bool:
@@ -86,10 +91,10 @@ def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
         Unavailable: Ray Serve does not start it; the message holds the error.
         ResourceExhausted: it does not answer.
     """
-    name, hosts = cluster.name, front_rules(config.endpoint, cluster.workers.options)
+    name, hosts, client = cluster.name, front_rules(config.endpoint, cluster.workers.options), cluster.workers.https
 
     def build() -> Starlette:  # in the process of each replica
-        return front_app(KnownWorkers(name), hosts)
+        return front_app(KnownWorkers(name), hosts, client and client.https())
 
     deployment = serve.deployment(
         name="front",

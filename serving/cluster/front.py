@@ -7,6 +7,7 @@ one gets it. So does a request whose worker dies before the answer begins. A str
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -46,10 +47,12 @@ _HOP_HEADERS = ("connection", "keep-alive", "transfer-encoding", "content-length
 
 
 class Front:
-    """Forwards requests. For one event loop. ``workers``: asked before every try."""
+    """Forwards requests. For one event loop."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, https: ssl.SSLContext | None = None) -> None:
+        """``workers``: asked before every try. ``https``: how they are called; None for plain HTTP."""
         self._workers = workers
+        self._https = https
         self._running: Counter[str] = Counter()
         self._session: aiohttp.ClientSession | None = None
 
@@ -91,11 +94,12 @@ class Front:
         self._session = self._session or aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             auto_decompress=False,
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            connector=aiohttp.TCPConnector(limit=0, force_close=True, ssl=self._https or True),
         )
         self._running[worker] += 1
         try:
-            url = f"http://{worker}{request.url.path}{'?' if request.url.query else ''}{request.url.query}"
+            address = f"{'https' if self._https else 'http'}://{worker}"
+            url = f"{address}{request.url.path}{'?' if request.url.query else ''}{request.url.query}"
             answer = await self._session.request(request.method, url, data=body, headers=_kept(request.headers))
             headers = {**_kept(answer.headers), WORKER_HEADER: worker}
             if not answer.content_type.endswith("event-stream"):
@@ -133,12 +137,13 @@ async def _parts(first: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[
         yield part
 
 
-def front_app(workers: Workers, hosts: HostRules) -> Starlette:
+def front_app(workers: Workers, hosts: HostRules, https: ssl.SSLContext | None = None) -> Starlette:
     """The application: /livez, /readyz and /healthz of its own; the rest is a worker's.
 
     ``hosts``: which requests of browsers are answered. Workers check for themselves, but may listen on other addresses.
+    ``https``: how workers are called; None for plain HTTP.
     """
-    front = Front(workers)
+    front = Front(workers, https)
 
     @asynccontextmanager
     async def closing(app: Starlette) -> AsyncIterator[None]:

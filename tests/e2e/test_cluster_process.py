@@ -20,6 +20,7 @@ from research.cluster_load import Load
 from research.local_ray import LocalRay, local_ray
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.fanout.placement import shard_of
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.support.processes import ROOT, SUFFOLK, WAIT
@@ -134,7 +135,8 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
         Path(ray.environment["PYTHONPATH"], "version").write_text("0.0.2")  # as if another one was installed
         options = values["workers"]["options"] | {"slots": 3, "remember": "chat"}
         workers = values["workers"] | {"count": 2, "options": options}
-        live = {"count": 2, "port": values["front"]["port"] + 1, "live": {"chat": {"tokenizer": workers["model"]}}}
+        chat, notes = {"tokenizer": workers["model"]}, {"tokenizer": workers["model"], "shards": 2}
+        live = {"count": 2, "port": values["front"]["port"] + 1, "live": {"chat": chat, "notes": notes}}
         changed = values | {"workers": workers, "stores": values["stores"] | live}
         updated = cluster(ray, "update", given=changed)
         assert updated.returncode == 0, updated.stderr
@@ -145,7 +147,10 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
         assert found["settled"]
         assert {each["version"] for each in found["servers"]} == {found["version"]} == {"0.0.2"}
         servers = {each["name"]: each for each in found["servers"]}
-        assert [*servers] == ["store-a", "store-b", "worker-0", "worker-1"]
+        shards = ["notes@0-a", "notes@0-b", "notes@1-a", "notes@1-b"]
+        assert [*servers] == [*shards, "store-a", "store-b", "worker-0", "worker-1"]
+        leads = {name: servers[name]["replicas"]["notes"]["leads"] for name in shards}
+        assert leads["notes@0-a"] + leads["notes@0-b"] == leads["notes@1-a"] + leads["notes@1-b"] == 1
         assert servers["store-a"]["generations"] == {"bytes": 1, "chat": 0}
         assert [servers[name]["slots"] for name in ("worker-0", "worker-1")] == [3, 3]
         killed = servers["worker-0"]["http"]
@@ -153,8 +158,14 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
         copies = ",".join(servers[name]["grpc"] for name in ("store-a", "store-b"))
         token = values["stores"]["client"]["token_file"]
         chat = suffolk.open(f"grpc://{copies}/chat?token_file={token}&deadline_ms=5000", append=True)
+        notes = suffolk.open(str(Path(found["topology"]).with_name("topology-notes.json")), deadline=5, append=True)
         until(lambda: appends(chat, [70, 71, 72]))
+        groups = [[90, each] for each in range(90, 98)]
+        assert {shard_of("default", str(group), 2) for group in groups} == {0, 1}
+        for group in groups:
+            until(lambda group=group: appends(notes, group))
         kill(ray, leader)
+        kill(ray, servers[next(name for name in shards if leads[name])])
         kill(ray, servers["worker-0"])
         answered = len(load.outcomes)
         until(lambda: len(load.outcomes) > answered + 10)
@@ -163,10 +174,15 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
             assert chat.lookup(text, group=str(text), scope="group").count == 1
         until(lambda: chat.stats().documents > 2)  # texts of the workers
         chat.close()
+        for group in groups:
+            until(lambda group=group: appends(notes, group))
+        until(lambda: notes.lookup([90]) == (1, len(groups)))  # as one store; a copy that comes back has both for a moment
+        assert sorted(notes.draft([90], max_nodes=16).tokens) == [last for _, last in groups]
+        notes.close()
     finally:
         load.stop()
     assert not [each for each in load.outcomes if each.problem and each.worker != killed]
     assert not [each for each in load.outcomes if "another text" in each.problem]
     down = cluster(ray, "down")
-    assert down.stdout == "cluster demo: stopped front, store-a, store-b, worker-0, worker-1, controller\n"
+    assert down.stdout == f"cluster demo: stopped front, {', '.join(servers)}, controller\n"
     assert not ray.processes("ray::ServerActor")

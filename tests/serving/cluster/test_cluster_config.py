@@ -51,8 +51,16 @@ def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None
         ),
         ({"workers": {"model": "/m", "options": {"slots": {}}}}, "options of workers: slots is {}; it must be a value"),
         (
-            {"workers": {"model": "/m", "options": {"tls-cert": "/c"}}, "front": {}},
-            "options of workers has tls_cert, and the front calls workers without TLS",
+            {"workers": {"model": "/m", "options": {"tls-cert": "/c", "tls_client_ca": "/a"}}, "front": {}},
+            "options of workers has tls_client_ca, and a front, whose certificate would stand for all of its callers",
+        ),
+        (
+            {"workers": {"model": "/m", "client": {"ca": "/a"}}},
+            "client of workers has ca, and options of workers no tls_cert",
+        ),
+        (
+            {"workers": {"model": "/m", "client": {"token_file": "t"}}},
+            "token_file of client of workers is 't'; it must be an absolute path",
         ),
         ({"stores": {"datastores": {"s": "/s"}, "count": 65}}, "count of stores is 65; it must be between 0 and 64"),
         ({"stores": {"datastores": {}}}, "datastores of stores is {}; name at least one"),

@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
+from dataclasses import replace
+from pathlib import Path
 
 import httpx2
 import pytest
 
+from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.cluster import front
+from suffolk.serving.cluster.config import WorkersConfig
 from suffolk.serving.cluster.front import WORKER_HEADER, front_app
 from suffolk.serving.cluster.front_rules import front_rules
+from suffolk.serving.cluster.server_client import ServerClient
+from suffolk.serving.cluster.server_facts import server_facts
+from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.host_rules import HostRules
+from suffolk.serving.transport.identity import Role
+from suffolk.serving.transport.tls import TlsFiles
+from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.openai_server import answering
 from tests.support.worker_server import talking_target
 
@@ -31,12 +42,16 @@ OPEN = HostRules((), checks_host=False, checks_origin=False)
 
 
 async def asked(
-    workers: list[str], body: dict[str, object], hosts: HostRules = OPEN, **headers: str
+    workers: list[str],
+    body: dict[str, object],
+    hosts: HostRules = OPEN,
+    https: ssl.SSLContext | None = None,
+    **headers: str,
 ) -> httpx2.Response:
     async def known() -> list[str]:
         return workers
 
-    app = front_app(known, hosts)
+    app = front_app(known, hosts, https)
     transport = httpx2.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -134,3 +149,28 @@ def test_a_full_cluster_and_an_empty_one_say_so(monkeypatch: pytest.MonkeyPatch)
     answer = asyncio.run(asked([], BODY))
     assert answer.status_code == 503
     assert "no worker takes requests" in answer.json()["error"]["message"]
+
+
+@needs_openssl
+def test_workers_over_tls_get_the_token_of_the_caller_and_show_facts_to_that_of_the_cluster(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    caller, own = (add_token(tmp_path / "access.toml", name, {"default": Role.READ}) for name in ("ann", "cluster"))
+    (tmp_path / "token").write_text(own)
+    files = {name: str(tmp_path / file) for name, file in (("ca", "ca.pem"), ("token_file", "token"))}
+    workers = WorkersConfig("/m", options={"tls_cert": "/c", "tls_key": "/k"}, client=ServerClient(**files))
+    assert workers.https is not None
+    trusted, unknown = workers.https.https(), ServerClient(ca=str(tmp_path / "stranger.pem")).https()
+    tls = TlsFiles(str(tmp_path / "server.pem"), str(tmp_path / "server.key"))
+    with answering(talking_target(), tls=tls, access=tmp_path / "access.toml") as server:
+        address = str(server.http)
+        answer = asyncio.run(asked([address], BODY, https=trusted, authorization=f"Bearer {caller}"))
+        assert answer.status_code == 200
+        assert asyncio.run(asked([address], BODY, https=trusted)).status_code == 401  # never with the cluster's token
+        assert server_facts("worker", workers.url(str(server.listening[0])))["slots"] == 2
+        with pytest.raises(PermissionDenied):
+            server_facts(
+                "worker", replace(workers, client=replace(workers.client, token_file="")).url(str(server.listening[0]))
+            )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(front, "WAIT_SECONDS", 0.0)
+            assert asyncio.run(asked([address], BODY, https=unknown)).status_code == 503
