@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument
@@ -13,6 +13,7 @@ from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.live_copies import live_words, worker_options
 from suffolk.serving.cluster.live_shards import shard_words, shards_of
+from suffolk.serving.cluster.option_words import option_words
 from suffolk.serving.cluster.published_topology import topology_files
 from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint, parse_endpoint
@@ -86,7 +87,7 @@ def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec
     if not stores.names:
         return
     folders = [f"{name}={place}" for name, place in stores.datastores.items()]
-    words = ("serve", *folders, *_option_words(stores.options))
+    words = ("serve", *folders, *option_words(stores.options))
     possible = [node for node in nodes if node.name in stores.copies_at or not stores.whole]
     for node in sorted(possible, key=lambda each: each.name)[: stores.count or MAX_REPLICAS]:
         live = live_words(config, node)
@@ -99,14 +100,14 @@ def _shards(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec
     for shard in shards_of(config.stores):
         for name, address in config.stores.shards_at[shard.key].items():
             if (node := alive.get(name)) is not None:
-                words = ("serve", *_option_words(config.stores.options), *shard_words(config, shard, node))
+                words = ("serve", *option_words(config.stores.options), *shard_words(config, shard, node))
                 port = parse_endpoint(address, "shards_at").port
                 yield _spec(config, shard.server(name), "store", words, port, node=node.id, shard=shard.label)
 
 
 def _workers(config: ClusterConfig) -> Iterator[ServerSpec]:
     workers = config.workers
-    words = ("worker", "--model", workers.model, *_option_words(worker_options(config)))
+    words = ("worker", "--model", workers.model, *option_words(worker_options(config)))
     for number in range(workers.count):
         port = workers.port and workers.port + 2 * number
         yield _spec(
@@ -149,10 +150,3 @@ def _spec(
         topologies,
         shard,
     )
-
-
-def _option_words(options: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in options.items():
-        for each in value if isinstance(value, list) else [value]:
-            text = str(each).lower() if isinstance(each, bool) else str(each)
-            yield f"--set={name.replace('-', '_')}={text}"

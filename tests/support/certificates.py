@@ -24,5 +24,5 @@ def make_certificates(folder: Path) -> Path:
     make("ca")
     make("stranger")
     for name in ("server", "client"):
-        make(name, "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1")
+        make(name, "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1,IP:127.0.0.2")
     return folder

@@ -10,9 +10,9 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffolk.cli.cluster.cluster_file import read_cluster
 from suffolk.cli.cluster.options import RayOptions, report
 from suffolk.cli.options.setting import REQUIRED, argument
-from suffolk.serving.cluster.config import read_config
 
 EXAMPLES = """
 suffolk cluster up cluster.yaml
@@ -42,7 +42,7 @@ class Options(RayOptions):
 def run(options: Options) -> int:
     """Start the cluster; returns 0 once it is ready."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    config = read_config(options.file)
+    config = read_cluster(options.file)
     with options.connected():
         from suffolk.serving.cluster.lifecycle import up
 

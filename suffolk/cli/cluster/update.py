@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffolk.cli.cluster.cluster_file import read_cluster
 from suffolk.cli.cluster.options import RayOptions, report
 from suffolk.cli.options.setting import REQUIRED, argument
-from suffolk.serving.cluster.config import read_config
 
 EXAMPLES = """
 suffolk cluster update cluster.yaml"""
@@ -24,7 +24,7 @@ class Options(RayOptions):
 
 def run(options: Options) -> int:
     """Update the cluster; returns 0 once all servers have the new settings."""
-    config = read_config(options.file)
+    config = read_cluster(options.file)
     with options.connected():
         from suffolk.serving.cluster.lifecycle import update
 

@@ -18,6 +18,14 @@ GOOD = "{name: a, folder: /a, stores: {datastores: {s: /s}}, workers: {model: /m
     [
         ("", "cluster.yaml: cannot be read (No such file or directory)"),
         (GOOD.replace("model", "modle"), "cluster.yaml: workers: unknown key 'modle'; the nearest one is 'model'"),
+        (
+            GOOD.replace("/m", "/m, options: {slotz: 3}"),
+            "cluster.yaml: options of workers: --set slotz=3: unknown name 'slotz' (did you mean slots?)",
+        ),
+        (
+            GOOD.replace("{s: /s}", "{s: /s}, options: {min-count: a}"),
+            "cluster.yaml: options of stores: min_count is 'a'; it must be a whole number",
+        ),
         (GOOD, "suffolk: ray is not installed, and clusters need it; pip install 'suffolk[ray]'"),
     ],
 )
