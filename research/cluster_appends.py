@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 
 import suffolk
 from suffolk.datastore.errors import SuffolkError
 
 
 class Appends:
-    """A thread that appends to the live store ``name`` of the servers at ``addresses``, until ``lost`` is called."""
+    """A thread that appends to the live store at ``address``, until ``lost`` is called."""
 
-    def __init__(self, addresses: Sequence[str], name: str) -> None:
-        self._url = f"grpc://{','.join(addresses)}/{name}"
+    def __init__(self, address: str) -> None:
+        self._url = address
         self.acknowledged: list[int] = []
         self.longest = 0.0  # seconds between two acknowledged appends
         self._stopping = threading.Event()
@@ -22,7 +21,7 @@ class Appends:
         self._thread.start()
 
     def lost(self) -> list[int]:
-        """End the thread. Returns the numbers of the acknowledged documents that the leader lacks."""
+        """End the thread. Returns the numbers of the acknowledged documents that are not found exactly once."""
         self._stopping.set()
         self._thread.join()
         with suffolk.open(self._url, deadline=10, append=True) as store:

@@ -124,7 +124,7 @@ def measure(args: argparse.Namespace) -> int:
             "stores": {
                 "datastores": {"code": str(args.store.absolute())},
                 "port": args.port + 1,
-                "live": {"chat": {"tokenizer": str(args.model.absolute())}},
+                "live": {"chat": {"tokenizer": str(args.model.absolute()), "shards": args.shards}},
             },
             "workers": {"model": str(args.model.absolute()), "count": args.workers, "options": {"slots": 4}},
             "front": {"port": args.port, "replicas": 2},
@@ -132,8 +132,8 @@ def measure(args: argparse.Namespace) -> int:
         with connected(ray.address):
             lifecycle.up(config_from(values, "the study"), print)
             load = Load(args.port, args.model.absolute().name, args.tokens, args.clients, args.seed)
-            servers, end = lifecycle.status(NAME)["servers"], time.time() + 60 * args.minutes
-            appends = Appends([each["grpc"] for each in servers if each["kind"] == "store"], "chat")
+            found, end = lifecycle.status(NAME), time.time() + 60 * args.minutes
+            servers, appends = found["servers"], Appends(chat_address(found, args.shards))
             try:
                 kinds: list[str] = []
                 while time.time() < end:
@@ -149,6 +149,13 @@ def measure(args: argparse.Namespace) -> int:
             print("stopped", ", ".join(lifecycle.down(NAME)))
     print(f"appends: {len(appends.acknowledged)} acknowledged, {len(lost)} lost, longest wait {appends.longest:.1f} s")
     return report(load.outcomes, faults) or bool(lost)
+
+
+def chat_address(status: dict[str, Any], shards: int) -> str:
+    """The address of the live store of the cluster with this ``status``."""
+    if shards > 1:
+        return str(Path(status["topology"]).with_name("topology-chat.json"))
+    return f"grpc://{','.join(each['grpc'] for each in status['servers'] if each['kind'] == 'store')}/chat"
 
 
 def report(outcomes: Sequence[Outcome], faults: Sequence[Fault]) -> int:
@@ -196,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--store", type=Path, required=True, metavar="STORE", help="folder of a datastore")
     add("--minutes", type=float, default=10, metavar="N", help="duration (default: %(default)s)")
     add("--workers", type=int, default=3, metavar="N", help="workers (default: %(default)s)")
+    add("--shards", type=int, default=1, metavar="N", help="shards of the live store (default: %(default)s)")
     add("--clients", type=int, default=4, metavar="N", help="requests at a time (default: %(default)s)")
     add("--tokens", type=int, default=48, metavar="N", help="tokens of an answer (default: %(default)s)")
     add("--port", type=int, default=8124, metavar="N", help="port of the front (default: %(default)s)")

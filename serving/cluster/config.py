@@ -12,15 +12,14 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import yaml
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
+from suffolk.serving.cluster.published_config import Source, check_published
 from suffolk.serving.cluster.server_client import ServerClient
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
 from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint
-from suffolk.serving.transport.store_names import check_store_name
 
 Count = Annotated[int, Within(0, 1024)]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -33,23 +32,26 @@ class StoresConfig:
     """Servers of datastores, at most one on a node.
 
     Attributes:
-        datastores: name -> folder or URL. A folder must lie on every node; what is at a URL is copied there.
+        datastores: name -> folder or URL, or those of its shards. A folder must lie on every node; what is at a URL is copied
+            there.
         count: servers; 0 for one on every node, up to MAX_REPLICAS.
         port: gRPC port on each node; 0 takes a free one. Servers of shards have the next ones, every second.
         options: further options of ``suffolk serve``.
         client: what workers send to them.
+        copies: servers of each shard of a published datastore, as far as there are nodes.
         live: name -> datastore that clients append to.
-        copies_at: node -> HOST:PORT of each server that has copies of the ``whole`` ones. The cluster sets it
+        copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
             (``live_copies.py``).
-        shards_at: shard of the ``sharded`` ones -> node -> HOST:PORT of its server. The cluster sets it
+        shards_at: shard of a datastore that has several -> node -> HOST:PORT of its server. The cluster sets it
             (``shard_placement.py``).
     """
 
-    datastores: Mapping[str, str] = field(default_factory=dict)
+    datastores: Mapping[str, Source] = field(default_factory=dict)
     count: Annotated[int, Within(0, MAX_REPLICAS)] = 0
     port: Annotated[int, Within(0, 65_000)] = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     client: ServerClient = field(default_factory=ServerClient)
+    copies: Annotated[int, Within(1, 9)] = 2
     live: Mapping[str, LiveConfig] = field(default_factory=dict)
     copies_at: Mapping[str, str] = field(default_factory=dict, compare=False)
     shards_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
@@ -63,26 +65,28 @@ class StoresConfig:
             raise InvalidArgument(
                 f"datastores of stores is {self.datastores!r}; name at least one as NAME: FOLDER or NAME: URL"
             )
-        for name, store in self.datastores.items():
-            check_store_name(str(name), f"datastores of stores: {name}")
-            if not is_storage_url(str(store)) and not Path(str(store)).is_absolute():
-                raise InvalidArgument(f"datastores of stores: {name} is {store!r}; give an absolute path or a URL")
+        check_published(self.datastores, self.port)
         check_live(self.live, self.datastores, self.port)
 
     @property
-    def whole(self) -> Mapping[str, LiveConfig]:
+    def whole(self) -> Mapping[str, str]:
+        """Name -> folder or URL of the published datastores that each store server has."""
+        return {name: each for name, each in self.datastores.items() if isinstance(each, str)}
+
+    @property
+    def whole_live(self) -> Mapping[str, LiveConfig]:
         """The live stores that each store server has a copy of."""
         return {name: each for name, each in self.live.items() if each.shards == 1}
 
     @property
-    def sharded(self) -> Mapping[str, LiveConfig]:
-        """The live stores with several shards, which have servers of their own."""
-        return {name: each for name, each in self.live.items() if each.shards > 1}
-
-    @property
     def names(self) -> list[str]:
         """The names of the datastores that each store server has."""
-        return [*self.datastores, *self.whole]
+        return [*self.whole, *self.whole_live]
+
+    @property
+    def sharded(self) -> list[str]:
+        """The names of the datastores with several shards, which have servers of their own."""
+        return [name for name in (*self.datastores, *self.live) if name not in self.names]
 
     def url(self, address: str, name: str = "") -> str:
         """The URL of datastore ``name``, or of the only one, on the store at HOST:PORT."""

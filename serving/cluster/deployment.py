@@ -94,7 +94,7 @@ def deploy_front(config: FrontConfig, cluster: ClusterConfig) -> None:
     name, hosts, client = cluster.name, front_rules(config.endpoint, cluster.workers.options), cluster.workers.https
 
     def build() -> Starlette:  # in the process of each replica
-        return front_app(KnownWorkers(name), hosts, client and client.https())
+        return front_app(KnownWorkers(name), hosts, client.https() if client else None)
 
     deployment = serve.deployment(
         name="front",

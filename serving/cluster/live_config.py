@@ -56,7 +56,7 @@ def check_remember(options: Mapping[str, Any], live: Mapping[str, LiveConfig]) -
         raise InvalidArgument(f"options of workers: remember is {name!r}; give {known}, or a URL")
 
 
-def check_live(live: Mapping[str, LiveConfig], datastores: Mapping[str, str], port: int) -> None:
+def check_live(live: Mapping[str, LiveConfig], datastores: Mapping[str, object], port: int) -> None:
     """Raises InvalidArgument: a live store has no name, or one that is taken; or the servers cannot hold the stores together."""
     if not isinstance(live, Mapping):
         raise InvalidArgument(f"live of stores is {live!r}; it must be an object of names and their settings")

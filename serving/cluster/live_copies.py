@@ -9,8 +9,8 @@ from typing import Any
 from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
-from suffolk.serving.cluster.live_shards import shards_at
 from suffolk.serving.cluster.node import node_folder
+from suffolk.serving.cluster.shards import shards_at
 from suffolk.serving.replication.servicer import MAX_FOLLOWERS
 from suffolk.serving.transport.endpoint import Endpoint
 
@@ -31,13 +31,13 @@ def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[st
         InvalidArgument: too few or too many servers, or fewer than before.
     """
     stores = config.stores
-    if not stores.whole:
+    if not stores.whole_live:
         return replace(config, stores=replace(stores, copies_at={}))
     found = dict(before)
     for node in sorted(nodes, key=lambda each: each.name):
         if node.name in found or len(found) < (stores.count or len(nodes) + len(before)):
             found[node.name] = str(Endpoint(node.host, stores.port))
-    name, copies = next((name, each.copies) for name, each in stores.whole.items())
+    name, copies = next((name, each.copies) for name, each in stores.whole_live.items())
     listed = ", ".join(found)
     if copies > len(found):
         raise InvalidArgument(
@@ -63,9 +63,9 @@ def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[st
 def live_words(config: ClusterConfig, node: Node) -> Iterator[str]:
     """The options of ``suffolk serve`` on ``node`` for the live stores."""
     stores = config.stores
-    for name in stores.whole:
+    for name in stores.whole_live:
         yield f"--live={name}={node_folder(config.folder, node) / 'live' / name}"
-    for each in [*stores.whole.values()][:1]:  # all have the same
+    for each in [*stores.whole_live.values()][:1]:  # all have the same
         yield f"--live-tokenizer={each.tokenizer}"
         yield f"--copies={each.copies}"
     yield from (f"--peer={stores.url(address)}" for other, address in stores.copies_at.items() if other != node.name)
@@ -92,4 +92,4 @@ def copies_of(stores: StoresConfig) -> list[tuple[str, ...]]:
 
 def _shards_of(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
     """Of each shard of a live store: node -> HOST:PORT of its copy there."""
-    return [stores.copies_at] if name in stores.whole else shards_at(stores, name)
+    return [stores.copies_at] if name in stores.whole_live else shards_at(stores, name)

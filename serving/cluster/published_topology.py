@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from suffolk.serving.cluster.config import StoresConfig
-from suffolk.serving.cluster.live_shards import shards_at
+from suffolk.serving.cluster.shards import shards_at
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 
 LOG = logging.getLogger("suffolk.cluster")
@@ -31,8 +31,8 @@ def topologies_of(addresses: Mapping[str, str], stores: StoresConfig) -> dict[st
     """File name -> topology. A node is a zone.
 
     ``addresses``: node -> gRPC address of each store server that takes requests. They are the replicas of one shard; without any,
-    their file is left out. A live store with several shards has a file of its own, which lists all copies, also those that are
-    away: their list never changes, and clients find out which answer.
+    their file is left out. A datastore with several shards has a file of its own, which lists all copies, also those that are
+    away: clients find out which answer.
     """
     found = {FILE: _topology(stores, ",".join(stores.names), [addresses])} if addresses else {}
     return found | {shards_file(name): _topology(stores, name, shards_at(stores, name)) for name in stores.sharded}
@@ -44,7 +44,7 @@ def topology_files(stores: StoresConfig) -> tuple[str, ...]:
 
 
 def shards_file(store: str) -> str:
-    """The name of the file of a live store with several shards."""
+    """The name of the file of a datastore with several shards."""
     return f"topology-{store.replace('/', '@')}.json"
 
 

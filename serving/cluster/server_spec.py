@@ -12,9 +12,9 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.live_copies import live_words, worker_options
-from suffolk.serving.cluster.live_shards import shard_words, shards_of
 from suffolk.serving.cluster.option_words import option_words
 from suffolk.serving.cluster.published_topology import topology_files
+from suffolk.serving.cluster.shards import shard_words, shards_of
 from suffolk.serving.fanout.topology import MAX_REPLICAS
 from suffolk.serving.transport.endpoint import Endpoint, parse_endpoint
 
@@ -27,13 +27,13 @@ class ServerSpec:
     """One server that shall run. A server whose spec differs from the wanted one is replaced.
 
     Attributes:
-        name: store-NODE, worker-NUMBER, or STORE@NUMBER-NODE of a shard of a live store.
+        name: store-NODE, worker-NUMBER, or STORE@NUMBER-NODE of a shard of a datastore.
         node: id of the node that it must run on; empty if Ray chooses.
         port: gRPC port; 0 for a free one. HTTP has the next port, or a free one.
         words: the command, without what depends on the node.
         folder: folder of the cluster on every node.
         topologies: names of the topology files there that a worker searches.
-        shard: which shard of its live store a store serves, such as 0-of-2; empty for the node's store server.
+        shard: which shard of its datastore a store serves, such as 0-of-2; empty for the node's store server.
         version: of Suffolk. An update of the installed version replaces all servers.
         cpus, gpus: what Ray reserves.
         grace, start_seconds: as in ``ClusterConfig``.
@@ -59,7 +59,8 @@ class ServerSpec:
         addresses += ["--http", str(Endpoint(node.host, self.port and self.port + 1))]
         stopping = [f"--set=grace={self.grace:g}", f"--set=drain={DRAIN_SECONDS:g}"]
         if self.kind == "store":
-            return [*self.words, *addresses, *stopping, "--cache", str(folder / "copies")]
+            copies = folder / "copies" / (self.name if self.shard else "")  # shards of one datastore have one name
+            return [*self.words, *addresses, *stopping, "--cache", str(copies)]
         files = [folder / name for name in self.topologies]
         searched = [f"--datastore={file}?zone={node.name}" for file in files if file.exists()]
         return [*self.words, *addresses, *stopping, *searched]
@@ -86,16 +87,16 @@ def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec
     stores = config.stores
     if not stores.names:
         return
-    folders = [f"{name}={place}" for name, place in stores.datastores.items()]
+    folders = [f"{name}={place}" for name, place in stores.whole.items()]
     words = ("serve", *folders, *option_words(stores.options))
-    possible = [node for node in nodes if node.name in stores.copies_at or not stores.whole]
+    possible = [node for node in nodes if node.name in stores.copies_at or not stores.whole_live]
     for node in sorted(possible, key=lambda each: each.name)[: stores.count or MAX_REPLICAS]:
         live = live_words(config, node)
         yield _spec(config, f"store-{node.name}", "store", (*words, *live), stores.port, node=node.id)
 
 
 def _shards(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec]:
-    """The servers of live stores with several shards, on the nodes that are alive."""
+    """The servers of datastores with several shards, on the nodes that are alive."""
     alive = {node.name: node for node in nodes}
     for shard in shards_of(config.stores):
         for name, address in config.stores.shards_at[shard.key].items():

@@ -1,4 +1,4 @@
-"""Which nodes have copies of which shard. A list of copies never shrinks while the cluster runs, and no shard ever moves."""
+"""Which nodes have copies of which shard. Those of live stores never move, and their list never shrinks in a running cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.live_config import LiveConfig
 from suffolk.serving.cluster.live_copies import MAX_COPIES
 from suffolk.serving.cluster.live_files import LiveFiles
-from suffolk.serving.cluster.live_shards import LiveShard, shards_of
+from suffolk.serving.cluster.shards import Shard, shards_of
 from suffolk.serving.transport.endpoint import Endpoint
 
 Placement = Mapping[str, Mapping[str, str]]
@@ -22,8 +22,8 @@ Placement = Mapping[str, Mapping[str, str]]
 def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: Placement) -> ClusterConfig:
     """``config`` with the addresses of all copies of shards.
 
-    A shard keeps its copies. Nodes with its files get one too, and then those with the fewest copies, until there are ``copies``
-    and ``spare`` ones.
+    A shard keeps its copies; a published one those on nodes that are alive. Nodes with files of a live one get a copy too. Then
+    come those with the fewest copies, until there are ``copies`` and ``spare`` ones.
 
     Args:
         nodes: those that are alive, and the live stores whose files they have.
@@ -34,10 +34,14 @@ def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: 
     """
     _require_same_shards(config.stores.live, nodes)
     shards = [*shards_of(config.stores)]
-    placed: dict[str, dict[str, str]] = {each.key: dict(before.get(each.key, {})) for each in shards}
     ordered = sorted(nodes, key=lambda each: each.name)
+    alive = [node.name for node in ordered]
+    placed: dict[str, dict[str, str]] = {
+        each.key: {node: at for node, at in before.get(each.key, {}).items() if each.live or node in alive}
+        for each in shards
+    }
     for shard in shards:
-        if not placed[shard.key]:
+        if shard.live and not placed[shard.key]:
             _require_files(shard, nodes)
         for node in ordered:
             if shard.key in nodes[node].found and node.name not in placed[shard.key]:
@@ -47,17 +51,17 @@ def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: 
     return replace(config, stores=replace(config.stores, shards_at=placed))
 
 
-def _fill(shard: LiveShard, nodes: list[Node], placed: dict[str, dict[str, str]], port: int) -> None:
+def _fill(shard: Shard, nodes: list[Node], placed: dict[str, dict[str, str]], port: int) -> None:
     """Add copies of ``shard`` on the nodes with the fewest. Raises InvalidArgument: too few nodes, or too many copies."""
-    copies, found = shard.live.copies, placed[shard.key]
+    found = placed[shard.key]
     free = [node for node in nodes if node.name not in found]
-    while free and len(found) < copies + shard.live.spare:
+    while free and len(found) < shard.copies + shard.spare:
         node = min(free, key=lambda each: (*_load(each, placed), each.name))
         free.remove(node)
         found[node.name] = _free_address(node, port, placed)
-    if len(found) < copies:
+    if len(found) < shard.copies:
         raise InvalidArgument(
-            f"copies of live store {shard.store} is {copies}, and there are {len(found)} nodes for shard {shard.label} "
+            f"copies of live store {shard.store} is {shard.copies}, and there are {len(found)} nodes for shard {shard.label} "
             f"({', '.join(found)}); lower it, or add nodes"
         )
     if len(found) > MAX_COPIES:
@@ -93,7 +97,7 @@ def _require_same_shards(live: Mapping[str, LiveConfig], nodes: Mapping[Node, Li
                 )
 
 
-def _require_files(shard: LiveShard, nodes: Mapping[Node, LiveFiles]) -> None:
+def _require_files(shard: Shard, nodes: Mapping[Node, LiveFiles]) -> None:
     """Raises InvalidArgument: nodes have documents of the store, and none has files of ``shard``."""
     if any(shard.key in files.found for files in nodes.values()):
         return

@@ -1,8 +1,11 @@
-"""Live stores with several shards in a cluster: placement, servers, topology files and addresses."""
+"""Datastores with several shards in a cluster: placement, servers, topology files and addresses."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,14 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.live_copies import copies_of
 from suffolk.serving.cluster.live_files import LiveFiles, find_live_files
-from suffolk.serving.cluster.published_topology import FILE, topologies_of
+from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topologies_of
+from suffolk.serving.cluster.server_process import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
 from suffolk.serving.cluster.shard_placement import with_shards
 from suffolk.serving.engine.checked_fields import from_json
+from suffolk.serving.fanout.datastore import connect_several
+from tests.support.stores import make_store
+from tests.support.waiting import HANG
 
 A, B, C, D = (Node(name, name, f"10.0.0.{number}") for number, name in enumerate("abcd", 1))
 ALL = dict.fromkeys((A, B, C), LiveFiles())
@@ -152,3 +159,66 @@ def test_files_of_live_stores_are_found(tmp_path: Path) -> None:
     (tmp_path / "live" / "empty").mkdir()
     found = find_live_files(tmp_path, ["chat", "t/log", "empty"])
     assert found == LiveFiles(frozenset({"chat@0-of-2", "chat@1-of-2", "t/log"}), frozenset({"chat@1-of-2"}))
+
+
+def test_a_published_datastore_may_have_shards() -> None:
+    given = {"port": 7700, "copies": 1, "datastores": {"code": ["s3://b/0", "/data/1"], "wiki": "/wiki"}}
+    values = {"name": "demo", "folder": "/f", "stores": given, "workers": {"model": "/m"}}
+    placed = with_shards(config_from(values, "x"), ALL, {})
+    assert [[*each] for each in placed.stores.shards_at.values()] == [["a"], ["b"]]
+    servers = wanted_servers(placed, [A, B])
+    assert [*servers] == ["store-a", "store-b", "code@0-a", "code@1-b", "worker-0"]
+    assert servers["store-a"].words == ("serve", "wiki=/wiki")
+    words = servers["code@0-a"].command(A, Path("/f/a"))
+    assert words[:2] == ["serve", "code=s3://b/0"]
+    assert words[words.index("--cache") + 1] == "/f/a/copies/code@0-a"
+    assert servers["worker-0"].topologies == (FILE, "topology-code.json")
+    assert copies_of(placed.stores) == []
+    without = with_shards(
+        placed, dict.fromkeys((B, C), LiveFiles()), placed.stores.shards_at
+    )  # it moves, unlike a live one
+    assert [[*each] for each in without.stores.shards_at.values()] == [["c"], ["b"]]
+    kept = from_json(ClusterConfig, json.loads(json.dumps(asdict(placed))), "file")
+    assert wanted_servers(kept, [A, B]) == servers
+
+
+@pytest.mark.parametrize(
+    ("stores", "message"),
+    [
+        ({"datastores": {"code": ["/a"]}}, "code has 1 shards; list at least two, each once, or give one source"),
+        ({"datastores": {"code": ["/a", "/a"]}}, "code has 2 shards; list at least two, each once"),
+        ({"datastores": {"code": ["/a", "b"]}}, "code is 'b'; give an absolute path or a URL"),
+        ({"datastores": {"code": ["/a", "/b"]}}, "port of stores is 0, and the shards of code need fixed ones"),
+        ({"datastores": {"code": [f"/{each}" for each in range(65)]}}, "datastores of stores has more than 64 shards"),
+    ],
+)
+def test_bad_shards_of_published_datastores_are_refused(stores: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        config_from({"name": "demo", "folder": "/f", "stores": stores, "workers": {"model": "/m"}}, "x")
+    assert message in str(caught.value)
+
+
+def test_shards_are_searched_as_one_store_and_partially_while_one_is_down(tmp_path: Path) -> None:
+    node = Node("1", "a", "127.0.0.1")
+    for number, text in enumerate(([1, 2, 3], [1, 2, 4])):
+        make_store(tmp_path / f"s{number}", [[text * 9]], vocab_size=9).close()
+    sources = [str(tmp_path / f"s{number}") for number in range(2)]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    given = {"port": port, "copies": 1, "datastores": {"code": sources}}
+    values = {"name": "demo", "folder": str(tmp_path), "stores": given, "workers": {"model": "/m", "count": 0}}
+    placed = with_shards(config_from(values, "x"), {node: LiveFiles()}, {})
+    specs = wanted_servers(placed, [node])
+    servers = [ServerProcess(spec.command(node, tmp_path), tmp_path / spec.name) for spec in specs.values()]
+    try:
+        addresses = [server.wait_ready(HANG) for server in servers]
+        TopologyWriter().write(PublishedTopology(1, topologies_of({}, placed.stores)), tmp_path)
+        with connect_several(f"{tmp_path / 'topology-code.json'}?zone=a", 5.0) as remote:
+            assert remote.lookup([1, 2]) == (2, 18)
+            os.kill(addresses[1].pid, signal.SIGKILL)
+            found = remote.lookup([1, 2])
+            assert (found, found.partial) == ((2, 9), True)
+    finally:
+        for server in servers:
+            server.stop(0)

@@ -1,0 +1,74 @@
+"""The shards of datastores. Each has servers of its own, one on each node with a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from suffolk.build_index.on_ray.nodes import Node
+from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
+from suffolk.serving.cluster.live_config import LiveConfig
+from suffolk.serving.cluster.node import node_folder
+from suffolk.serving.cluster.published_config import sources_of
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of the ``total`` shards of the datastore ``store``.
+
+    Attributes:
+        source: folder or URL of its text if it is published; else it is one of a live store with the settings ``live``.
+        copies, spare: servers that it needs, and those that it gets beyond them if there are nodes.
+    """
+
+    store: str
+    number: int
+    total: int
+    copies: int
+    spare: int
+    source: str = ""
+    live: LiveConfig | None = None
+
+    @property
+    def label(self) -> str:
+        """Its number among all of its store, such as 0-of-2."""
+        return f"{self.number}-of-{self.total}"
+
+    @property
+    def key(self) -> str:
+        """Its name in ``shards_at``, and that of its folder. The total is in it: live stores never change it."""
+        return f"{self.store}@{self.label}"
+
+    def server(self, node: str) -> str:
+        """The name of its server on a node."""
+        return f"{self.store.replace('/', '@')}@{self.number}-{node}"
+
+
+def shards_of(stores: StoresConfig) -> Iterator[Shard]:
+    """All shards of those datastores that have several."""
+    for name in stores.sharded:
+        if (live := stores.live.get(name)) is not None:
+            for number in range(live.shards):
+                yield Shard(name, number, live.shards, live.copies, live.spare, live=live)
+        else:
+            sources = sources_of(stores.datastores[name])
+            for number, source in enumerate(sources):
+                yield Shard(name, number, len(sources), 1, stores.copies - 1, source=source)
+
+
+def shards_at(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
+    """Of each shard of a datastore that has several: node -> HOST:PORT of its copy there."""
+    return [stores.shards_at[shard.key] for shard in shards_of(stores) if shard.store == name]
+
+
+def shard_words(config: ClusterConfig, shard: Shard, node: Node) -> Iterator[str]:
+    """What ``suffolk serve`` gets for the copy of a shard on ``node``."""
+    if shard.live is None:
+        yield f"{shard.store}={shard.source}"
+        return
+    stores = config.stores
+    yield f"--live={shard.store}={node_folder(config.folder, node) / 'live' / shard.key}"
+    yield f"--live-tokenizer={shard.live.tokenizer}"
+    yield f"--copies={shard.live.copies}"
+    others = {name: address for name, address in stores.shards_at[shard.key].items() if name != node.name}
+    yield from (f"--peer={stores.url(address)}" for address in others.values())
