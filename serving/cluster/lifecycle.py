@@ -68,7 +68,7 @@ def update(config: ClusterConfig, report: Report) -> None:
 
     Raises:
         NotFound: it is not up.
-        InvalidArgument: ``folder`` changes, or a node cannot run it.
+        InvalidArgument: ``folder`` changes, TLS of the workers behind a front is turned on or off, or a node cannot run it.
         Unavailable: a replaced server does not start. The others go on with their old settings.
     """
     controller = _require(config.name)
@@ -76,6 +76,11 @@ def update(config: ClusterConfig, report: Report) -> None:
     if old.folder != config.folder:
         raise InvalidArgument(
             f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
+        )
+    if old.front and config.front and bool(old.workers.https) != bool(config.workers.https):
+        raise InvalidArgument(
+            "options of workers turns TLS on or off, and the front would reach only a part of the workers meanwhile; stop the "
+            "cluster first, or leave front out until then"
         )
     _, config = _checked(config, old.stores)
     ray.get(controller.apply.remote(config))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ray.serve.exceptions import RayServeException
 
-from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.errors import InvalidArgument, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster import deployment, lifecycle
 from suffolk.serving.cluster.config import ClusterConfig, FrontConfig, StoresConfig, WorkersConfig
@@ -83,6 +83,18 @@ def test_a_front_is_deployed_again_only_if_it_changes(
     monkeypatch.setattr(lifecycle.ray, "get", lambda answer: answer)
     lifecycle.update(changed, print)
     assert steps.taken == taken
+
+
+def test_tls_of_workers_behind_a_front_is_not_turned_on_in_a_running_cluster(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_find", lambda cluster: Running())
+    monkeypatch.setattr(lifecycle.ray, "get", lambda answer: answer)
+    monkeypatch.setattr(lifecycle, "remove_front", lambda cluster: True)
+    secured = replace(CONFIG, workers=replace(CONFIG.workers, options={"tls_cert": "/c", "tls_key": "/k"}))
+    with pytest.raises(InvalidArgument, match="turns TLS on or off"):
+        lifecycle.update(secured, print)
+    lifecycle.update(replace(secured, front=None), print)
 
 
 def test_the_url_of_a_front_on_ipv6_has_brackets(
