@@ -13,8 +13,6 @@ from suffolk.serving.transport.store_names import check_store_name
 
 LIVE_OPTIONS = ("live", "live_tokenizer", "copies", "peer")
 """Options of ``suffolk serve`` that the cluster sets from these settings."""
-
-
 MAX_SHARDS = 64
 """Shards of all live stores of a cluster."""
 

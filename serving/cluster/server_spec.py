@@ -76,7 +76,7 @@ def wanted_servers(config: ClusterConfig, nodes: Sequence[Node]) -> dict[str, Se
 
 def check_stores(stores: StoresConfig, nodes: Sequence[Node]) -> None:
     """Raises InvalidArgument: a store on every node would be more than MAX_REPLICAS."""
-    if not stores.count and len(nodes) > MAX_REPLICAS:
+    if stores.names and not stores.count and len(nodes) > MAX_REPLICAS:
         raise InvalidArgument(
             f"count of stores is 0, one on each of {len(nodes)} nodes; it may be at most {MAX_REPLICAS}: set count, other "
             "nodes ask the stores that run"

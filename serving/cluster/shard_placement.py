@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
 
@@ -43,31 +44,36 @@ def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: 
     for shard in shards:
         if shard.live and not placed[shard.key]:
             _require_files(shard, nodes)
-        for node in ordered:
-            if shard.key in nodes[node].found and node.name not in placed[shard.key]:
-                placed[shard.key][node.name] = _free_address(node, config.stores.port, placed)
+        _add(shard, [node for node in ordered if shard.key in nodes[node].found], placed, config.stores.port)
     for shard in shards:
-        _fill(shard, ordered, placed, config.stores.port)
+        _add(shard, ordered, placed, config.stores.port, shard.copies + shard.spare)
+        _require_copies(shard, placed[shard.key])
     return replace(config, stores=replace(config.stores, shards_at=placed))
 
 
-def _fill(shard: Shard, nodes: list[Node], placed: dict[str, dict[str, str]], port: int) -> None:
-    """Add copies of ``shard`` on the nodes with the fewest. Raises InvalidArgument: too few nodes, or too many copies."""
+def _add(
+    shard: Shard, nodes: Sequence[Node], placed: dict[str, dict[str, str]], port: int, most: float = math.inf
+) -> None:
+    """Add copies of ``shard`` until there are ``most``, on those of ``nodes`` with the fewest first."""
     found = placed[shard.key]
     free = [node for node in nodes if node.name not in found]
-    while free and len(found) < shard.copies + shard.spare:
+    while free and len(found) < most:
         node = min(free, key=lambda each: (*_load(each, placed), each.name))
         free.remove(node)
         found[node.name] = _free_address(node, port, placed)
-    if len(found) < shard.copies:
+
+
+def _require_copies(shard: Shard, found: Collection[str]) -> None:
+    """Raises InvalidArgument: a live store has too few nodes for a shard, or a shard has too many copies."""
+    if shard.live and len(found) < max(shard.copies, 2):
         raise InvalidArgument(
-            f"copies of live store {shard.store} is {shard.copies}, and there are {len(found)} nodes for shard {shard.label} "
-            f"({', '.join(found)}); lower it, or add nodes"
+            f"live store {shard.store}: shard {shard.label} needs {max(shard.copies, 2)} nodes, and has {', '.join(found)}; add "
+            "nodes, or lower copies or shards"
         )
     if len(found) > MAX_COPIES:
         raise InvalidArgument(
-            f"live store {shard.store}: shard {shard.label} has {len(found)} copies ({', '.join(found)}); at most {MAX_COPIES} "
-            "are possible: lower copies or spare, or remove its folder on some nodes"
+            f"datastore {shard.store}: shard {shard.label} has {len(found)} copies ({', '.join(found)}); at most {MAX_COPIES} are "
+            "possible: lower copies or spare, or remove its folder on some nodes"
         )
 
 

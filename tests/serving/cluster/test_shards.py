@@ -86,6 +86,11 @@ def test_a_cluster_that_starts_again_finds_its_shards_by_their_files() -> None:
     nodes = {A: files("chat@1-of-2"), B: files(), C: files("chat@0-of-2"), D: files("chat@0-of-2", documents=False)}
     placed = with_shards(config(chat=CHAT | {"spare": 0}), nodes, {}).stores.shards_at
     assert [[*each] for each in placed.values()] == [["c", "d"], ["a", "b"]]
+    again = with_shards(config(), dict.fromkeys((A, B, C), files("chat@0-of-2", "chat@1-of-2")), {}).stores.shards_at
+    assert [[*each] for each in again.values()] == [
+        ["a", "b", "c"],
+        ["b", "c", "a"],
+    ]  # first leaders as at the first start
 
 
 @pytest.mark.parametrize(
@@ -102,11 +107,10 @@ def test_documents_that_would_be_missing_are_noticed(found: LiveFiles, message: 
     assert message in str(caught.value)
 
 
-def test_too_few_nodes_are_refused() -> None:
-    with pytest.raises(
-        InvalidArgument, match=r"copies of live store chat is 2, and there are 1 nodes for shard 0-of-2"
-    ):
-        with_shards(config(), {A: LiveFiles()}, {})
+@pytest.mark.parametrize("copies", [1, 2])
+def test_too_few_nodes_are_refused(copies: int) -> None:
+    with pytest.raises(InvalidArgument, match=r"live store chat: shard 0-of-2 needs 2 nodes, and has a; add nodes"):
+        with_shards(config(chat=CHAT | {"copies": copies}), {A: LiveFiles()}, {})
 
 
 def test_each_copy_of_a_shard_has_a_server() -> None:
