@@ -1,4 +1,4 @@
-"""The HTTP server beside gRPC: uvicorn in a thread. The number of connections and the time of each read and write are limited."""
+"""The HTTP server beside gRPC: uvicorn in a thread. Connections, bytes a second, and times of reads and writes are limited."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.http_access import SUBJECTS
+from suffolk.serving.transport.read_pace import PacedFlow, ReadPace
 from suffolk.serving.transport.tls import ServerTls
 
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
 """Seconds for one read of a request. Idle connections are closed after this time."""
+_SMALL = 1 << 16
+"""Bytes that are used before their connection waits for the pace."""
 _LAST_SECONDS = 0.5
 """Least seconds at shutdown for sending answers that are already complete."""
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
@@ -57,7 +60,7 @@ class HttpServer:
         self._config = uvicorn.Config(
             app,
             loop="asyncio",
-            http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits)),
+            http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits, ReadPace())),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -93,16 +96,19 @@ class HttpServer:
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection, within ``HttpLimits``."""
+    """One connection, within ``HttpLimits`` and the ``ReadPace`` of its server."""
 
-    def __init__(self, limits: HttpLimits, *args: Any, **more: Any) -> None:
+    flow: PacedFlow
+
+    def __init__(self, limits: HttpLimits, pace: ReadPace, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._limits = limits
+        self._limits, self._pace = limits, pace
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        self.flow = PacedFlow(transport)
         if subjects := _subjects(transport):
             self.app = partial(_with_subjects, self.app, subjects)
         if len(self.connections) > self._limits.connections:
@@ -113,6 +119,17 @@ class LimitedProtocol(H11Protocol):
             self._watch_read()
 
     def data_received(self, data: bytes) -> None:
+        """Pass ``data`` on: small requests at once, so that large ones of others do not delay them."""
+        seconds = self._pace.take(len(data))
+        if seconds <= 0:
+            self._use(data)
+        elif len(data) <= _SMALL:
+            self._use(data)
+            self.flow.hold(seconds, lambda: None)
+        else:
+            self.flow.hold(seconds, partial(self._use, data))
+
+    def _use(self, data: bytes) -> None:
         super().data_received(data)
         self._watch_read()
 
@@ -127,6 +144,7 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._reading)
         _cancel(self._writing)
+        self.flow.close()
         super().connection_lost(exc)
 
     def _watch_read(self) -> None:
@@ -136,7 +154,7 @@ class LimitedProtocol(H11Protocol):
             self._reading = self.loop.call_later(self._limits.read_seconds, self._end_read)
 
     def _end_read(self) -> None:
-        if self.flow.read_paused:  # the server has not yet used what came before
+        if self.flow.waits:  # the server has not yet used what came before
             self._watch_read()
         else:
             self.transport.abort()
