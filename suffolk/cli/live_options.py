@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from suffolk.cli.options.setting import Options, option, rare
+from suffolk.cli.options.setting import Options, option
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.live_store.identity import is_free
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
-from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS, LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
 from suffolk.serving.replication.open_replica import open_replica
 from suffolk.serving.replication.peer import Peer
@@ -36,11 +36,23 @@ class LiveOptions(Options):
         "decides. Appends survive the end of the process in any case",
         choices=DURABILITIES,
     )
-    live_bytes: Annotated[int, Within(0, 1 << 50)] = rare(
-        0, "most bytes of memory for the documents of a live datastore; the oldest go first; 0 is no bound"
+    live_tokens: Annotated[int, Within(0, 1 << 50)] = option(
+        0, "most tokens that a live datastore holds of what was appended, in memory and in files; 0 is no bound"
     )
-    live_seconds: Annotated[int, Within(0, 1 << 40)] = rare(
+    live_bytes: Annotated[int, Within(0, 1 << 50)] = option(
+        0, "most bytes of memory for the documents of a live datastore; 0 is no bound"
+    )
+    live_seconds: Annotated[int, Within(0, 1 << 40)] = option(
         0, "age in seconds at which documents are removed; 0 keeps them"
+    )
+    live_group_tokens: Annotated[int, Within(1, 1 << 50)] = option(
+        DEFAULT_GROUP_TOKENS, "most tokens of each group of a live datastore; its oldest documents go first"
+    )
+    live_evict: str = option(
+        EVICTIONS[0],
+        "what goes first if a live datastore has too many tokens or bytes. 'age': the oldest documents; 'use': the groups that "
+        "were queried or appended to the longest ago, then the oldest other documents",
+        choices=EVICTIONS,
     )
 
     peer: tuple[str, ...] = option(
@@ -60,8 +72,11 @@ class LiveOptions(Options):
         """
         settings = LiveSettings(
             durability=self.durability,
+            max_tokens=self.live_tokens,
             max_bytes=self.live_bytes,
+            max_group_tokens=self.live_group_tokens,
             ttl_seconds=self.live_seconds,
+            evict=self.live_evict,
             residency=residency,
             threads=threads,
         )

@@ -71,6 +71,12 @@ def test_each_store_server_has_a_copy_and_knows_the_others() -> None:
     )
 
 
+def test_bounds_of_live_stores_are_options_of_the_servers() -> None:
+    placed = with_copies(config(options={"live-tokens": 50_000_000, "live_evict": "use"}), [A, B], {})
+    words = wanted_servers(placed, [A, B])["store-a"].words
+    assert {"--set=live_tokens=50000000", "--set=live_evict=use"} <= {*words}
+
+
 def test_workers_remember_at_all_copies() -> None:
     for name, address in (("chat", "grpc://10.0.0.1:7700,10.0.0.2:7700/chat"), ("/memory", "/memory")):
         placed = with_copies(config(remember=name), [A, B], {})

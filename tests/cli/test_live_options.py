@@ -1,0 +1,64 @@
+"""``suffolk serve --live`` sets the bounds of a live datastore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.cli.live_options import LiveOptions
+from suffolk.cli.main import main
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.live_store.store import LiveStore
+from tests.support.stores import word_tokenizer
+from tests.support.waiting import until
+
+
+def opened(folder: Path, **bounds: Any) -> LiveStore:
+    tokenizer = folder / "tokenizer.json"
+    word_tokenizer().save(str(tokenizer))
+    return LiveOptions(live_tokenizer=str(tokenizer), **bounds).open_live("chat", str(folder / "chat"), "mmap", 1)
+
+
+def ids(store: LiveStore) -> list[str | None]:
+    return [document.source for document in store.documents()]
+
+
+def test_a_group_is_bounded(tmp_path: Path) -> None:
+    with opened(tmp_path, live_group_tokens=6) as store:
+        for number in range(3):
+            store.append("the cat sat", id=str(number), group="ann")
+        assert ids(store) == ["1", "2"]
+        with pytest.raises(InvalidArgument, match="max_group_tokens"):
+            store.append("the cat sat on the mat the cat", group="ann")
+
+
+@pytest.mark.parametrize(("evict", "left"), [("age", ["bob", "eve"]), ("use", ["ann", "eve"])])
+def test_tokens_are_bounded_in_the_order_of_eviction(tmp_path: Path, evict: str, left: list[str]) -> None:
+    with opened(tmp_path, live_tokens=9, live_evict=evict) as store:
+        for group in ("ann", "bob"):
+            store.append("the cat sat", id=group, group=group)
+        store.draft_batch([store.encode("the cat")], group="ann")
+        store.append("the dog sat on", id="eve", group="eve")
+        until(lambda: len(ids(store)) < 3)
+        assert ids(store) == left
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "allowed"),
+    [
+        ("--live-tokens", "-1", "between 0 and"),
+        ("--live-bytes", "1k", "a whole number between 0 and"),
+        ("--live-seconds", "-1", "between 0 and"),
+        ("--live-group-tokens", "0", "between 1 and"),
+        ("--live-evict", "never", "one of age, use"),
+    ],
+)
+def test_wrong_bounds_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, word: str, value: str, allowed: str
+) -> None:
+    assert main(["serve", "--live", str(tmp_path / "chat"), word, value]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"suffolk: {word} is ")
+    assert f"it must be {allowed}" in error
