@@ -6,29 +6,31 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from suffolk.datastore.errors import Unavailable
 from suffolk.serving.transport.endpoint import Endpoint, bind_error
+from suffolk.serving.transport.http_errors import ErrorBody, error_response
 from suffolk.serving.transport.http_server import HttpLimits, HttpServer
 from suffolk.serving.transport.tls import ServerTls, TlsFiles
 
 
 @contextmanager
-def starting_page(endpoint: Endpoint | None, work: str, tls: TlsFiles | None = None) -> Iterator[Endpoint | None]:
+def starting_page(
+    endpoint: Endpoint | None, work: str, error_body: ErrorBody, tls: TlsFiles | None = None
+) -> Iterator[Endpoint | None]:
     """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and ``work``, what is being done.
 
-    Yields the bound endpoint. Raises as ``Server.start``.
+    The 503 is text for health checks, and the server's ``error_body`` for calls. Yields the bound endpoint. Raises as
+    ``Server.start``.
     """
     if endpoint is None:
         yield None
         return
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        alive = Request(scope).url.path == "/livez"
-        response = PlainTextResponse("ok\n") if alive else PlainTextResponse(f"starting: {work}\n", 503)
-        await response(scope, receive, send)
+        await _answer(scope["path"], f"starting: {work}", error_body)(scope, receive, send)
 
     try:
         server = HttpServer(endpoint, answer, HttpLimits(), ServerTls(tls) if tls else None)
@@ -41,3 +43,11 @@ def starting_page(endpoint: Endpoint | None, work: str, tls: TlsFiles | None = N
     finally:
         server.stop(0)
         thread.join()
+
+
+def _answer(path: str, state: str, error_body: ErrorBody) -> Response:
+    if path == "/livez":
+        return PlainTextResponse("ok\n")
+    if path in ("/readyz", "/healthz"):
+        return PlainTextResponse(f"{state}\n", 503)
+    return error_response(Unavailable(f"{state}; try again later"), error_body)

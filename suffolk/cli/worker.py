@@ -151,6 +151,7 @@ class Options(
 
 def run(options: Options) -> int:
     """Serve until a signal stops it; returns 0."""
+    from suffolk.serving.openai.errors import error_body
     from suffolk.serving.openai.origins import check_origins
     from suffolk.serving.transport.config import ServerConfig
     from suffolk.serving.transport.server import ignore_sighup, run_until_signal
@@ -190,7 +191,7 @@ def run(options: Options) -> int:
             live=memory if isinstance(memory, LiveStore) else None,
         ) as stores,
     ):
-        starting.enter_context(starting_page(server.http, "loading the model", server.tls))
+        starting.enter_context(starting_page(server.http, "loading the model", error_body, server.tls))
         name = Path(options.model).absolute().name
         loaded = load_target(options.model, options, options.slots * options.capacity)
         target = replace(loaded, name=name)  # clients must not learn the folder

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import urllib.error
 import urllib.request
 
+import openai
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.server import DraftServerConfig
+from suffolk.serving.openai.errors import error_body
+from suffolk.serving.transport.http_errors import plain_error
 from suffolk.serving.transport.readiness import Readiness
 from suffolk.serving.transport.starting_page import starting_page
 from tests.support.brute_force import BruteForceRetriever
@@ -36,15 +40,33 @@ def test_reasons() -> None:
 
 
 def test_a_starting_server_answers_health_checks() -> None:
-    with starting_page(LOOPBACK, "loading the model") as address:
-        for path in ("/readyz", "/healthz", "/ready", "/health"):
+    with starting_page(LOOPBACK, "loading the model", plain_error) as address:
+        for path in ("/readyz", "/healthz"):
             assert page(address, path) == (503, "starting: loading the model\n")
         assert page(address, "/livez") == (200, "ok\n")
-        assert page(address, "/v1/models")[0] == 503
     with pytest.raises(OSError, match="refused"):
         page(address)
-    with starting_page(None, "loading the model") as address:
+    with starting_page(None, "loading the model", plain_error) as address:
         assert address is None
+
+
+def test_a_starting_worker_answers_calls_in_the_form_of_its_errors() -> None:
+    """Regression: the answer was a text, which clients of OpenAI's API cannot read."""
+    with starting_page(LOOPBACK, "loading the model", error_body) as address:
+        for path in ("/v1/models", "/v1/chat/completions", "/ready", "/health"):
+            status, body = page(address, path)
+            assert (status, json.loads(body)["error"]) == (
+                503,
+                {
+                    "message": "starting: loading the model; try again later",
+                    "type": "server_error",
+                    "param": None,
+                    "code": "unavailable",
+                },
+            )
+        client = openai.OpenAI(api_key="none", base_url=f"http://{address}/v1", max_retries=0)
+        with pytest.raises(openai.InternalServerError, match="starting: loading the model"):
+            client.models.list()
 
 
 def test_a_draining_server_answers_calls_but_is_not_ready() -> None:
