@@ -42,8 +42,11 @@ class Endpoint:
         return self if self.path else Endpoint(self.host, port)
 
 
-def parse_endpoint(text: str, field: str) -> Endpoint:
-    """Parse HOST:PORT, [IPV6]:PORT or unix:PATH. Raises InvalidArgument. ``field`` names the option in its message."""
+def parse_endpoint(text: str, field: str, other_form: str = "unix:PATH") -> Endpoint:
+    """Parse HOST:PORT, [IPV6]:PORT or unix:PATH.
+
+    Raises InvalidArgument. In its message, ``field`` names the option, and ``other_form`` what it takes beside HOST:PORT.
+    """
     if text.startswith("unix:"):
         path = os.path.abspath(text.removeprefix("unix:"))
         if text == "unix:" or len(os.fsencode(path)) > MAX_SOCKET_PATH:
@@ -54,7 +57,7 @@ def parse_endpoint(text: str, field: str) -> Endpoint:
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidArgument(f"{field}: {text!r} is not HOST:PORT with a port in 0..65535, nor unix:PATH")
+        raise InvalidArgument(f"{field}: {text!r} is not HOST:PORT with a port in 0..65535, nor {other_form}")
     return Endpoint(host, int(port))
 
 

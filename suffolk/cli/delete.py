@@ -57,6 +57,10 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
+    if not options.id and not options.where and options.group is None:
+        raise InvalidArgument(
+            "no document is named; give --id ID or --where CONDITION, or --group GROUP of a live datastore"
+        )
     report = _delete(options)
     changed = report.documents and not options.dry_run and not is_url(options.store)
     readers = wait_for_readers(Path(options.store), report.generation) if changed else []

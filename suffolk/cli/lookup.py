@@ -30,6 +30,8 @@ from suffolk.serving.transport.url import is_remote
 def run(options: Options) -> int:
     if (options.text is None) == (not options.ids):
         raise InvalidArgument("give either a text or --ids, for example: suffolk lookup STORE 'import numpy as'")
+    if options.text == "":
+        raise InvalidArgument("TEXT: it is empty; give a text, for example: suffolk lookup STORE 'import numpy as'")
     with ExitStack() as stack:
         report = make_report(_open(options, stack), options)
     text = json.dumps(report, indent=2, ensure_ascii=False) if options.json else shown(report, options.draft)

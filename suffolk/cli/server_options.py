@@ -111,7 +111,7 @@ class ServerOptions(Options):
         )
         return {
             "listen": tuple(parse_endpoint(text, "--listen") for text in self.listen),
-            "http": None if self.http == "off" else parse_endpoint(_with_host(self.http), "--http"),
+            "http": None if self.http == "off" else parse_endpoint(_with_host(self.http), "--http", "'off'"),
             "grace": self.grace,
             "drain": self.drain,
             "tls": tls,

@@ -254,6 +254,7 @@ def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys,
         ["delete", "", "--id", "x"],
         ["delete", "S", "--id", ""],
         ["lookup", "", "hi"],
+        ["lookup", "S", ""],
         ["serve", ""],
         ["serve", "S", "--tls-cert", "", "--tls-key", ""],
         ["serve", "S", "--tls-cert", "C", "--tls-key", "K", "--tls-client-ca", ""],
@@ -288,6 +289,20 @@ def test_a_refused_command_leaves_an_empty_folder_empty(capsys, tmp_path, monkey
     (tmp_path / "empty").mkdir()
     assert main([*words, "empty"]) == 2
     assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize("store", ["S", "grpc://127.0.0.1:1/chat"])
+def test_a_deletion_names_documents(capsys, store):
+    """Regression: the error named the form of a condition, and no option."""
+    assert main(["delete", store]) == 2
+    hint = "suffolk: no document is named; give --id ID or --where CONDITION, or --group GROUP of a live datastore\n"
+    assert capsys.readouterr().err == hint
+
+
+def test_an_address_of_http_is_no_socket(capsys):
+    """Regression: the error named unix:PATH, which HTTP does not take."""
+    assert main(["serve", "S", "--http", "bar"]) == 2
+    assert "--http: 'bar' is not HOST:PORT with a port in 0..65535, nor 'off'\n" in capsys.readouterr().err
 
 
 def test_a_url_without_a_port_shows_the_default_port(capsys):
