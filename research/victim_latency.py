@@ -35,26 +35,28 @@ NOTES = (
 )
 
 
-def _bad_words() -> SamplingSettings:
+def _few_tokens(words: int = 0) -> SamplingSettings:
+    """Four tokens, with ``words`` bad words of 64 tokens."""
     random = np.random.default_rng(0)
-    words = tuple(tuple(random.integers(0, 40_000, 64).tolist()) for _ in range(1024))
-    return SamplingSettings(max_new_tokens=4, ignore_eos=True, bad_words=words)
+    bad = tuple(tuple(random.integers(0, 40_000, 64).tolist()) for _ in range(words))
+    return SamplingSettings(max_new_tokens=4, ignore_eos=True, bad_words=bad)
 
 
 def _text(letters: str) -> Callable[[WorkerClient, str], object]:
     return lambda client, address: list(client.generate((letters * MEGABYTE)[:MEGABYTE]))
 
 
-def _body(path: str, body: bytes) -> Callable[[WorkerClient, str], object]:
-    def post(client: WorkerClient, address: str) -> None:
+def _body(path: str, body: bytes, method: str = "POST") -> Callable[[WorkerClient, str], object]:
+    def send(client: WorkerClient, address: str) -> None:
         connection = http.client.HTTPConnection(address, timeout=600)
-        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        connection.request(method, path, body, {"Content-Type": "application/json"})
         connection.getresponse().read()
         connection.close()
 
-    return post
+    return send
 
 
+_BAD_WORDS = _few_tokens(1024)
 ATTACKS: dict[str, Callable[[WorkerClient, str], object]] = {
     "words": _text("the quick brown fox "),
     "emoji": _text("\U0001f600\u00e9\u6f22"),
@@ -62,7 +64,9 @@ ATTACKS: dict[str, Callable[[WorkerClient, str], object]] = {
     "lists": _body("/v1/completions", b'{"prompt": [' + b"[1]," * 320_000 + b"[1]]}"),
     "token ids": _body("/v1/completions", b'{"prompt": [' + b"12345," * 210_000 + b"1]}"),
     "tokenize": _body("/tokenize", json.dumps({"prompt": "\u6f22" * 150_000}).encode()),
-    "bad words": lambda client, address: list(client.generate("Write.", _bad_words())),
+    "unread": _body("/health", bytes(256 * MEGABYTE), "GET"),
+    "bad words": lambda client, address: list(client.generate("Write.", _BAD_WORDS)),
+    "no bad words": lambda client, address: list(client.generate("Write.", _few_tokens())),
     "long prompts": lambda client, address: list(client.generate("word " * 3000, SamplingSettings(max_new_tokens=1))),
 }
 

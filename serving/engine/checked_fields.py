@@ -122,11 +122,11 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
         kind, within = get_args(kind)
     if get_origin(kind) is tuple:
         items, kinds = listed(name + of, value, "values"), get_args(kind)
+        if kinds == (int, ...) and {*map(type, items)} <= {int}:
+            return items  # 65,000 ints one by one would hold up other threads for 0.1 s
         kinds = (kinds[0],) * len(items) if kinds[-1] is Ellipsis else kinds
         if len(items) != len(kinds):
             raise InvalidArgument(f"{name}{of} has {len(items)} values; it must have {len(kinds)}")
-        if kinds[:1] == (int,) and {*kinds} == {*map(type, items)}:
-            return items  # 65,000 ints one by one would hold up other threads for 0.1 s
         return tuple(_checked(f"{name}[{place}]", each, kinds[place], of) for place, each in enumerate(items))
     if kind is str:
         return text(name + of, value)
