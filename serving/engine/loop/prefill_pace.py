@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from statistics import median
+
 from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 
 EXTRA_PASSES = 1.0
@@ -9,6 +12,9 @@ EXTRA_PASSES = 1.0
 LEAST_TOKENS = 16
 """Prompt tokens that a pass may read in any case. Few tokens cost little more than one."""
 _RATE = 0.2
+_PASSES = 9
+"""Passes without prompt tokens of which the median counts. While a long prompt is read there is none, so that one slow pass would
+otherwise set the pace of all of it."""
 
 
 class PrefillPace:
@@ -19,25 +25,22 @@ class PrefillPace:
     """
 
     def __init__(self) -> None:
-        self._pass_seconds = 0.0  # of a pass without prompt tokens; 0: not measured
+        self._passes: deque[float] = deque(maxlen=_PASSES)  # seconds of the last passes without prompt tokens
         self._token_seconds = 0.0  # that a prompt token adds; 0: not measured
 
     def tokens(self, decoding: int) -> int:
         """The prompt tokens of the next pass, in which ``decoding`` requests decode."""
-        if not decoding or not self._pass_seconds:
+        if not decoding or not self._passes:
             return PREFILL_CHUNK
         if not self._token_seconds:
             return LEAST_TOKENS
-        return min(max(int(EXTRA_PASSES * self._pass_seconds / self._token_seconds), LEAST_TOKENS), PREFILL_CHUNK)
+        return min(max(int(EXTRA_PASSES * median(self._passes) / self._token_seconds), LEAST_TOKENS), PREFILL_CHUNK)
 
     def learn(self, read: int, decoding: int, seconds: float) -> None:
         """Learn from a pass that read ``read`` prompt tokens and in which ``decoding`` requests decoded."""
         if not read:
-            self._pass_seconds = _mean(self._pass_seconds, seconds)
+            self._passes.append(seconds)
         else:
-            rest = self._pass_seconds if decoding else 0.0
-            self._token_seconds = _mean(self._token_seconds, max(seconds - rest, 0.1 * seconds) / read)
-
-
-def _mean(before: float, new: float) -> float:
-    return before + _RATE * (new - before) if before else new
+            rest = median(self._passes) if decoding and self._passes else 0.0
+            found = max(seconds - rest, 0.1 * seconds) / read
+            self._token_seconds += (_RATE if self._token_seconds else 1.0) * (found - self._token_seconds)

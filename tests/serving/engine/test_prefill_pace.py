@@ -31,6 +31,14 @@ def test_a_prompt_adds_about_one_pass(token_seconds: float, tokens: int) -> None
     assert passes(PrefillPace(), token_seconds) == pytest.approx(tokens, rel=0.1)
 
 
+def test_one_slow_pass_does_not_set_the_pace_of_a_prompt() -> None:
+    """Regression: a single slow pass before a long prompt doubled all passes that read it."""
+    pace = PrefillPace()
+    assert passes(pace, 0.001) == pytest.approx(50, rel=0.1)
+    pace.learn(0, 2, 0.5)
+    assert pace.tokens(2) == pytest.approx(50, rel=0.1)
+
+
 def test_the_pace_follows_the_device() -> None:
     pace = PrefillPace()
     assert passes(pace, 0.001) == pytest.approx(50, rel=0.1)
