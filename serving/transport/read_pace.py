@@ -1,4 +1,4 @@
-"""How fast an HTTP server reads. Reading a megabyte holds Python's lock for some 3 ms, even if nobody needs it."""
+"""How fast an HTTP server reads. A megabyte takes the event loop some 3 ms, even if nobody needs it."""
 
 from __future__ import annotations
 
