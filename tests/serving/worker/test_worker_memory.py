@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffolk.cli.worker import _require_room
+from suffolk.cli.worker import require_room
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
@@ -32,8 +32,8 @@ def test_the_caches_of_drafters_count(monkeypatch: pytest.MonkeyPatch) -> None:
     models = [*found, MadeUpDrafter(lambda request: tree([], []))]
     needed = own + sum(each.cache_bytes for each in found)
     monkeypatch.setattr(memory, "available_memory", lambda device: needed)
-    _require_room(target, 2, 160, models)
+    require_room(target, 2, 160, models)
     monkeypatch.setattr(memory, "available_memory", lambda device: needed - 1)
-    _require_room(target, 2, 160)
+    require_room(target, 2, 160)
     with pytest.raises(ResourceExhausted, match="--slots 2 x --capacity 160: the caches need .* lower one of them"):
-        _require_room(target, 2, 160, models)
+        require_room(target, 2, 160, models)
