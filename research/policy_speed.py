@@ -11,13 +11,13 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from research.command import command_parser, run_command
 from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.turns import alternating
 from suffolk.datastore.datastore import open_datastore
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
@@ -85,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    answers = _in_turn([each for each in read_recordings([args.answers]) if _fits(each, args.temperature)])
+    fitting = [each for each in read_recordings([args.answers]) if _fits(each, args.temperature)]
+    answers = alternating(fitting, lambda each: each.group)
     longest = max(len(each.prompt) + each.settings.max_new_tokens for each in answers) + NODES + SPARE
     clock, costs, vocab = CountedClock(), CostModel(ROWS, COSTS[args.costs]), answers[0].vocab_size
     with open_datastore(args.datastore) as store:
@@ -138,14 +139,6 @@ def _states(target: Target | None, drafter: Drafter, longest: int) -> RecordedSt
 
 def _fits(answer: Recording, temperature: float) -> bool:
     return answer.settings.temperature == temperature and len(answer.generated) > 1
-
-
-def _in_turn(answers: Sequence[Recording]) -> list[Recording]:
-    """Order ``answers`` with alternating groups."""
-    groups: dict[str, list[Recording]] = {}
-    for each in answers:
-        groups.setdefault(each.group, []).append(each)
-    return [each for each in chain.from_iterable(zip_longest(*groups.values())) if each is not None]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from research.delayed_server import delayed_server
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.report import Report, plain, write_report
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.load import make_drafter
@@ -27,7 +29,6 @@ from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.near_tie import first_difference
-from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 WAYS = ("none", "waiting", "ahead")
 PACKAGES = ("numpy", "torch", "transformers", "grpcio")
@@ -61,22 +62,20 @@ class RemoteOverlapOptions:
     deadline_ms: float = 100.0
 
 
-def measure_remote_overlap(
-    options: RemoteOverlapOptions, report: Callable[[str], None] = lambda line: None
-) -> dict[str, Any]:
+def measure_remote_overlap(options: RemoteOverlapOptions) -> dict[str, Any]:
     """Measure all delays and methods. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
     prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
     target = load_target(options.decoding)
     encoded, _ = encode_prompts(target, prompts, options.decoding)
     ids = [tokens for _, tokens in encoded]
-    return {f"{delay:g} ms": _measure_delay(options, target, ids, delay, report) for delay in options.delays_ms}
+    return {f"{delay:g} ms": _measure_delay(options, target, ids, delay) for delay in options.delays_ms}
 
 
 def _measure_delay(
-    options: RemoteOverlapOptions, target: Target, prompts: list[list[int]], delay: float, report: Callable[[str], None]
+    options: RemoteOverlapOptions, target: Target, prompts: list[list[int]], delay: float
 ) -> dict[str, Any]:
     decoding = options.decoding
-    settings = SamplingSettings(decoding.max_new_tokens, seed=decoding.seed, temperature=decoding.temperature)
+    settings = decoding.settings
     capacity = max(map(len, prompts)) + decoding.max_new_tokens + decoding.max_nodes
     costs = find_costs(target, 1, decoding.costs).costs
     outcomes: dict[str, list[tuple[list[int], dict[str, Any]]]] = {name: [] for name in WAYS}
@@ -98,11 +97,11 @@ def _measure_delay(
                 )
             )
             for number, ids in enumerate(prompts):
-                for name in (*WAYS[number % 3 :], *WAYS[: number % 3]):
+                for name in rotated(WAYS, number):
                     generation = engine.generate(ids, settings, name, decoding.max_nodes)
                     list(generation)
                     outcomes[name].append((generation.tokens, generation.stats.to_dict()))
-                report(f"{delay:g} ms: {number + 1} of {len(prompts)} prompts")
+                show_part(f"{delay:g} ms: {number + 1} of {len(prompts)} prompts")
             counters = {name: drafter.stats() for name, drafter in drafters.items() if drafter is not None}
     texts = [tokens for tokens, _ in outcomes["none"]]
     rows = {}
@@ -188,7 +187,7 @@ def _run(args: argparse.Namespace) -> int:
         style="chat",
     )
     options = RemoteOverlapOptions(args.store, decoding, args.drafter, tuple(args.delays_ms), args.deadline_ms)
-    results = measure_remote_overlap(options, lambda line: print(line, file=sys.stderr))
+    results = measure_remote_overlap(options)
     print("\n".join(lines(results)))
     if args.json is not None:
         write_report(Report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)

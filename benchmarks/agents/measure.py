@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from suffolk.benchmarks.agents.options import AgentOptions
 from suffolk.benchmarks.agents.summary import summarize
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN
-from suffolk.benchmarks.decode.setup import load_target
+from suffolk.benchmarks.decode.setup import load_target, target_facts
 from suffolk.benchmarks.prediction.edits import source_files
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import Prompt, encode_prompt
 from suffolk.benchmarks.rollouts.memory import GroupAlone, LiveMemory, Memory, NoMemory, new_store
 from suffolk.benchmarks.stopping import keep
+from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
@@ -30,13 +32,11 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 METHODS = ("prompt-lookup", "own store", "shared store")
 
 
-def measure_agents(options: AgentOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+def measure_agents(options: AgentOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
     In each turn the prompt holds the file as it is now, and no earlier turn. So prompt lookup finds the file, and only a store
     finds what was written in earlier turns and sessions. All methods generate the same answers: a seed belongs to a turn.
-
-    ``report`` gets a line after every turn.
 
     Raises as ``source_files`` and ``Target.load``.
     """
@@ -54,13 +54,12 @@ def measure_agents(options: AgentOptions, report: Callable[[str], None] = lambda
         drafters = {way: memory.drafter for way, memory in memories.items()}
         engine = stack.enter_context(Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0))
         sessions = _Sessions(engine, memories, options)
-        kept, stopped = keep(
-            sessions.run(texts, report), len(texts) * options.sessions * options.turns, "turns of all sessions"
-        )
+        count = len(texts) * options.sessions * options.turns
+        kept, stopped = keep(sessions.run(texts), count, "turns of all sessions")
     runs = [row for rows in kept for row in rows]
     return {
         "stopped": stopped,
-        "target": {"dtype": str(target.dtype), "device": str(target.device)},
+        "target": target_facts(target),
         "costs": {"source": found.source},
         "summary": summarize(runs, tuple(memories)),
         "runs": runs,
@@ -75,7 +74,7 @@ class _Sessions:
     memories: dict[str, Memory]
     options: AgentOptions
 
-    def run(self, texts: dict[str, str], report: Callable[[str], None]) -> Iterator[list[dict[str, Any]]]:
+    def run(self, texts: dict[str, str]) -> Iterator[list[dict[str, Any]]]:
         """The rows of each turn, with the ways in rotating order."""
         list(self.engine.generate([1, 2, 3], SamplingSettings(WARM_UP_TOKENS)))
         number = 0
@@ -86,7 +85,7 @@ class _Sessions:
                     rows, answer = self._turn(f"{name} {session}", file, EDITS[turn], number)
                     yield [row | {"file": name, "session": session + 1, "turn": turn + 1} for row in rows]
                     rates = ", ".join(f"{row['way']} {row['tokens_per_second']:.1f}" for row in rows)
-                    report(f"{name}, session {session + 1}, turn {turn + 1}: tokens/s {rates}")
+                    show_part(f"{name}, session {session + 1}, turn {turn + 1}: tokens/s {rates}")
                     file = edited_file(answer)
                     number += 1
 
@@ -94,11 +93,9 @@ class _Sessions:
         target, decoding = self.engine.target, self.options.decoding
         ids = _encode(file, edit, target, decoding.model)
         settings = SamplingSettings(decoding.max_new_tokens, decoding.temperature, seed=decoding.seed + number)
-        ways = list(self.memories)
-        first = number % len(ways)
         rows: list[dict[str, Any]] = []
         answers: dict[str, list[int]] = {}
-        for way in (*ways[first:], *ways[:first]):
+        for way in rotated(list(self.memories), number):
             generation = self.engine.generate(ids, settings, way, decoding.max_nodes, DraftOptions(group=group))
             for _ in generation:
                 pass

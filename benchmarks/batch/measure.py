@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-import torch
-
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.setup import (
+    capacity_for,
     encode_prompts,
     load_target,
     make_drafters,
     opened_datastores,
     require_drafters,
+    target_facts,
 )
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
@@ -56,9 +56,7 @@ Compared = tuple[int, dict[str, Any] | None]
 """Number of output tokens compared, and the first difference, if there is one."""
 
 
-def measure_batches(
-    options: DecodingOptions, sizes: Sequence[int], report: Callable[[str], None] = lambda line: None
-) -> dict[str, Any]:
+def measure_batches(options: DecodingOptions, sizes: Sequence[int]) -> dict[str, Any]:
     """Run the prompts through one engine at every batch size with every method, in turn; return the results by name.
 
     A finished request is replaced by the next, so the batch stays full until no request waits. All methods and sizes
@@ -76,26 +74,19 @@ def measure_batches(
         require_drafters(options, retrievers)  # report missing parts before a model is loaded
         target = load_target(options)
         encoded, skipped = encode_prompts(target, prompts, options)
-        settings = SamplingSettings(
-            options.max_new_tokens,
-            options.temperature,
-            top_p=options.top_p,
-            seed=options.seed,
-            ignore_eos=options.ignore_eos,
-        )
-        capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
+        capacity = capacity_for(encoded, options)
         texts = [encoded[number % len(encoded)][1] for number in range(max(len(encoded), 2 * max(sizes)))]
         drafters = make_drafters(options, target, retrievers, max(sizes), capacity)
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes
-            turns = _compared(_run_rounds(engine, texts, sizes, settings, options, report), target, texts, settings)
+            turns = _compared(_run_rounds(engine, texts, sizes, options), target, texts, options.settings)
             kept, stopped = keep(turns, options.rounds * len(sizes), options.in_all_rounds("batch sizes"))
     runs = [run for turn, _ in kept for run in turn]
     done = [size for size in sizes if any(run.size == size for _, run in runs)]
     return {
         "stopped": stopped,
-        "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "target": target_facts(target),
         "costs": {"source": found.source, "drifts": engine.drifts},
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
@@ -133,14 +124,10 @@ def run_batch(
 
 
 def _run_rounds(
-    engine: Engine,
-    texts: Sequence[Sequence[int]],
-    sizes: Sequence[int],
-    settings: SamplingSettings,
-    options: DecodingOptions,
-    report: Callable[[str], None],
+    engine: Engine, texts: Sequence[Sequence[int]], sizes: Sequence[int], options: DecodingOptions
 ) -> Iterator[BatchEntry]:
     """Yield, after one warm-up, the round's number and the run of every method, for each round and size."""
+    settings = options.settings
     run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
     for number in range(1, options.rounds + 1):
         for size in sizes:
@@ -148,7 +135,7 @@ def _run_rounds(
             for way in options.ways if number % 2 else options.ways[::-1]:
                 run = run_batch(engine, texts, size, way, settings, options.max_nodes)
                 runs.append((number, run))
-                report(f"round {number}, batch {size}: {way} {run.rate:.1f} tokens/s")
+                show_part(f"round {number}, batch {size}: {way} {run.rate:.1f} tokens/s")
             yield runs
 
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from suffolk.benchmarks.decode.bandwidth import measure_bandwidth
 from suffolk.benchmarks.decode.options import CONTROL, PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.setup import (
+    Encoded,
+    capacity_for,
     encode_prompts,
     load_target,
     make_drafters,
     opened_datastores,
     require_drafters,
+    seconds_by_rows,
+    target_facts,
 )
 from suffolk.benchmarks.decode.summary import summarize
 from suffolk.benchmarks.decode.transformers_decoding import TransformersModel
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.stopping import keep
+from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
@@ -33,10 +36,8 @@ from suffolk.serving.replay.recorder import Recorder, opened_recorder
 WARM_UP_TOKENS = 4
 
 
-def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+def measure_decoding(options: DecodingOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
-
-    ``report`` gets a line after every prompt.
 
     Raises:
         NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
@@ -45,44 +46,31 @@ def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = l
     with opened_datastores(options) as retrievers:
         require_drafters(options, retrievers)  # report missing parts before a model is loaded
         target = load_target(options)
-        return measure_target(target, retrievers, prompts, options, report)
+        return measure_target(target, retrievers, prompts, options)
 
 
 def measure_target(
-    target: Target,
-    retrievers: list[Retriever],
-    prompts: list[Prompt],
-    options: DecodingOptions,
-    report: Callable[[str], None] = lambda line: None,
+    target: Target, retrievers: list[Retriever], prompts: list[Prompt], options: DecodingOptions
 ) -> dict[str, Any]:
     """Like ``measure_decoding``, with a loaded target and open retrievers."""
     encoded, skipped = encode_prompts(target, prompts, options)
-    settings = SamplingSettings(
-        max_new_tokens=options.max_new_tokens,
-        temperature=options.temperature,
-        top_p=options.top_p,
-        seed=options.seed,
-        ignore_eos=options.ignore_eos,
-    )
     found = find_costs(target, 1, options.costs)
-    costs = found.costs
-    measured = dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
+    measured = seconds_by_rows(found.costs)
     store = options.datastores[0] if options.datastores else None
     rival = TransformersModel(options.model, target, options.assistant, store) if options.transformers else None
-    longest = max(len(ids) for _, ids in encoded)
-    capacity = longest + options.max_new_tokens + rows_behind(options.max_nodes)
+    capacity = capacity_for(encoded, options)
     drafters = make_drafters(options, target, retrievers, 1, capacity)
     with (
         opened_recorder(options.record, target, options.model) as recorder,
-        Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine,
+        Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0) as engine,
     ):
-        ways = _Ways(engine, rival, recorder, options, settings)
-        turns, total = _run_rounds(ways, target, encoded, report), options.rounds * len(encoded)
+        ways = _Ways(engine, rival, recorder, options)
+        turns, total = _run_rounds(ways, target, encoded), options.rounds * len(encoded)
         kept, stopped = keep(turns, total, options.in_all_rounds("prompts"))
     runs = [row for rows in kept for row in rows]
     return {
         "stopped": stopped,
-        "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "target": target_facts(target),
         "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": engine.drifts},
         "bandwidth": measure_bandwidth(target, measured[1]),
         "summary": summarize(runs, ways.names),
@@ -140,7 +128,6 @@ class _Ways:
     rival: TransformersModel | None
     recorder: Recorder | None
     options: DecodingOptions
-    settings: SamplingSettings
 
     @property
     def names(self) -> list[str]:
@@ -155,23 +142,20 @@ class _Ways:
 
     def run(self, name: str, prompt: Prompt, ids: list[int], record: bool) -> tuple[list[int], dict[str, Any]]:
         if self.rival is not None and name in self.rival.ways:
-            return self.rival.run(name, ids, self.settings)
+            return self.rival.run(name, ids, self.options.settings)
         recorder = self.recorder if record and name != CONTROL else None
-        return run_way(self.engine, name, ids, self.settings, self.options.max_nodes, recorder, prompt.group)
+        options = self.options
+        return run_way(self.engine, name, ids, options.settings, options.max_nodes, recorder, prompt.group)
 
 
-def _run_rounds(
-    ways: _Ways, target: Target, encoded: list[tuple[Prompt, list[int]]], report: Callable[[str], None]
-) -> Iterator[list[dict[str, Any]]]:
+def _run_rounds(ways: _Ways, target: Target, encoded: Encoded) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of all methods for each round and prompt. The order of methods rotates."""
     ways.warm_up(encoded[0][1])
     turns = [(number, *each) for number in range(1, ways.options.rounds + 1) for each in encoded]
     for place, (number, prompt, ids) in enumerate(turns):
-        first = place % len(ways.names)
-        names = ways.names[first:] + ways.names[:first]
         record = number == 1  # a replay needs each output once
-        outcomes = {name: ways.run(name, prompt, ids, record) for name in names}
-        done = compare(target, prompt, ids, ways.settings, outcomes)
+        outcomes = {name: ways.run(name, prompt, ids, record) for name in rotated(ways.names, place)}
+        done = compare(target, prompt, ids, ways.options.settings, outcomes)
         yield [{"round": number, **row} for row in done]
         rates = ", ".join(f"{row['drafter']} {row['tokens_per_second']:.1f}" for row in done)
-        report(f"{place + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
+        show_part(f"{place + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")

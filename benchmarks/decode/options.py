@@ -8,6 +8,7 @@ from pathlib import Path
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.transport.limits import MAX_THREADS, check_range
 
 PLAIN = "none"
@@ -81,6 +82,13 @@ class DecodingOptions:
         """The methods in order: plain decoding, the control if set, then every drafter."""
         control = (CONTROL,) if self.control else ()
         return (PLAIN, *control, *(name for name in self.drafters if name != PLAIN))
+
+    @property
+    def settings(self) -> SamplingSettings:
+        """The sampling settings of all answers. Raises as ``SamplingSettings``."""
+        return SamplingSettings(
+            self.max_new_tokens, self.temperature, top_p=self.top_p, seed=self.seed, ignore_eos=self.ignore_eos
+        )
 
     def in_all_rounds(self, things: str) -> str:
         """Describe the unit of progress: ``things``, and the number of rounds if there are several."""

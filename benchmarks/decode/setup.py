@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import transformers
@@ -20,11 +20,16 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.drafters.load import load_drafters, make_drafter
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.fanout.open_store import connect_any
 from suffolk.serving.transport.url import is_remote
+
+Encoded: TypeAlias = list[tuple[Prompt, list[int]]]
+"""Prompts and their token ids."""
 
 
 def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
@@ -80,9 +85,9 @@ def load_target(options: DecodingOptions) -> Target:
 
 def encode_prompts(
     target: Target, prompts: list[Prompt], options: DecodingOptions
-) -> tuple[list[tuple[Prompt, list[int]]], list[dict[str, Any]]]:
+) -> tuple[Encoded, list[dict[str, Any]]]:
     """Encode the prompts that leave room for a whole answer. Return the encoded and the skipped prompts."""
-    encoded: list[tuple[Prompt, list[int]]] = []
+    encoded: Encoded = []
     skipped: list[dict[str, Any]] = []
     for prompt in prompts:
         ids = encode_prompt(prompt, target.tokenizer, options.model)
@@ -93,3 +98,18 @@ def encode_prompts(
     if not encoded:
         raise InvalidArgument(f"no prompt leaves room for {options.max_new_tokens} tokens; lower --max-new-tokens")
     return encoded, skipped
+
+
+def capacity_for(encoded: Encoded, options: DecodingOptions) -> int:
+    """The most tokens of a request: the longest prompt, its answer, and the largest tree."""
+    return max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
+
+
+def target_facts(target: Target) -> dict[str, Any]:
+    """Data type, device and threads of ``target``, for a report."""
+    return {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()}
+
+
+def seconds_by_rows(costs: CostModel) -> dict[int, float]:
+    """The seconds of a pass without a context, by its rows, at the measured sizes."""
+    return dict(zip(costs.sizes.astype(int).tolist(), costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))

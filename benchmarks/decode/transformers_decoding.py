@@ -45,9 +45,8 @@ class TransformersModel:
     @property
     def ways(self) -> tuple[str, ...]:
         """The method names that ``run`` accepts."""
-        compiled = (
-            (COMPILED,) if self._model.device.type == "cuda" else ()
-        )  # transformers compiles on accelerators only
+        # transformers compiles on accelerators only
+        compiled = (COMPILED,) if self._model.device.type == "cuda" else ()
         assisted = () if self._assistant is None else (ASSISTED,)
         return (PLAIN, *compiled, PROMPT_LOOKUP, *assisted, CUSTOM)
 
@@ -122,11 +121,6 @@ def _load(name: str, target: Target) -> Any:
     if model.get_input_embeddings().num_embeddings < target.vocab_size and name != target.name:
         raise InvalidArgument(f"model {name} has fewer ids than {target.name}; name one with the same tokenizer")
     model.generation_config.max_length = None
-    for option in (
-        "temperature",
-        "top_p",
-        "top_k",
-        "repetition_penalty",
-    ):  # ignore the folder's defaults
+    for option in ("temperature", "top_p", "top_k", "repetition_penalty"):  # ignore the folder's defaults
         setattr(model.generation_config, option, None)
     return model.to(target.device).eval()

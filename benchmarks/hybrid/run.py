@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
 from typing import Any
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS, compare, run_way
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN
-from suffolk.benchmarks.decode.setup import encode_prompts, load_target, opened_datastores
+from suffolk.benchmarks.decode.setup import Encoded, encode_prompts, load_target, opened_datastores, target_facts
 from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
 from suffolk.benchmarks.hybrid.compared_drafters import Sources, make_compared
 from suffolk.benchmarks.hybrid.counted_time import CountedTime
@@ -19,6 +18,7 @@ from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
 from suffolk.benchmarks.hybrid.run_log import RunLog
 from suffolk.benchmarks.progress import part_progress, show_part
 from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
+from suffolk.benchmarks.turns import alternating, rotated
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
@@ -30,8 +30,6 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.replayer import SPARE
 
-Prompts = Sequence[tuple[Prompt, list[int]]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
@@ -39,7 +37,7 @@ class _Bench:
     target: Target
     store: Retriever | None
     unrelated: Retriever | None
-    prompts: Prompts
+    prompts: Encoded
     log: RunLog
 
     @property
@@ -48,14 +46,7 @@ class _Bench:
         return max(len(ids) for _, ids in self.prompts) + self.options.decoding.max_new_tokens
 
     def settings(self, temperature: float) -> SamplingSettings:
-        decoding = self.options.decoding
-        return SamplingSettings(
-            decoding.max_new_tokens,
-            temperature,
-            top_p=decoding.top_p,
-            seed=decoding.seed,
-            ignore_eos=decoding.ignore_eos,
-        )
+        return replace(self.options.decoding.settings, temperature=temperature)
 
     def drafters(self, nodes: int, counted: bool = False) -> _Drafters:
         """Create untrained drafters for trees of up to ``nodes`` nodes. ``counted``: time them by stored pass costs."""
@@ -99,7 +90,9 @@ def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
         if not kept:
             raise InvalidArgument("--exclude removes every prompt; exclude fewer, or give more prompts")
         prompts, skipped = encode_prompts(target, kept, decoding)
-        bench = _Bench(options, target, stores[0] if stores else None, unrelated, in_turn(prompts), log)
+        # interrupted runs then cover all groups, and drafters see a mix of them
+        ordered = alternating(prompts, lambda each: each[0].group)
+        bench = _Bench(options, target, stores[0] if stores else None, unrelated, ordered, log)
         for temperature in options.temperatures:
             for part, nodes in _replayed(options):
                 _run_replay(bench, temperature, part, nodes)
@@ -107,22 +100,11 @@ def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
                 _run_service(bench, temperature)
     excluded = sorted({prompt.name for prompt in found} & options.excluded)
     return log, {
-        "target": {"dtype": str(target.dtype), "device": str(target.device)},
+        "target": target_facts(target),
         "prompts": len(prompts),
         "prompts_skipped": skipped,
         "prompts_excluded": excluded,
     }
-
-
-def in_turn(prompts: Prompts) -> list[tuple[Prompt, list[int]]]:
-    """Order ``prompts`` with alternating groups.
-
-    Interrupted runs then cover all groups, and drafters see a mix of them.
-    """
-    groups: dict[str, list[tuple[Prompt, list[int]]]] = {}
-    for each in prompts:
-        groups.setdefault(each[0].group, []).append(each)
-    return [each for each in chain.from_iterable(zip_longest(*groups.values())) if each is not None]
 
 
 def _replayed(options: HybridOptions) -> list[tuple[str, int]]:
@@ -170,8 +152,7 @@ def _run_service(bench: _Bench, temperature: float) -> None:
     ):
         run_way(engine, PLAIN, missing[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
         for number, (prompt, ids) in enumerate(missing):
-            names = ways[number % len(ways) :] + ways[: number % len(ways)]
-            outcomes = {name: run_way(engine, name, ids, settings, max_nodes) for name in names}
+            outcomes = {name: run_way(engine, name, ids, settings, max_nodes) for name in rotated(ways, number)}
             runs = compare(bench.target, prompt, ids, settings, outcomes)
             log.add(_key("service", temperature, prompt) | {"runs": runs})
             rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in runs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,23 @@ import numpy as np
 
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.benchmarks.decode.setup import encode_prompts, load_target, make_drafters, require_drafters
+from suffolk.benchmarks.decode.setup import (
+    Encoded,
+    capacity_for,
+    encode_prompts,
+    load_target,
+    make_drafters,
+    require_drafters,
+    seconds_by_rows,
+    target_facts,
+)
 from suffolk.benchmarks.prediction.edits import corrupted, edit_prompts
 from suffolk.benchmarks.prediction.options import PredictionOptions
 from suffolk.benchmarks.prediction.summary import summarize
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.benchmarks.stopping import keep
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
-from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.benchmarks.turns import rotated
 from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.engine import Engine
@@ -45,12 +54,8 @@ class Way:
         return f"{self.drafter}, {NO_PREDICTION if self.share is None else f'{self.share:.0%} wrong'}"
 
 
-def measure_predictions(
-    options: PredictionOptions, report: Callable[[str], None] = lambda line: None
-) -> dict[str, Any]:
+def measure_predictions(options: PredictionOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
-
-    ``report`` gets a line after every prompt.
 
     Each way has its own drafters and its own planner budget. They learn from one prompt to the next.
 
@@ -61,7 +66,7 @@ def measure_predictions(
     target = load_target(decoding)
     encoded, skipped = encode_prompts(target, prompts, decoding)
     found = find_costs(target, 1, decoding.costs)
-    capacity = max(len(ids) for _, ids in encoded) + decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+    capacity = capacity_for(encoded, decoding)
     ways = [
         Way(drafter, share)
         for drafter in decoding.drafters
@@ -78,13 +83,13 @@ def measure_predictions(
         for way in ways
     }
     with Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0) as engine:
-        turns = _Turns(engine, counted, ways, options).run(encoded, report)
+        turns = _Turns(engine, counted, ways, options).run(encoded)
         kept, stopped = keep(turns, len(encoded), "prompts")
     runs = [row for rows in kept for row in rows]
     return {
         "stopped": stopped,
-        "target": {"dtype": str(target.dtype), "device": str(target.device)},
-        "costs": {"source": found.source, "seconds_by_rows": _seconds_by_rows(found.costs)},
+        "target": target_facts(target),
+        "costs": {"source": found.source, "seconds_by_rows": seconds_by_rows(found.costs)},
         "summary": summarize(runs, [way.name for way in ways]),
         "prompts_skipped": skipped,
         "runs": runs,
@@ -100,9 +105,7 @@ class _Turns:
     ways: Sequence[Way]
     options: PredictionOptions
 
-    def run(
-        self, encoded: Sequence[tuple[Prompt, list[int]]], report: Callable[[str], None]
-    ) -> Iterator[list[dict[str, Any]]]:
+    def run(self, encoded: Encoded) -> Iterator[list[dict[str, Any]]]:
         """The rows of each prompt: plain decoding, then the ways in rotating order."""
         rng = np.random.default_rng(self.options.decoding.seed)
         settings = SamplingSettings(self.options.decoding.max_new_tokens)
@@ -111,12 +114,11 @@ class _Turns:
             plain = _finished(self.engine.generate(ids, settings))
             others = [other.messages[0]["content"] for other, _ in encoded if other is not prompt]
             rows = [_row(prompt, Way(PLAIN, None), plain, plain, self.engine.target) | {"drafter": PLAIN}]
-            first = place % len(self.ways)
-            for way in (*self.ways[first:], *self.ways[:first]):
+            for way in rotated(self.ways, place):
                 rows.append(self._run(way, prompt, ids, settings, plain, others, rng))
             yield rows
             rates = ", ".join(f"{row['drafter']}: {row['tokens_per_second']:.1f}" for row in rows)
-            report(f"{place + 1} of {len(encoded)} {prompt.name}: tokens/s {rates}")
+            show_part(f"{place + 1} of {len(encoded)} {prompt.name}: tokens/s {rates}")
 
     def _run(
         self,
@@ -165,7 +167,3 @@ def _finished(generation: Generation) -> Generation:
     for _ in generation:
         pass
     return generation
-
-
-def _seconds_by_rows(costs: CostModel) -> dict[int, float]:
-    return dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))

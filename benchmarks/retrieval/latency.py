@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from suffolk.benchmarks.turns import rotated
+
 Call = Callable[[Any], object]
 
 
@@ -22,7 +24,7 @@ def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         order = chooser.permutation(len(questions))
-        for name in _rotated(names, turn):
+        for name in rotated(names, turn):
             times = [_time(calls[name], questions[place]) for place in order]
             if turn:
                 seconds[name] += times
@@ -41,16 +43,11 @@ def time_alternating(
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for counted in [False, *[True] * rounds]:
         for turn, place in enumerate(chooser.permutation(len(questions))):
-            for name in _rotated(names, turn):
+            for name in rotated(names, turn):
                 passed = _time(calls[name], questions[place])
                 if counted:
                     seconds[name].append(passed)
     return seconds
-
-
-def _rotated(names: list[str], turn: int) -> list[str]:
-    first = turn % len(names)
-    return names[first:] + names[:first]
 
 
 def _time(call: Call, question: Any) -> float:

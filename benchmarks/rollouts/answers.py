@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from suffolk.benchmarks.prompts import Prompt
+from suffolk.benchmarks.decode.setup import Encoded
 from suffolk.benchmarks.rollouts.options import RolloutOptions
 from suffolk.datastore.errors import Corruption
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
-Encoded: TypeAlias = Sequence[tuple[Prompt, list[int]]]
 Answers: TypeAlias = list[list[int]]
 
 
@@ -58,18 +57,9 @@ class AnswerFile:
 
 def settings_of(options: RolloutOptions, epoch: int, place: int) -> list[SamplingSettings]:
     """The settings of each answer to the prompt at ``place``, each with a seed of its own."""
-    decoding, samples = options.decoding, options.samples
-    first = ((decoding.seed * 1000 + epoch) * 100_000 + place) * samples
-    return [
-        SamplingSettings(
-            decoding.max_new_tokens,
-            options.temperatures[epoch],
-            top_p=decoding.top_p,
-            seed=first + sample,
-            ignore_eos=decoding.ignore_eos,
-        )
-        for sample in range(samples)
-    ]
+    first = ((options.decoding.seed * 1000 + epoch) * 100_000 + place) * options.samples
+    settings = replace(options.decoding.settings, temperature=options.temperatures[epoch])
+    return [replace(settings, seed=first + sample) for sample in range(options.samples)]
 
 
 def plain_answers(

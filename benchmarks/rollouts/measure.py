@@ -5,29 +5,30 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.benchmarks.decode.setup import encode_prompts, load_target
+from suffolk.benchmarks.decode.setup import Encoded, capacity_for, encode_prompts, load_target, target_facts
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, Encoded, plain_answers, settings_of
+from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, plain_answers, settings_of
 from suffolk.benchmarks.rollouts.decoder import CountedDecoder, Decoder, EngineDecoder, Job
 from suffolk.benchmarks.rollouts.memory import Memory, make_memory
 from suffolk.benchmarks.rollouts.options import RolloutOptions
 from suffolk.benchmarks.rollouts.summary import summarize
 from suffolk.benchmarks.stopping import keep
+from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
-def measure_rollouts(options: RolloutOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
     All answers of an epoch are queued, prompt by prompt; ``options.samples`` of them run at once. All methods generate the same
@@ -36,8 +37,6 @@ def measure_rollouts(options: RolloutOptions, report: Callable[[str], None] = la
 
     With ``options.answers``, the answers are sampled once by plain decoding. The methods then draft along them, and a pass takes
     its stored cost instead of its real time.
-
-    ``report`` gets a line after each method's epoch.
 
     Raises as ``load_prompts``, ``Target.load``, ``AnswerFile`` and ``make_memory``.
     """
@@ -51,7 +50,7 @@ def measure_rollouts(options: RolloutOptions, report: Callable[[str], None] = la
             stack.callback(memory.close)
         encoded, skipped = encode_prompts(target, prompts, decoding)
         found = find_costs(target, options.samples, decoding.costs)
-        capacity = max(len(ids) for _, ids in encoded) + decoding.max_new_tokens + rows_behind(decoding.max_nodes)
+        capacity = capacity_for(encoded, decoding)
         drafters = {way: memory.drafter for way, memory in memories.items()}
         known = _known_answers(options, target, encoded)
         decoder: Decoder
@@ -63,10 +62,10 @@ def measure_rollouts(options: RolloutOptions, report: Callable[[str], None] = la
             list(stack.enter_context(engine).generate(encoded[0][1], SamplingSettings(8)))  # warms up
             decoder = EngineDecoder(engine, decoding.max_nodes)
         epochs = _Epochs(decoder, memories, options, encoded, known)
-        kept, stopped = keep(epochs.run(report), len(epochs.measured), "epochs")
+        kept, stopped = keep(epochs.run(), len(epochs.measured), "epochs")
     return {
         "stopped": stopped,
-        "target": {"dtype": str(target.dtype), "device": str(target.device)},
+        "target": target_facts(target),
         "costs": {"source": found.source},
         "summary": summarize([row for rows in kept for row in rows]),
         "prompts_skipped": skipped,
@@ -88,18 +87,17 @@ class _Epochs:
         """The epochs that are measured: without the first one if another model wrote it."""
         return range(int(self.options.earlier_model is not None), len(self.options.temperatures))
 
-    def run(self, report: Callable[[str], None]) -> Iterator[list[dict[str, Any]]]:
+    def run(self) -> Iterator[list[dict[str, Any]]]:
         """The rows of each epoch, one for each way. The ways run in rotating order."""
-        ways = list(self.memories)
         for epoch in range(len(self.options.temperatures)):
             if epoch in self.measured:
                 rows: list[dict[str, Any]] = []
                 plain = self.known.get(epoch, [])
-                for way in (*ways[epoch % len(ways) :], *ways[: epoch % len(ways)]):
+                for way in rotated(list(self.memories), epoch):
                     row, answers = self._decode(way, epoch)
                     plain = plain or answers
                     rows.append(row | {"identical": sum(map(list.__eq__, answers, plain))})
-                    report(f"epoch {epoch + 1}, {way}: {row['tokens'] / row['seconds']:.1f} tokens/s")
+                    show_part(f"epoch {epoch + 1}, {way}: {row['tokens'] / row['seconds']:.1f} tokens/s")
                 yield rows
             else:
                 for memory in self.memories.values():

@@ -7,29 +7,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import (
+    capacity_for,
     encode_prompts,
     load_target,
     make_drafters,
     opened_datastores,
     require_drafters,
+    target_facts,
 )
+from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests, generate
 from suffolk.benchmarks.worker.streams import Answer, StreamRun, run_streams
 from suffolk.datastore.errors import Internal, InvalidArgument
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.openai.server import OpenAIServer
@@ -54,9 +54,7 @@ class TransportRun:
     cpu_seconds: float
 
 
-def measure_worker(
-    options: DecodingOptions, streams: Sequence[int], report: Callable[[str], None] = lambda line: None
-) -> dict[str, Any]:
+def measure_worker(options: DecodingOptions, streams: Sequence[int]) -> dict[str, Any]:
     """Run the same requests over every transport in turn, with every number of ``streams``; return the results by name.
 
     The worker has one engine. Its clients run in a separate process. The requests are all prompts, repeated until each
@@ -75,7 +73,7 @@ def measure_worker(
         require_drafters(options, retrievers)
         target = load_target(options)
         encoded, skipped = encode_prompts(target, prompts, options)
-        capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
+        capacity = capacity_for(encoded, options)
         drafters = make_drafters(options, target, retrievers, most, capacity)
         costs = find_costs(target, most, options.costs).costs
         config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
@@ -83,13 +81,13 @@ def measure_worker(
             Engine(target, drafters, costs, slots=most, capacity=capacity, queue=most) as engine,
             OpenAIServer(config, DecodeService(engine, Path(options.model).name, options.max_nodes)) as server,
         ):
-            turns = _turns(server, [ids for _, ids in encoded], streams, options, report)
+            turns = _turns(server, [ids for _, ids in encoded], streams, options)
             count = options.rounds * len(streams) * len(options.drafters)
             kept, stopped = keep(turns, count, options.in_all_rounds("turns"))
     runs = [run for turn in kept for run in turn]
     return {
         "stopped": stopped,
-        "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "target": target_facts(target),
         "prompts_skipped": skipped,
         "streams": {
             str(size): {
@@ -103,11 +101,7 @@ def measure_worker(
 
 
 def _turns(
-    server: WorkerServer,
-    prompts: Sequence[list[int]],
-    streams: Sequence[int],
-    options: DecodingOptions,
-    report: Callable[[str], None],
+    server: WorkerServer, prompts: Sequence[list[int]], streams: Sequence[int], options: DecodingOptions
 ) -> Iterator[list[TransportRun]]:
     """For each round, number of streams and drafter, after one warm-up: the run of every transport, in alternating order."""
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +122,7 @@ def _turns(
                 for drafter in options.drafters:
                     runs = [measure(number, size, drafter, transport, texts) for transport in order]
                     for each in runs:
-                        report(
+                        show_part(
                             f"round {number}, {size} streams, {drafter}: {each.transport} {each.run.rate:.1f} tokens/s"
                         )
                     yield runs

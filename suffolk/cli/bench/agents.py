@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import ModelOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
@@ -40,5 +39,5 @@ def run(options: Options) -> int:
     outcome = options.outcome("agents")
     decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=())
     settings = AgentOptions(decoding, options.files, options.limit, options.lines, options.sessions, options.turns)
-    results = measure_agents(settings, show_part)
+    results = measure_agents(settings)
     return outcome.finish(settings, results, NOTES, PACKAGES, agent_parts(results), agent_panels(results))

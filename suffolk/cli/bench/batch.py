@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import DecodeOptions
 from suffolk.cli.options.setting import Assignable, option
 
@@ -29,7 +28,7 @@ def run(options: Options) -> int:
 
     outcome, settings = options.outcome("batch"), options.decoding()
     batches = list(options.batches)
-    results = measure_batches(settings, batches, show_part)
+    results = measure_batches(settings, batches)
     return outcome.finish(
         settings, results, NOTES, PACKAGES, batch_parts(results), batch_panels(results), batches=batches
     )

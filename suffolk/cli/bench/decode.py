@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import STYLES
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
@@ -120,5 +119,5 @@ def run(options: Options) -> int:
     outcome = options.outcome("decode")
     require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
-    results = measure_decoding(run_options, show_part)
+    results = measure_decoding(run_options)
     return outcome.finish(run_options, results, NOTES, PACKAGES, decoding_parts(results), decoding_panels(results))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import ModelOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
@@ -43,5 +42,5 @@ def run(options: Options) -> int:
     names = tuple(part for part in options.drafters.split(",") if part)
     decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=names)
     settings = PredictionOptions(decoding, options.files, options.limit, options.lines, options.shares)
-    results = measure_predictions(settings, show_part)
+    results = measure_predictions(settings)
     return outcome.finish(settings, results, NOTES, PACKAGES, prediction_parts(results), prediction_panels(results))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import ModelOptions, PromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
@@ -59,5 +58,5 @@ def run(options: Options) -> int:
         tuple(part.strip() for part in options.methods.split(",") if part.strip()),
         options.answers,
     )
-    results = measure_rollouts(settings, show_part)
+    results = measure_rollouts(settings)
     return outcome.finish(settings, results, NOTES, PACKAGES, rollout_parts(results), rollout_panels(results))

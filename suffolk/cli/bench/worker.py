@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suffolk.benchmarks.progress import show_part
 from suffolk.cli.bench.decode import DecodeOptions
 from suffolk.cli.options.setting import Assignable, option
 
@@ -29,7 +28,7 @@ def run(options: Options) -> int:
 
     outcome, settings = options.outcome("worker"), options.decoding()
     streams = list(options.streams)
-    results = measure_worker(settings, streams, show_part)
+    results = measure_worker(settings, streams)
     packages = (*PACKAGES, "uvicorn", "starlette", "grpcio")
     return outcome.finish(
         settings, results, NOTES, packages, worker_parts(results), worker_panels(results), streams=streams

@@ -1,4 +1,4 @@
-"""Tests the settings of the hybrid measurement, and the order of its prompts."""
+"""Tests the settings of the hybrid measurement."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
 from suffolk.benchmarks.hybrid.options import HybridOptions
-from suffolk.benchmarks.hybrid.run import in_turn
-from suffolk.benchmarks.prompts import Prompt
 from suffolk.datastore.errors import InvalidArgument
 
 
@@ -37,8 +35,3 @@ def test_settings_contain_everything_that_rows_depend_on() -> None:
     assert options().settings() == options(nodes=(4,), temperatures=(1.0,), parts=("nodes",)).settings()
     assert options().settings() != options(excluded=frozenset({"a"})).settings()
     assert options().settings() != options(drafters=("prompt-lookup",)).settings()
-
-
-def test_groups_take_turns() -> None:
-    prompts = [(Prompt(name, name[0], ()), [1]) for name in ("a1", "a2", "a3", "b1", "c1", "c2")]
-    assert [prompt.name for prompt, _ in in_turn(prompts)] == ["a1", "b1", "c1", "a2", "c2", "a3"]
