@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded
 from suffolk.datastore.retriever import Retriever
 
+Ids = npt.NDArray[np.integer[Any]]
 _BATCH = 256
 """Paths that are looked up in one call."""
 
@@ -24,6 +29,27 @@ def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
     for token, parent in zip(tokens, parents, strict=True):
         paths.append([*(paths[parent] if parent >= 0 else ()), token])
     return paths
+
+
+def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
+    """int64[k], the nodes on the longest path from the root that agrees with ``text``. Of equal siblings, the first counts.
+
+    ``tokens`` and ``parents``: the columns of a tree; a child of the root has the parent -1.
+    """
+    path: list[int] = []
+    node = -1
+    for token in text[: len(tokens)].tolist():
+        found = np.flatnonzero((parents == node) & (tokens == token))
+        if not len(found):
+            break
+        node = int(found[0])
+        path.append(node)
+    return np.array(path, np.int64)
+
+
+def accepted_length(tree: DraftTree, text: Ids) -> int:
+    """The leading tokens of ``text`` that form a path of ``tree`` from its root."""
+    return len(path_along(tree.tokens, tree.parents, text))
 
 
 def tree_depth(parents: Sequence[int]) -> int:

@@ -31,6 +31,7 @@ from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, NotFound
+from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
@@ -147,14 +148,8 @@ def accepted(draft: Any, mask: Any, rest: Any) -> int:
 
     The mask gives each node's parent: the last earlier node that it attends to.
     """
-    parents = [-1, *(int(np.flatnonzero(mask[node, :node])[-1]) for node in range(1, len(draft)))]
-    node = found = 0
-    while found < len(rest):
-        children = [at for at, parent in enumerate(parents) if parent == node and draft[at] == rest[found]]
-        if not children:
-            break
-        node, found = children[0], found + 1
-    return found
+    parents = [int(np.flatnonzero(mask[node, :node])[-1]) - 1 for node in range(1, len(draft))]
+    return len(path_along(draft[1:], np.array(parents, np.int64), rest))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.benchmarks.hybrid.combined_sources import CombinedSources
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.loop.drafter import (
-    CacheDrafter,
-    Drafter,
-    DraftRequest,
-    FeatureDrafter,
-    GeneratedLogits,
-    LogitsDrafter,
-    tree_of,
-)
-from suffolk.serving.replay.replayer import accepted
-
-if TYPE_CHECKING:
-    import torch
-
-    from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, GeneratedLogits, LogitsDrafter, tree_of
 
 HINDSIGHT = "hindsight"
 Path = tuple[Ids, npt.NDArray[np.uint32]]
 """Tokens, and the ids of their sources."""
 
 
-class HindsightDrafter:
+class HindsightDrafter(CombinedSources):
     """Drafts the longest correct path of its sources, for measurements along recorded answers. Not thread-safe.
 
     Every step queries all sources. Then it queries the text sources again after the correct tokens, until they add no
@@ -40,18 +27,12 @@ class HindsightDrafter:
     retrieved tokens could add more.
 
     Attributes:
-        name: name of this drafter.
-        layers: layers of the target whose hidden states its network reads (``FeatureDrafter``).
         reads_logits: whether any of its sources reads the target's logits (``LogitsDrafter``).
     """
 
     def __init__(self, name: str, sources: Sequence[RetrievalSource], network: Drafter) -> None:
         """Takes ownership of the sources: ``close`` closes them."""
-        self.name = name
-        self.layers = network.layers if isinstance(network, FeatureDrafter) else ()
-        self._sources = list(sources)
-        self._network = network
-        self._all: list[Drafter] = [*self._sources, network]
+        super().__init__(name, sources, network)
         self._learners = [each for each in self._sources if isinstance(each, LogitsDrafter) and each.reads_logits]
         self.reads_logits = bool(self._learners)
         self._text: Ids = np.empty(0, np.int32)
@@ -60,16 +41,6 @@ class HindsightDrafter:
         """Set the sequence of the next requests: int32[n], a prompt with its answer."""
         self._text = text
 
-    def attach(self, cache: KVCache) -> None:
-        """See ``CacheDrafter``."""
-        if isinstance(self._network, CacheDrafter):
-            self._network.attach(cache)
-
-    def follow(self, request_id: int, features: torch.Tensor) -> None:
-        """See ``FeatureDrafter``."""
-        if isinstance(self._network, FeatureDrafter):
-            self._network.follow(request_id, features)
-
     def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
         """See ``LogitsDrafter``."""
         for learner in self._learners:
@@ -77,26 +48,6 @@ class HindsightDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return [self._draft(request) for request in requests]
-
-    def observe(self, request_id: int, tokens: Ids) -> None:
-        for each in self._all:
-            each.observe(request_id, tokens)
-
-    def release(self, request_id: int) -> None:
-        for each in self._all:
-            each.release(request_id)
-
-    def stats(self) -> dict[str, float]:
-        """The sums of all sources' counters."""
-        total: dict[str, float] = {}
-        for each in self._all:
-            for key, value in each.stats().items():
-                total[key] = total.get(key, 0) + value
-        return total
-
-    def close(self) -> None:
-        for each in self._all:
-            each.close()
 
     def _draft(self, request: DraftRequest) -> DraftTree:
         answer = self._text[len(request.tokens) :]
@@ -120,7 +71,7 @@ def right(trees: Sequence[DraftTree], answer: Ids) -> Path:
     """
     best: Path = np.empty(0, np.int32), np.empty(0, np.uint32)
     for tree in trees:
-        path = accepted(tree, answer)
+        path = path_along(tree.tokens, tree.parents, answer)
         if len(path) > len(best[0]):
             best = tree.tokens[path], tree.sources[path]
     return best

@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
+from suffolk.benchmarks.hybrid.combined_sources import CombinedSources
 from suffolk.benchmarks.hybrid.switching_rules import Rule
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, tree_of
-
-if TYPE_CHECKING:
-    import torch
-
-    from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, tree_of
 
 
-class SwitchingDrafter:
-    """Text sources learn from every step, the network only from steps in which it drafted. Not thread-safe.
-
-    Attributes:
-        name: name of this drafter.
-        layers: layers of the target whose hidden states its network reads (``FeatureDrafter``).
-    """
+class SwitchingDrafter(CombinedSources):
+    """Text sources learn from every step, the network only from steps in which it drafted. Not thread-safe."""
 
     def __init__(self, name: str, sources: Sequence[RetrievalSource], network: Drafter, rule: Rule) -> None:
         """Takes ownership of the sources: ``close`` closes them."""
-        self.name = name
-        self.layers = network.layers if isinstance(network, FeatureDrafter) else ()
-        self._sources = list(sources)
-        self._network = network
+        super().__init__(name, sources, network)
         self._rule = rule
         self._drafted: set[int] = set()
-        self._switched = {"from text": 0, "from the network": 0}
-
-    def attach(self, cache: KVCache) -> None:
-        """See ``CacheDrafter``."""
-        if isinstance(self._network, CacheDrafter):
-            self._network.attach(cache)
-
-    def follow(self, request_id: int, features: torch.Tensor) -> None:
-        """See ``FeatureDrafter``."""
-        if isinstance(self._network, FeatureDrafter):
-            self._network.follow(request_id, features)
+        self._switched: dict[str, float] = {"from text": 0, "from the network": 0}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         found = [source.draft(requests) for source in self._sources]
@@ -56,7 +31,7 @@ class SwitchingDrafter:
             for request, *trees in zip(requests, *found, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+    def observe(self, request_id: int, tokens: Ids) -> None:
         for source in self._sources:
             source.observe(request_id, tokens)
         if request_id in self._drafted:
@@ -65,20 +40,11 @@ class SwitchingDrafter:
 
     def release(self, request_id: int) -> None:
         self._drafted.discard(request_id)
-        for each in (*self._sources, self._network):
-            each.release(request_id)
+        super().release(request_id)
 
     def stats(self) -> dict[str, float]:
         """The sums of all counters, and the number of drafts from text and from the network."""
-        total: dict[str, float] = dict(self._switched)
-        for each in (*self._sources, self._network):
-            for key, value in each.stats().items():
-                total[key] = total.get(key, 0) + value
-        return total
-
-    def close(self) -> None:
-        for each in (*self._sources, self._network):
-            each.close()
+        return self._switched | super().stats()
 
     def _draft(self, request: DraftRequest, found: dict[str, list[DraftTree]]) -> DraftTree:
         drafts: list[DraftTree] = []

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree
-
 Path = tuple[int, ...]
 
 
@@ -31,9 +29,8 @@ class CorpusScan:
         length, ends = self._longest(context, max_match)
         if length < min_match or not length:
             return []
-        limits = self._starts[
-            np.searchsorted(self._starts, ends - 1, side="right")
-        ]  # the end of each position's document
+        # the end of each position's document
+        limits = self._starts[np.searchsorted(self._starts, ends - 1, side="right")]
         places = ends
         nodes: list[tuple[Path, int]] = []
         groups = np.zeros(len(places), np.int64)  # the parent node of each occurrence
@@ -62,14 +59,6 @@ class CorpusScan:
                 break
             length, ends = size, longer
         return length, ends
-
-
-def tree_paths(tree: DraftTree) -> list[Path]:
-    """Return the path from the context to each node."""
-    paths: list[Path] = []
-    for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
-        paths.append((*(paths[parent] if parent >= 0 else ()), token))
-    return paths
 
 
 def accepted_length(paths: set[Path], continuation: Sequence[int]) -> int:

@@ -8,10 +8,11 @@ import numpy as np
 
 from suffolk.benchmarks.retrieval.contexts import ContextSet
 from suffolk.benchmarks.retrieval.draftretriever_package import SHORTEST, DraftRetriever, prefixes
-from suffolk.benchmarks.retrieval.exactness import CorpusScan, accepted_length, tree_paths
+from suffolk.benchmarks.retrieval.exactness import CorpusScan, accepted_length
 from suffolk.benchmarks.retrieval.options import RetrievalOptions
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
+from suffolk.datastore.tree_paths import tree_paths
 
 
 def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: RetrievalOptions) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: 
     for context in each.contexts[: options.checked]:
         tree = store.draft(context, *match, options.max_depth, options.max_nodes)
         assert tree.counts is not None
-        found = list(zip(tree_paths(tree), tree.counts.tolist(), strict=True))
+        found = list(zip(map(tuple, tree_paths(tree)), tree.counts.tolist(), strict=True))
         truth = scan.draft(context, *match, options.max_depth, options.max_nodes)
         pair = scan.lookup(context, *match)
         if store.lookup(context, *match) != pair or (tree.match_length, tree.match_count) != pair or found != truth:
@@ -49,7 +50,10 @@ def compare_trees(
         "found": _mean([tree.match_length > 0 for tree in trees]),
         "mean_nodes": _mean([len(tree) for tree in trees]),
         "mean_accepted": _mean(
-            [accepted_length(set(tree_paths(tree)), true) for tree, true in zip(trees, each.continuations, strict=True)]
+            [
+                accepted_length(set(map(tuple, tree_paths(tree))), true)
+                for tree, true in zip(trees, each.continuations, strict=True)
+            ]
         ),
     }
     if rival is not None:

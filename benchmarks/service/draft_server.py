@@ -44,16 +44,17 @@ def serving(store: Path, command: Sequence[str] = ()) -> Iterator[tuple[str, int
             line = server.stdout.readline().strip()
             found = ANNOUNCEMENT.search(line)
             if found is None:
-                _stop(server)  # the server may still run
+                stop_server(server)  # the server may still run
                 errors.seek(0)
                 output = f"{line}\n{errors.read()}".strip()[-300:]
                 raise Unavailable(f"the draft service of {store} did not start: {output or 'it printed nothing'}")
             yield f"grpc://{found.group(1)}/store", server.pid
         finally:
-            _stop(server)
+            stop_server(server)
 
 
-def _stop(server: subprocess.Popen[str]) -> None:
+def stop_server(server: subprocess.Popen[str]) -> None:
+    """End a server by SIGTERM, or by SIGKILL if that takes longer than 15 s."""
     server.send_signal(signal.SIGTERM)
     try:
         server.wait(timeout=15)

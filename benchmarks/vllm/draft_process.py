@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from suffolk.benchmarks.service.draft_server import stop_server
+from suffolk.benchmarks.service.measure import cpu_seconds
 from suffolk.datastore.errors import Unavailable
 
 
@@ -46,20 +46,10 @@ class DraftProcess:
             self._process = None
 
     def cpu_seconds(self) -> float:
-        """CPU time of the running service so far; 0 without /proc."""
-        try:
-            fields = (
-                Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split() if self._process else []
-            )
-        except OSError:
-            return 0.0
-        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+        """Processor time of the running service so far."""
+        return cpu_seconds(self._process.pid) if self._process else 0.0
 
     def close(self) -> None:
         """Stop the service."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            stop_server(self._process)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
+from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.drafters.retrieval.prompt_lookup import SOURCE
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.policy.planner import Planner

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.draft_counts import places
@@ -23,7 +24,6 @@ from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.tree_layout import cut
 from suffolk.serving.engine.policy.planner import Planner
-from suffolk.serving.engine.sampling.verification.match import accept
 from suffolk.serving.replay.recording import Recording
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 SPARE = 100
 """Additional cache rows, beyond a text and its largest tree, for drafters that share the cache."""
-_NO_TOKEN = 1 << 40
-"""Stands for the target's token after the end of the text. No node has this token."""
 PassSeconds = Callable[[int, float], float]
 """(rows, cached tokens) -> seconds of a target pass for one request."""
 
@@ -128,7 +126,7 @@ class Replayer:
     def _step(self, state: _ReplayState) -> None:
         stats, context = state.result.stats, state.length - 1
         candidates, tree = self._draft(state, context)
-        path = accepted(tree, state.tokens[state.length :])
+        path = path_along(tree.tokens, tree.parents, state.tokens[state.length :])
         new = min(len(path) + 1, len(state.tokens) - state.length)
         stats.add_tokens(tuple([*tree.sources[path].tolist(), 0][:new]))
         stats.steps += 1
@@ -192,14 +190,6 @@ class Replayer:
 
     def _failures(self) -> int:
         return int(self.drafter.stats().get("failed", 0))
-
-
-def accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """int64[k]: the nodes that the target accepts if it generates ``text``, from the root down."""
-    depths = np.concatenate([[0], tree.depths()])
-    following = np.append(text.astype(np.int64), _NO_TOKEN)
-    sampled = following[np.minimum(depths, len(text))]  # equal for all nodes of one depth
-    return accept(tree.tokens, tree.parents, sampled)
 
 
 def _by(costs: CostModel | None) -> PassSeconds:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.drafters.hybrid.merge import merge

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.rescale import learn_tree, normalize_siblings, rescale
-from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, tree_of
 from suffolk.serving.engine.policy.draft_gate import DraftGate, GateDecision
@@ -91,24 +91,24 @@ class GatedDrafter:
             before = min(most, accepted_length(draft.retrieved, tokens))
             self._gate.added.learn(draft.request.budget.expected, max(0, alone - before), alone)
             learn_tree(self._confidence, draft.request, draft.tree, tokens)
-            with self._own_fault():
+            with self._guard():
                 self.drafter.observe(request_id, tokens)
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         """See ``FeatureDrafter``. The drafter must be one."""
         assert isinstance(self.drafter, FeatureDrafter)
-        with self._own_fault():
+        with self._guard():
             self.drafter.follow(request_id, features)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
-        with self._own_fault():
+        with self._guard():
             self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
         """The drafter's counters, the failures counted here, and the requests for which it "ran" and was "skipped"."""
         counters: dict[str, float] = {}
-        with self._own_fault():
+        with self._guard():
             counters.update(self.drafter.stats())
         for name, count in self.failures.stats().items():
             counters[name] = counters.get(name, 0) + count
@@ -140,9 +140,8 @@ class GatedDrafter:
                 len(tree.likely(each.least_score)) * each.row_seconds
                 for (_, tree), each in zip(drafts, budgets, strict=True)
             ]
-            self._gate.learn_cost(
-                share + fmean(rows) if rows else max(share, self._gate.seconds)
-            )  # so an early error does not make the drafter look cheap
+            # so an early error does not make the drafter look cheap
+            self._gate.learn_cost(share + fmean(rows) if rows else max(share, self._gate.seconds))
         for request in faults:
             self._gate.added.learn(request.budget.expected, 0, 0)
         for request, tree in zip(queries, found, strict=True):
@@ -176,12 +175,13 @@ class GatedDrafter:
 
         They do not count for one draft, because later drafts use the prefill too.
         """
-        with self._own_fault():
+        with self._guard():
             self._prefill_seconds = float(self.drafter.stats().get("prefill_seconds", 0.0))
         return self._prefill_seconds
 
     @contextlib.contextmanager
-    def _own_fault(self) -> Iterator[None]:
+    def _guard(self) -> Iterator[None]:
+        """Count an error of the block as a failed draft, and go on behind it."""
         try:
             yield
         except USER_CODE_ERRORS as error:
@@ -189,5 +189,5 @@ class GatedDrafter:
 
     def close(self) -> None:
         self._drafts.clear()
-        with self._own_fault():
+        with self._guard():
             self.drafter.close()

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.tree_paths import path_along
 
 ROOT = -1
 """The parent of the first nodes: the last token of the text."""
@@ -92,12 +93,4 @@ class GrowingTree:
 
     def follow(self, tokens: npt.NDArray[np.integer]) -> Ints:
         """int64[k], the nodes on the longest path from the root that agrees with ``tokens``."""
-        path: list[int] = []
-        node = ROOT
-        for token in tokens.tolist():
-            found = np.flatnonzero((self.parents == node) & (self.tokens == token))
-            if not len(found):
-                break
-            node = int(found[0])
-            path.append(node)
-        return np.asarray(path, np.int64)
+        return path_along(self.tokens, self.parents, tokens)
