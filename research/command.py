@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
+from suffolk.cli.exit_codes import exit_code_of
 from suffolk.cli.output_file import require_folder
-from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.checks import whole_within
 from suffolk.serving.engine.sampling.settings import MAX_SEED
 from suffolk.serving.transport.limits import MAX_THREADS, check_range
@@ -70,35 +67,12 @@ def run_command(
 ) -> int:
     """Run ``work`` with the parsed ``arguments`` (None: the command line); return its exit code, or that of the error."""
     args = parser.parse_args(arguments)
-    try:
+
+    def checked() -> int:
         if "seed" in args:
             whole_within("--seed", args.seed, 0, MAX_SEED)
         for name in ("json", "plot"):
             require_folder(f"--{name}", getattr(args, name, None))
-        code = work(args)
-        sys.stdout.flush()
-        return code
-    except SuffolkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of stdout is gone, so there is nowhere to report it
-        _silence_stdout()
-        return 141
-    except OSError as error:  # a file system error, for example a full disk
-        print(
-            f"error: {' '.join(str(error).split())}; check the path, its permissions and the free space",
-            file=sys.stderr,
-        )
-        _silence_stdout()
-        return 2
+        return work(args)
 
-
-def _silence_stdout() -> None:
-    """Discard unwritable output, which would otherwise raise an error at exit."""
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()  # still print the results if the failed file was another one
-    with contextlib.suppress(OSError):  # stdout is not a file: nothing to discard
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exit_code_of(checked, "error")

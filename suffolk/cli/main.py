@@ -1,4 +1,4 @@
-"""Finds and runs a ``suffolk`` command, and turns errors into one line and an exit code."""
+"""Finds and runs a ``suffolk`` command."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import itertools
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from suffolk.cli.commands import command_module, overview, split_command
+from suffolk.cli.exit_codes import exit_code_of
 from suffolk.cli.option_names import name_options
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
@@ -26,23 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not _open_streams():
         return 2
-    try:
-        code = _run_installed(words)
-        sys.stdout.flush()
-        return code
-    except SuffolkError as error:
-        print(f"suffolk: {' '.join(str(error).split())}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt as interrupt:
-        print(" ".join(["suffolk: interrupted", *map(str, interrupt.args)]), file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of the output has gone (suffolk info | head)
-        _silence_stdout()
-        return 141
-    except OSError as error:  # refused by the file system, such as output to a full disk
-        print(f"suffolk: {error}; check the path, its permissions and the free space", file=sys.stderr)
-        _silence_stdout()
-        return 2
+    return exit_code_of(partial(_run_installed, words), "suffolk")
 
 
 def _run_installed(words: Sequence[str]) -> int:
@@ -89,9 +73,3 @@ def _open_streams() -> bool:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     return True
-
-
-def _silence_stdout() -> None:
-    """Discard buffered output, which the interpreter could not write at exit."""
-    with suppress(OSError, io.UnsupportedOperation):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -138,7 +138,7 @@ def raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
 @pytest.mark.parametrize(
     ("error", "code", "lines"),
     [
-        (KeyboardInterrupt(), 130, ["interrupted"]),
+        (KeyboardInterrupt(), 130, ["error: interrupted"]),
         (
             OSError(28, "No space left on device", "x.json"),
             2,
