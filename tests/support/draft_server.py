@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -54,17 +52,3 @@ def drafted(drafter: DatastoreDrafter, ids: list[int]) -> int:
     """Return the number of nodes that the drafter returns after ``ids``."""
     [found] = drafter.propose([DraftRequest(1, np.array(ids, np.int32), 8)])
     return len(found)
-
-
-def ask(
-    server: DraftServer, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-) -> tuple[int, dict[str, str], Any]:
-    """Status, headers and body (parsed if it is JSON) of one request on a connection of its own."""
-    assert server.http is not None
-    connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    connection.request(method, path, data, dict(headers or {}))
-    reply = connection.getresponse()
-    content, found = reply.read(), dict(reply.getheaders())
-    connection.close()
-    return reply.status, found, json.loads(content) if found.get("content-type") == "application/json" else content

@@ -1,8 +1,7 @@
-"""Workers with OpenAI's API for tests, and requests without a client library."""
+"""Workers with OpenAI's API for tests, their clients, and the events of a stream."""
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,21 +27,6 @@ def answering(*args: Any, cors_origins: tuple[str, ...] = (), **settings: Any) -
 def client_of(server: WorkerServer, key: str = "none", **more: Any) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"http://{server.http}/v1", api_key=key, max_retries=0, timeout=HANG, **more) as client:
         yield client
-
-
-def ask(
-    server: WorkerServer, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-) -> tuple[int, dict[str, str], Any]:
-    """Status, headers and body (parsed if it is JSON) of one request on a connection of its own."""
-    assert server.http is not None
-    connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    connection.request(method, path, data, {"Content-Type": "application/json"} | (headers or {}))
-    reply = connection.getresponse()
-    content, found = reply.read(), {key.lower(): value for key, value in reply.getheaders()}
-    connection.close()
-    is_json = found.get("content-type") == "application/json"
-    return reply.status, found, json.loads(content) if is_json else content
 
 
 def events(data: bytes) -> list[Any]:

@@ -16,7 +16,8 @@ from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.draft_server import VOCABULARY, ask, serving
+from tests.support.draft_server import VOCABULARY, serving
+from tests.support.http_requests import ask
 from tests.support.waiting import HANG
 
 LOOKUP = {"contexts": [[1]]}

@@ -20,7 +20,8 @@ from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.identity import OPERATOR, acting_as
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, ask
+from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY
+from tests.support.http_requests import ask
 from tests.support.waiting import HANG
 
 PATTERNS = [CONTEXTS[9][:2], CONTEXTS[3][:1]]

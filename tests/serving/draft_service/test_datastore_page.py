@@ -9,7 +9,8 @@ import pytest
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.draft_server import ask, serving
+from tests.support.draft_server import serving
+from tests.support.http_requests import ask
 
 FILES = ("/", "/playground/datastore.js", "/playground/style.css", "/playground/icon.svg")
 

@@ -20,7 +20,8 @@ from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits
 from suffolk.serving.transport.status import STATUS_CODES
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.draft_server import ask, serving
+from tests.support.draft_server import serving
+from tests.support.http_requests import ask
 from tests.support.waiting import HANG, until
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 4, 9]]

@@ -17,7 +17,8 @@ from suffolk.serving.draft_service.http_texts import describe_tree
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.transport.identity import OPERATOR, acting_as
-from tests.support.draft_server import ask, serving
+from tests.support.draft_server import serving
+from tests.support.http_requests import ask
 from tests.support.stores import byte_tokenizer
 
 TEXTS = {"a": ["déjà vu", "déjà dit", "<script>alert(1)</script>"], "b": ["déjà vu", "ça va"]}

@@ -33,7 +33,8 @@ from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import OPERATOR, Role, acting_as
 from tests.support import oracle
-from tests.support.draft_server import ask, connected, serving
+from tests.support.draft_server import connected, serving
+from tests.support.http_requests import ask
 from tests.support.stores import make_store, make_word_store, random_documents
 from tests.support.waiting import HANG
 

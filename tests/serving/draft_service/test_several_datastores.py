@@ -24,7 +24,8 @@ from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
-from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, ask, serving
+from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, serving
+from tests.support.http_requests import ask
 from tests.support.stores import make_store
 
 SLOW = "?deadline_ms=60000"

@@ -20,7 +20,8 @@ from suffolk.serving.transport.tls import TlsFiles
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.certificates import make_certificates, needs_openssl
-from tests.support.openai_server import answering, ask
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering
 from tests.support.waiting import HANG
 
 CHAT = "/v1/chat/completions"

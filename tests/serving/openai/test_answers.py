@@ -14,7 +14,8 @@ from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.server import WorkerServer
-from tests.support.openai_server import answering, ask, client_of, events
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering, client_of, events
 from tests.support.waiting import HANG
 from tests.support.worker_server import calling, page
 

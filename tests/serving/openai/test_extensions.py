@@ -8,7 +8,7 @@ from typing import Any
 import openai
 
 from suffolk.serving.worker.server import WorkerServer
-from tests.support.openai_server import ask
+from tests.support.http_requests import ask
 
 USER = [{"role": "user", "content": "abc"}]
 SCHEMA = {

@@ -19,7 +19,8 @@ from suffolk.serving.replay.read import read_recordings
 from suffolk.serving.replay.recorder import Recorder
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.step_joiner import StepJoiner
-from tests.support.openai_server import answering, ask, client_of, events
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering, client_of, events
 from tests.support.waiting import HANG, until
 from tests.support.worker_server import calling, page, talking_target
 

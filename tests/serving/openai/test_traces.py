@@ -23,7 +23,8 @@ from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.trace_json import TraceBudget
 from tests.support.draft_server import connected, serving
 from tests.support.drafters import alone
-from tests.support.openai_server import answering, ask, events
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering, events
 from tests.support.stores import make_text_store
 
 CHAT, PASSAGES = "/v1/chat/completions", "/suffolk/passages"

@@ -20,7 +20,8 @@ from suffolk.serving.engine.sampling.bad_words import BadWords
 from suffolk.serving.openai.schema import ChatBody, CompletionBody
 from suffolk.serving.transport.http_body import InvalidField, parse_body
 from suffolk.serving.worker import limits
-from tests.support.openai_server import answering, ask
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering
 from tests.support.worker_server import calling
 
 PIECE = prompts._PIECE

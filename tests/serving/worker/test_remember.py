@@ -13,7 +13,7 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store
 from suffolk.serving.openai.server import OpenAIServer
-from tests.support.openai_server import ask
+from tests.support.http_requests import ask
 from tests.support.waiting import until
 from tests.support.worker_server import calling, page, working
 

@@ -26,7 +26,8 @@ from suffolk.serving.transport.identity import Role
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
-from tests.support.openai_server import answering, ask
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering
 from tests.support.stores import make_store
 from tests.support.worker_server import working
 

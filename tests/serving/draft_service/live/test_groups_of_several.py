@@ -17,7 +17,8 @@ from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.live_store.store import LiveStore, create_live_store
 from tests.support.brute_force import assert_same_tree
-from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, ask, connected, serving
+from tests.support.draft_server import CONTEXTS, DOCUMENTS, VOCABULARY, connected, serving
+from tests.support.http_requests import ask
 from tests.support.stores import make_store
 
 PARTS = {

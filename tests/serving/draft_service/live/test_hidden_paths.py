@@ -14,8 +14,8 @@ from suffolk.serving.draft_service.hidden_paths import HiddenPaths, public_info
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.live_store.store import LiveStore
 from tests.support.brute_force import BruteForceRetriever
-from tests.support.draft_server import ask
 from tests.support.full_disk import file_size_limit
+from tests.support.http_requests import ask
 
 
 def test_a_refused_append_names_the_datastore(

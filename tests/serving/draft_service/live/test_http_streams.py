@@ -21,7 +21,8 @@ from suffolk.serving.transport import http_body
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.http_server import HttpLimits
 from suffolk.serving.transport.identity import OPERATOR, Role, acting_as
-from tests.support.draft_server import VOCABULARY, ask, serving
+from tests.support.draft_server import VOCABULARY, serving
+from tests.support.http_requests import ask
 from tests.support.waiting import HANG, until
 
 PATH = "/v1/append_stream?datastore=chat"

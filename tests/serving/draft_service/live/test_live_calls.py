@@ -28,7 +28,8 @@ from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from tests.support.brute_force import assert_same_tree
-from tests.support.draft_server import VOCABULARY, ask, connected, serving
+from tests.support.draft_server import VOCABULARY, connected, serving
+from tests.support.http_requests import ask
 from tests.support.stores import make_store
 from tests.support.waiting import HANG
 
