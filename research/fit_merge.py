@@ -140,12 +140,12 @@ def _run(args: argparse.Namespace) -> int:
     ]
     for half in (0, 1):
         judged = [each for each in parts[1 - half] if len(each.by_source) > 1]
-        before, after = loss(Pooling(), judged), loss(fit(some_sources(parts[half], 0)), judged)
+        before, after = loss(Pooling(), judged), loss(fit(some_sources(parts[half])), judged)
         print(
             f"fitted to half {half + 1}, tested on {len(judged):,} tokens: {before:.4f} nats before the fit, "
             f"{after:.4f} after"
         )
-    whole = fit(some_sources([each for part in parts for each in part], 0))
+    whole = fit(some_sources([each for part in parts for each in part]))
     seen = {source for found in evidence for each in found for source in each.by_source}
     most = max(float(whole.log_weight[place].detach()) for place, source in enumerate(SOURCES) if source in seen)
     for place, source in enumerate(SOURCES):

@@ -32,7 +32,7 @@ class Compared:
         return self.formula / self.simulated - 1
 
 
-def compare_plan(plan: Plan, seed: int = 0) -> list[Compared]:
+def compare_plan(plan: Plan) -> list[Compared]:
     """Simulate the plan with all nodes, and with the spares down.
 
     Raises:
@@ -41,14 +41,14 @@ def compare_plan(plan: Plan, seed: int = 0) -> list[Compared]:
     spares = plan.shard.need.spares
     states = {"all nodes": 0} | ({f"{spares} of each shard down": spares} if spares else {})
     every = plan.replicas + spares
-    parts = (compare_shard(plan.shard, every, failing, name, seed) for name, failing in states.items())
+    parts = (compare_shard(plan.shard, every, failing, name) for name, failing in states.items())
     return [each for part in tracked(parts, len(states), "simulations") for each in part]
 
 
-def compare_shard(shard: Shard, nodes: int, failing: int = 0, name: str = "", seed: int = 0) -> list[Compared]:
+def compare_shard(shard: Shard, nodes: int, failing: int = 0, name: str = "") -> list[Compared]:
     """Compare utilisation, calls a second and seconds of a call to all shards, at so many nodes, of which some fail."""
     calls = max(LEAST_CALLS, CALLS // shard.shards)
-    simulated = simulate(shard, nodes, calls, seed, failing)
+    simulated = simulate(shard, nodes, calls, failing=failing)
     up = nodes - failing
     response = shard.response(up)
     part = min(1.0, MOST_SERVERS / (up * shard.processes))

@@ -90,12 +90,6 @@ class Shard:
         """Servers that are busy with the calls of the shard, on average."""
         return self.calls_per_second * self.service.mean
 
-    @property
-    def busy_cores(self) -> float:
-        """Cores that all replicas of the shard use together."""
-        batch = self.need.batch * (self.costs.server_context_s + self.search_s)
-        return self.calls_per_second * (self.costs.server_call_s + batch)
-
     def utilisation(self, nodes: float) -> float:
         """Share of the time for which a server of so many nodes is busy."""
         return self.busy_servers / (nodes * self.processes)
@@ -134,9 +128,8 @@ class Shard:
         response = self.response(nodes)
         middle, tail = response.quantile(0.5, self.shards), response.quantile(TAIL, self.shards)
         fixed = self.costs.wait_s + self.need.round_trip_ms / 1e3 + self.reads_per_call * self.costs.read_s
-        rounds = self.rounds * (middle + fixed) + math.sqrt(self.rounds) * (
-            tail - middle
-        )  # rounds differ independently
+        # rounds differ independently
+        rounds = self.rounds * (middle + fixed) + math.sqrt(self.rounds) * (tail - middle)
         return self.client_s + rounds
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.table import Table
 
-FIGURES = ("calls_per_second", "server_cpu_us", "client_cpu_us")
 LOAD_HEADERS = (
     *("load", "goodput/s", "of peak", "p50", "p99", "refused", "refusal p50", "with hint", "late"),
     *("server busy", "clients busy", "grown MB"),

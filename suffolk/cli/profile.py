@@ -107,12 +107,12 @@ def run(options: Options) -> int:
 
 
 def _profile_datastore(options: Options, store: Path) -> int:
-    from suffolk.benchmarks.capacity.profiling.profile import ProfileOptions, measure_service_costs
+    from suffolk.benchmarks.capacity.profiling.profile import measure_service_costs
     from suffolk.benchmarks.capacity.service_costs import costs_lines, write_costs
 
     path = options.output or Path("suffolk-profile.json")
     require_folder("--output", path)
-    costs = measure_service_costs(ProfileOptions(store, options.max_nodes))
+    costs = measure_service_costs(store, options.max_nodes)
     print(json.dumps({"file": str(path)} | asdict(costs)) if options.json else "\n".join(costs_lines(costs)))
     write_costs(costs, path)
     if not options.json:

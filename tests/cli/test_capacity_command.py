@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.capacity.profiling.profile import ProfileOptions, measure_service_costs
+from suffolk.benchmarks.capacity.profiling.profile import measure_service_costs
 from suffolk.benchmarks.capacity.published import PUBLISHED
 from suffolk.benchmarks.capacity.service_costs import FORMAT, read_costs, write_costs
 from suffolk.cli.main import main
@@ -63,7 +63,7 @@ def test_a_simulated_plan(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_profiled_is_planned_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     documents = np.random.default_rng(0).integers(0, 40, (60, 200)).tolist()
     make_store(tmp_path / "store", [documents[:30], documents[30:]], vocab_size=40).close()
-    costs = measure_service_costs(ProfileOptions(tmp_path / "store", seconds=0.2))
+    costs = measure_service_costs(tmp_path / "store", seconds=0.2)
     assert costs.server_call_s > 0
     assert costs.client_call_s > 0
     assert costs.reply_context_bytes > costs.request_context_bytes > 50

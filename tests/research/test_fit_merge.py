@@ -70,9 +70,9 @@ def test_the_fit_gives_accurate_sources_more_weight() -> None:
         token, other = rng.sample(range(50), 2)
         right = rng.random() < 0.6
         evidence.append(TokenEvidence({32: {token: 0.6}, 1: {other: 0.6}}, token if right else 51))
-    pooling = fit(some_sources(evidence, 0))
+    pooling = fit(some_sources(evidence))
     weights = {source: float(pooling.log_weight[place].detach()) for place, source in enumerate(SOURCES)}
     assert weights[source_bits("eagle")] > weights[source_bits("datastore")] + 0.5
     assert loss(pooling, evidence) < loss(Pooling(), evidence)
     with pytest.raises(InvalidArgument, match="two sources never proposed"):
-        fit([each for each in some_sources(evidence, 0) if len(each.by_source) == 1])
+        fit([each for each in some_sources(evidence) if len(each.by_source) == 1])

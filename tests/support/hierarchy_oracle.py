@@ -10,6 +10,12 @@ from hypothesis import strategies as st
 
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.plan import DEPTH, Plan, fastest, plans_by_size
+
+
+def fastest_plan(levels: Levels, depth: int = DEPTH) -> Plan:
+    """The plan that ``suffolk hierarchy plan`` recommends."""
+    return fastest(plans_by_size(levels, depth))
 
 
 def found(level: Level, asked: int) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.benchmarks.capacity.amounts import amount
@@ -26,17 +25,12 @@ _LEAST_CONTEXT = 4
 _PARTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileOptions:
-    """``max_nodes``: nodes of a draft. ``seconds``: of each of four loads of the server."""
+def measure_service_costs(path: Path, max_nodes: int = 64, seconds: float = 4.0) -> ServiceCosts:
+    """Measure the datastore at ``path``, in under a minute.
 
-    store: Path
-    max_nodes: int = 64
-    seconds: float = 4.0
-
-
-def measure_service_costs(options: ProfileOptions) -> ServiceCosts:
-    """Measure, in under a minute.
+    Args:
+        max_nodes: nodes of a draft.
+        seconds: of each of four loads of the server.
 
     Raises:
         NotFound, Corruption: the datastore is missing or damaged.
@@ -44,7 +38,7 @@ def measure_service_costs(options: ProfileOptions) -> ServiceCosts:
         Unavailable: the server does not start.
     """
     with (
-        open_datastore(options.store) as store,
+        open_datastore(path) as store,
         tempfile.TemporaryDirectory(prefix="suffolk-profile-") as folder,
         part_progress(_PARTS, "parts") as progress,
     ):
@@ -53,17 +47,17 @@ def measure_service_costs(options: ProfileOptions) -> ServiceCosts:
         def done() -> None:
             progress(next(parts))
 
-        disk = measure_disk(store, workdir, contexts, options.max_nodes)
+        disk = measure_disk(store, workdir, contexts, max_nodes)
         done()
-        search = measure_search(store, workdir, contexts, options.max_nodes)
+        search = measure_search(store, workdir, contexts, max_nodes)
         done()
         text, sorted_tokens = measure_text(store), sorted_per_second(store)
         done()
-        calls = measure_calls(options.store, contexts, options.max_nodes, options.seconds, done)
+        calls = measure_calls(path, contexts, max_nodes, seconds, done)
         return ServiceCosts(
             machine=_machine(),
             datastore=_facts(store),
-            max_nodes=options.max_nodes,
+            max_nodes=max_nodes,
             server_call_s=calls.server_call_s,
             server_context_s=max(0.0, calls.server_context_s - search.seconds),
             client_call_s=calls.client_call_s,

@@ -101,10 +101,10 @@ def speculative_sample(
         rows = torch.nn.functional.pad(rows, (0, vocab_size - rows.shape[1]))
     coins, draws = uniforms.take(len(draft) + 1)
     below = draft.distribution.to(rows.device) if len(draft) and draft.distribution is not None else None
-    verdict = verify_chain(np.asarray(draft.tokens, np.int64), below, rows, coins, draws)
-    last = float(sums[verdict.accepted])
-    kept = verdict.accepted + (1 if last > 0 else 0)
-    tokens = (*draft.tokens[: verdict.accepted], verdict.token)[:kept]
+    verified = verify_chain(np.asarray(draft.tokens, np.int64), below, rows, coins, draws)
+    last = float(sums[verified.accepted])
+    kept = verified.accepted + (1 if last > 0 else 0)
+    tokens = (*draft.tokens[: verified.accepted], verified.token)[:kept]
     return DraftSegment(tokens, np.zeros(kept), rows[:kept], is_cut=math.isnan(last))
 
 

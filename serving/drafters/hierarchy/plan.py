@@ -24,7 +24,7 @@ class Plan:
     Attributes:
         names: the names of its levels, from the bottom to the target. The target alone is plain decoding.
         lengths: the least tokens that each level except the target drafts.
-            seconds: expected seconds per token, with surplus tokens (``predict``).
+        seconds: expected seconds per token, with surplus tokens (``predict``).
         speedup: the target's seconds per token in plain decoding, divided by ``seconds``.
         tokens: expected tokens per pass of the target.
         objective: the search's objective: seconds per token without surplus tokens, the paper's L(sigma, T).
@@ -40,11 +40,6 @@ class Plan:
     def __str__(self) -> str:
         drafting = [f"{name}:{length}" for name, length in zip(self.names, self.lengths, strict=False)]
         return " > ".join([*drafting, self.names[-1]])
-
-
-def best_plan(levels: Levels, depth: int = DEPTH) -> Plan:
-    """The fastest of ``plans_by_size``. It may be plain decoding."""
-    return fastest(plans_by_size(levels, depth))
 
 
 def plans_by_size(levels: Levels, depth: int = DEPTH) -> list[Plan]:
@@ -73,7 +68,7 @@ def plans_by_size(levels: Levels, depth: int = DEPTH) -> list[Plan]:
 
 
 def fastest(plans: list[Plan]) -> Plan:
-    """The plan with the fewest seconds per token."""
+    """The plan with the fewest seconds per token. It may be plain decoding."""
     return min(plans, key=lambda plan: plan.seconds)
 
 

@@ -16,8 +16,9 @@ from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels, read_rates
-from suffolk.serving.drafters.hierarchy.plan import best_plan, predict
+from suffolk.serving.drafters.hierarchy.plan import predict
 from suffolk.serving.engine.checked_fields import from_json
+from tests.support.hierarchy_oracle import fastest_plan
 
 STORE, DRAFT, TARGET = Level("store", 0.5, retrieval=True), Level("draft", 1.0), Level("target", (10.0, 12.0, 13.0))
 RATES = ((None, 0.5, 0.25), (None, 1.0, 0.75), (None, None, None))
@@ -168,7 +169,7 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
     found = predict(levels, (0, 1), (3,))
     assert found.tokens == pytest.approx(1 + 0.25 * 3)
     assert found.seconds == pytest.approx((1 + 10 + 0.5 * 3) / found.tokens)
-    assert best_plan(levels).objective == pytest.approx(found.seconds)
+    assert fastest_plan(levels).objective == pytest.approx(found.seconds)
 
 
 def test_the_measured_rate_of_retrieval_is_that_of_tokens_that_were_found() -> None:
