@@ -74,9 +74,8 @@ def features_of(tree: DraftTree) -> Floats:
         if tree.counts is None or not len(tree.counts)
         else np.maximum(1.0, tree.counts.astype(float))
     )
-    above = np.append(counts, max(1.0, float(tree.match_count)))[
-        tree.parents
-    ]  # -1 selects the last, the count of the match
+    # -1 selects the last, the count of the match
+    above = np.append(counts, max(1.0, float(tree.match_count)))[tree.parents]
     taken = np.minimum(counts / above, 1.0) * above
     columns = (
         np.ones(len(tree)),

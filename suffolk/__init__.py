@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.loop.drafter import SampledChain as SampledChain
     from suffolk.serving.engine.loop.engine import Engine as Engine
     from suffolk.serving.engine.loop.generation import Generation as Generation
-    from suffolk.serving.engine.loop.request import Step as Step
+    from suffolk.serving.engine.loop.step import Step as Step
     from suffolk.serving.engine.model.target import Target as Target
     from suffolk.serving.engine.sampling.grammar import Grammar as Grammar
     from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
@@ -131,7 +131,7 @@ _MODULES = {
     "suffolk.serving.engine.loop.drafter": "DraftRequest Drafter FeatureDrafter SampledChain",
     "suffolk.serving.engine.loop.engine": "Engine",
     "suffolk.serving.engine.loop.generation": "Generation",
-    "suffolk.serving.engine.loop.request": "Step",
+    "suffolk.serving.engine.loop.step": "Step",
     "suffolk.serving.engine.model.target": "Target",
     "suffolk.serving.engine.sampling.grammar": "Grammar",
     "suffolk.serving.engine.sampling.settings": "SamplingSettings",

@@ -221,6 +221,7 @@ def pool_weights() -> npt.NDArray[np.float64]:
 
 @cache
 def _pool_weights(plugins_loaded: int) -> npt.NDArray[np.float64]:
+    """``plugins_loaded`` is the key of the cache: the weights change only when a plugin is loaded."""
     found = [PoolWeight()] * plugins.MOST_SOURCES
     for entry in known():
         if entry.source_id is not None:

@@ -19,7 +19,7 @@ from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.registry import source_name
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.loop.request import Step
+    from suffolk.serving.engine.loop.step import Step
 
 BATCH = 256
 """Contexts of one call of a draft service."""

@@ -18,7 +18,7 @@ from tests.support.json_lines import write_rows
 from tests.support.without_models import python, suffolk
 
 INSTALL = "pip install 'suffolk[worker]'"
-NAMES_OF_MODELS = {"Engine", "Generation", "Step", "Target", "generate"}
+NAMES_OF_MODELS = {"Engine", "Generation", "Target", "generate"}
 
 
 def done(*arguments: str | Path) -> str:

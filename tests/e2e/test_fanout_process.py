@@ -11,7 +11,8 @@ import pytest
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.fanout.datastore import FanoutDatastore

@@ -11,7 +11,8 @@ import pytest
 
 from suffolk.serving.draft_service.client import RemoteDatastore, connect
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_loop

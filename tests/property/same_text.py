@@ -38,7 +38,8 @@ from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDra
 from suffolk.serving.drafters.retrieval.with_request_texts import WithRequestTexts
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever

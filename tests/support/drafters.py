@@ -12,7 +12,8 @@ from suffolk.datastore.errors import Unavailable
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_loop import StepLoop, rows_needed
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target

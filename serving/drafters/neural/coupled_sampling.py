@@ -61,9 +61,8 @@ def noisy_scores(sampler: Sampler, request: DraftRequest, paths: Paths, logits: 
         return logits.float()
     try:
         return sampler.scores(logits, contexts(request, paths)).float()
-    except (
-        SuffolkError
-    ):  # concerns this request only: the check of its draft reports it, and other requests keep their drafts
+    except SuffolkError:
+        # concerns this request only: the check of its draft reports it, and other requests keep their drafts
         return torch.full_like(logits, torch.nan, dtype=torch.float32)
 
 

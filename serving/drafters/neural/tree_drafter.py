@@ -115,9 +115,8 @@ class TreeDrafter(StatefulDrafter[DraftState]):
         contexts, begin = self._contexts(reading), time.perf_counter()
         logits = self._read_text(reading, layouts, ready)
         seconds = time.perf_counter() - begin
-        if (
-            max(map(len, layouts), default=0) > LEFT_OVER
-        ):  # few rows of a prompt give logits, so it does not cost what a tree costs
+        # few rows of a prompt give logits, so it does not cost what a tree costs
+        if max(map(len, layouts), default=0) > LEFT_OVER:
             self._prefill_seconds += seconds
         elif reading:
             self._expansion.learn_cost(sum(map(len, layouts)), contexts, seconds)

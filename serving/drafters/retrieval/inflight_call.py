@@ -35,9 +35,8 @@ class InflightCall:
         self._call: Future[list[DraftTree]] | None = None
         self._queries: list[tuple[bytes, str | None]] | None = None  # None: the call was dropped
         self._trees: dict[tuple[bytes, str | None], DraftTree] = {}
-        self._durations: deque[float] = deque(
-            maxlen=_TIMES
-        )  # filled by the thread that ends calls; appending is atomic
+        # filled by the thread that ends calls; appending is atomic
+        self._durations: deque[float] = deque(maxlen=_TIMES)
 
     @property
     def busy(self) -> bool:

@@ -59,9 +59,8 @@ class Trainer:
         self.steps = options.count_steps(len(corpus.training))
         self.step = self._tokens = 0
         self._seconds = 0.0
-        self._scale = 1.0 / (
-            options.batch * options.window
-        )  # keeps weighted losses small, because gradients may be fp16
+        # keeps weighted losses small, because gradients may be fp16
+        self._scale = 1.0 / (options.batch * options.window)
         self._tally = Tally()
         self.curve: list[Point] = []
 

@@ -19,7 +19,8 @@ from suffolk.serving.engine.loop.draft_options import DraftOptions, options_or_d
 from suffolk.serving.engine.loop.drafter import Drafter, datastore_names
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.prompt import Prompt
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_or_default
@@ -165,9 +166,8 @@ class Engine:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        if (
-            self._thread is not threading.current_thread() and self._thread.is_alive()
-        ):  # a forked child lacks this thread
+        # a forked child lacks this thread
+        if self._thread is not threading.current_thread() and self._thread.is_alive():
             self._ended.wait()  # after an interrupt, Thread.join may return too early
             self._thread.join()
         with self._changed:
@@ -226,9 +226,8 @@ class Engine:
                 self._deliver(self._loop.step())
         except SuffolkError as fault:
             error = fault
-        except (
-            BaseException
-        ) as fault:  # nothing else catches errors in this thread, and waiting callers must receive them
+        except BaseException as fault:
+            # nothing else catches errors in this thread, and waiting callers must receive them
             log.exception("the engine has died")
             error = Internal(first_line(fault))
         with self._changed:

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]

@@ -15,7 +15,7 @@ from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOpti
 from suffolk.serving.engine.loop.prediction_counter import PredictionCounter
 from suffolk.serving.engine.loop.prompt import Prompt, encode, encode_continuation
 from suffolk.serving.engine.loop.stats import GenerationStats
-from suffolk.serving.engine.loop.step import Step as Step
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.text_stream import TextStream
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.row_contexts import RowContexts

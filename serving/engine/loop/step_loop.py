@@ -20,8 +20,9 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.batch_entry import BatchEntry
 from suffolk.serving.engine.loop.drafter import Drafter, tree_of
 from suffolk.serving.engine.loop.drafter_pool import DrafterPool
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.stats import Clock, LoopStats
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_batch import StepBatch
 from suffolk.serving.engine.loop.verify_step import Outcome, verify
 from suffolk.serving.engine.model.memory import memory_guard
@@ -76,9 +77,8 @@ class StepLoop:
         self._names = frozenset(drafters or {})
         self.running: list[Request] = []
         self._recording = 0.0  # seconds of the planner's last ``record``, a cost of drafting
-        self._free = list(
-            range(slots)
-        )  # a heap, which gives the lowest free slot: passes of static shape run over slots 0 to n - 1
+        # a heap, which gives the lowest free slot: passes of static shape run over slots 0 to n - 1
+        self._free = list(range(slots))
 
     @property
     def free(self) -> int:

@@ -121,9 +121,8 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
             head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))
-    dead = np.flatnonzero(
-        sampled[: verified.accepted] == NO_TOKEN
-    )  # drafted tokens are not accepted where no token is allowed
+    # drafted tokens are not accepted where no token is allowed
+    dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)
     accepted = int(dead[0]) if len(dead) else verified.accepted
     return _outcome(request, chain, rows, sampled, np.arange(accepted), verified.token)
 

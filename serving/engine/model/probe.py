@@ -27,8 +27,7 @@ _NOISE_FACTOR = 3.0
 """Factor in the limit of a tree's deviation from its branches.
 
 The limit is the tolerance plus this factor times the deviation between two plain ways of decoding a branch. All are root mean
-squares, in standard deviations of the logits. (Eager attention always computes its softmax
-in fp32.)
+squares, in standard deviations of the logits. (Eager attention always computes its softmax in fp32.)
 """
 
 _CONTEXT = 5

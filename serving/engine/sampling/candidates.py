@@ -53,9 +53,8 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
     values = best.to(torch.float64).div_(settings.temperature)
     outer, floor = _floors(values, total, top_k, settings)
     last = values[:, -1:]
-    wide = (
-        (last >= outer) & (last > -torch.inf)
-    ).flatten()  # the cuts keep the last inspected token, so they may keep further tokens too
+    # the cuts keep the last inspected token, so they may keep further tokens too
+    wide = ((last >= outer) & (last > -torch.inf)).flatten()
     if values.shape[-1] == vocab_size or not bool(wide.any()):
         values = values.masked_fill_(values < floor, -torch.inf)
         kept = max(1, int((values > -torch.inf).sum(-1).max()))  # at least one, even of NaN logits

@@ -69,8 +69,7 @@ class SeededUniforms:
     """Two uniform numbers in (0, 1) for each position, a coin and a draw.
 
     The coin accepts or rejects a drafted token, and the draw samples its replacement. They are independent of each other, of
-    ``SeededNoise``, and of the uniforms of other levels. Level
-    0 is the target's. Safe to share between threads.
+    ``SeededNoise``, and of the uniforms of other levels. Level 0 is the target's. Safe to share between threads.
     """
 
     def __init__(self, seed: int, device: torch.device, level: int = 0) -> None:
@@ -91,9 +90,8 @@ class SeededUniforms:
 
     def _uniform(self, stream: int, positions: torch.Tensor) -> torch.Tensor:
         bits = _shift(_mix(self._seeds[stream] + (positions + 1) * _signed(_GOLDEN)), 12)
-        return (bits.to(torch.float64) + 0.5) * (
-            2 * _UNIT
-        )  # 52 bits plus one half: exact in a float64, so that the result is never 1
+        # 52 bits plus one half: exact in a float64, so that the result is never 1
+        return (bits.to(torch.float64) + 0.5) * (2 * _UNIT)
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,8 @@ from suffolk.benchmarks.batch.measure import run_batch
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings

@@ -14,7 +14,7 @@ from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
-from suffolk.serving.engine.loop.request import Step
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.model.target import Target
 from tests.support.draft_server import connected, serving
 from tests.support.generate_command import PROMPT, generate

@@ -11,7 +11,8 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
-from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.loop.step_trace import TRACED_CONTEXT
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner

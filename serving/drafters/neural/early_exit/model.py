@@ -31,10 +31,11 @@ class ExitHead(nn.Module):
         self.inner = nn.Linear(config.hidden_size, config.width, bias=False)
         self.outer = nn.Linear(config.width, config.hidden_size, bias=False)
         nn.init.zeros_(self.outer.weight)
+        # a tuple, so that they are not submodules
         self._behind = (
             _final_norm(target),
             target.model.get_output_embeddings(),
-        )  # a tuple, so that they are not submodules
+        )
         self.to(target.device, torch.float64 if target.dtype == torch.float64 else torch.float32)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:

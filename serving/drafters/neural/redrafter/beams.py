@@ -69,9 +69,8 @@ class BeamSearch:
         ended = self._totals.masked_fill(self.open, -torch.inf)
         choices = torch.cat([grown.flatten(1), ended], 1)
         self._totals, chosen = choices.topk(min(self._width, choices.shape[1]))
-        stays = (chosen >= beams * count) | (
-            self._totals == -torch.inf
-        )  # if candidates are too few, some choices are invalid
+        # if candidates are too few, some choices are invalid
+        stays = (chosen >= beams * count) | (self._totals == -torch.inf)
         origins = torch.where(chosen >= beams * count, chosen - beams * count, chosen // count)
         candidates = chosen.clamp(max=beams * count - 1)
         newest = tokens.flatten(1).gather(1, candidates).masked_fill(stays, PAD)

@@ -22,9 +22,8 @@ def accept(
     rows = parents + 1
     matching = ((tokens == sampled[rows]) & (sampled[1:] >= 0)).nonzero()[0][::-1]
     child = np.full(len(tokens) + 1, -1)
-    child[rows[matching]] = (
-        matching  # of several values for one place numpy keeps the last, which is the first sibling here
-    )
+    # of several values for one place numpy keeps the last, which is the first sibling here
+    child[rows[matching]] = matching
     path: list[int] = []
     node = int(child[0])
     while node >= 0:
