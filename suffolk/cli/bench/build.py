@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from suffolk.cli.bench.report_options import WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
+from suffolk.cli.options.values import comma_list
 
 EXAMPLES = "suffolk bench build --tokenizer MODEL_FOLDER src/ --json build.json"
 
@@ -40,7 +41,7 @@ def run(options: Options) -> int:
         options,
         BuildingOptions,
         workdir=options.folder(outcome),
-        extensions=tuple(part for part in options.extensions.split(",") if part),
+        extensions=comma_list(options.extensions),
         sort_tokens=tuple(each for each in options.sort_tokens if each),
     )
     results = measure_building(settings)

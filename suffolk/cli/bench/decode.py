@@ -16,6 +16,7 @@ from suffolk.cli.kept_files import RECORD, require_record
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
+from suffolk.cli.options.values import comma_list
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.decode.options import DecodingOptions
@@ -88,7 +89,7 @@ class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions
             DecodingOptions,
             datastores=self.datastore,
             models=models,
-            drafters=tuple(part for part in (self.drafters or possible).split(",") if part),
+            drafters=comma_list(self.drafters or possible),
             slowed_ms=self.slowed,
         )
 

@@ -20,6 +20,7 @@ from suffolk.cli.bench.report_options import Outcome, PageOptions
 from suffolk.cli.drafting import DrafterOptions, PlannerOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
+from suffolk.cli.options.values import comma_list
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.hybrid.options import HybridOptions
@@ -76,7 +77,7 @@ class Options(ModelOptions, PromptOptions, DrafterOptions, PlannerOptions, Measu
             HybridOptions,
             decoding=decoding,
             temperatures=self.temperature,
-            drafters=tuple(part.strip() for part in (self.drafters or "").split(",") if part.strip()),
+            drafters=comma_list(self.drafters or ""),
             excluded=frozenset() if self.exclude is None else read_excluded(self.exclude),
         )
 

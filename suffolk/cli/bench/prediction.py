@@ -13,6 +13,7 @@ from suffolk.cli.bench.decode import ModelOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import REQUIRED, option, passed_on
+from suffolk.cli.options.values import comma_list
 
 EXAMPLES = """
 suffolk bench prediction --model MODEL_FOLDER --files src/ --limit 8 --json prediction.json
@@ -39,8 +40,8 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.prediction.report import NOTES, prediction_panels, prediction_parts
 
     outcome = options.outcome("prediction")
-    names = tuple(part for part in options.drafters.split(",") if part)
-    decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=names)
+    drafters = comma_list(options.drafters)
+    decoding = passed_on(options, DecodingOptions, prompts=(), limit=None, drafters=drafters)
     settings = PredictionOptions(decoding, options.files, options.limit, options.lines, options.shares)
     results = measure_predictions(settings)
     return outcome.finish(settings, results, NOTES, PACKAGES, prediction_parts(results), prediction_panels(results))

@@ -13,6 +13,7 @@ from suffolk.cli.bench.decode import ModelOptions, PromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import option, passed_on
+from suffolk.cli.options.values import comma_list
 
 EXAMPLES = """
 suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --limit 8 --json rollouts.json
@@ -55,7 +56,7 @@ def run(options: Options) -> int:
         options.samples,
         options.temperatures,
         options.earlier_model,
-        tuple(part.strip() for part in options.methods.split(",") if part.strip()),
+        comma_list(options.methods),
         options.answers,
     )
     results = measure_rollouts(settings)

@@ -27,6 +27,11 @@ def read_value(setting: Setting, value: Any, label: str) -> Any:
     return _checked(setting, value, label)
 
 
+def comma_list(text: str) -> tuple[str, ...]:
+    """The parts of ``text`` between commas, without spaces around them. Empty parts are left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def _read_text(setting: Setting, text: str, label: str) -> Any:
     value: object = text
     if setting.kind is dict:
