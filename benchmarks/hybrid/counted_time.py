@@ -15,7 +15,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, CostStore
+from suffolk.serving.engine.costs.cost_store import CostKey, stored_costs
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.pass_result import PassResult
@@ -72,7 +72,7 @@ def require_counted(networks: Sequence[str]) -> None:
 
 
 def _stored(model: Target) -> CostModel:
-    costs = CostStore().find(CostKey.of(model))
+    costs = stored_costs(CostKey.of(model))
     if costs is None:
         raise NotFound(
             f"--counted: the pass costs of {model.name} are not stored; run 'suffolk profile --model {model.name} "

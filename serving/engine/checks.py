@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from numbers import Integral, Real
 
 from suffolk.datastore.errors import InvalidArgument
@@ -33,12 +32,10 @@ def number(name: str, value: object) -> float:
         raise InvalidArgument(f"{name} is beyond all floating-point numbers; it must be far nearer to 0") from None
 
 
-def text(name: str, value: object, most: int = sys.maxsize) -> str:
-    """``value``, a string of up to ``most`` characters. Raises InvalidArgument otherwise."""
+def text(name: str, value: object) -> str:
+    """``value``, a string. Raises InvalidArgument otherwise."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a text")
-    if len(value) > most:
-        raise InvalidArgument(f"{name} has {len(value)} characters; the limit is {most}")
     return value
 
 

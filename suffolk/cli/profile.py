@@ -79,7 +79,7 @@ def run(options: Options) -> int:
 
     from suffolk.serving.engine.costs.cost_measurement import time_points
     from suffolk.serving.engine.costs.cost_model import CostModel
-    from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
+    from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
     from suffolk.serving.engine.model.int8_linear import compress
 
     target = load_target(options.model, options, max(batch * (size + context) for size, batch, context in largest))
@@ -92,7 +92,7 @@ def run(options: Options) -> int:
     with part_progress(options.rounds * len(points), "passes") as report:
         samples = time_points(target, points, options.rounds, report=report)
     costs = CostModel.fit(samples)
-    path = options.output or CostStore().path(key)
+    path = options.output or costs_path(key)
     result = passes_result(costs, samples)
     shown = (
         json.dumps({"file": str(path), "slots": options.slots} | result)

@@ -262,12 +262,12 @@ def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
     """The costs that the options select, and their origin in words."""
     if wanted == NO_COSTS:
         return None, ""
-    from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, read_costs
+    from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, read_costs
 
     path = Path(wanted)
     if wanted == STORED:
         assert target is not None
-        path = CostStore().path(CostKey.of(target))
+        path = costs_path(CostKey.of(target))
         if not path.is_file():
             raise NotFound(f"--costs {STORED}: none are stored for this model and device; 'suffolk profile' makes them")
     costs, key = read_costs(path)

@@ -17,7 +17,7 @@ from suffolk.datastore.errors import NotFound
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.drafters.neural.eagle.load import load_eagle
 from suffolk.serving.drafters.neural.redrafter.load import load_redrafter
-from suffolk.serving.engine.costs.cost_store import CostStore
+from suffolk.serving.engine.costs.cost_store import CostKey, costs_path
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.target_loader import read_context_length
 from tests.support.tiny_models import save_tiny
@@ -72,7 +72,7 @@ def test_a_path_in_the_home_of_nobody_is_not_found(monkeypatch: pytest.MonkeyPat
             find(name)
     monkeypatch.setenv("XDG_CACHE_HOME", name)
     with pytest.raises(NotFound, match="no home folder is known for ~nobody-here"):
-        CostStore()
+        costs_path(CostKey("model", "float32", 1, "cpu", 1, "2.0", 1))
 
 
 def test_a_draft_model_that_does_not_exist_is_refused_before_the_model_is_loaded(

@@ -13,7 +13,7 @@ from suffolk.cli.main import main
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
+from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.read import read_recordings
@@ -38,8 +38,8 @@ def costs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         key = CostKey.of(Target.load(str(model)))
-        save_costs(COSTS, key, CostStore().path(key))
-        yield CostStore().path(key)
+        save_costs(COSTS, key, costs_path(key))
+        yield costs_path(key)
 
 
 @pytest.fixture(scope="module")

@@ -75,41 +75,12 @@ class CostKey:
         )
 
 
-class CostStore:
-    """The cost files in $XDG_CACHE_HOME/suffolk/costs, or in ~/.cache/suffolk/costs. Safe for any number of threads and processes.
-
-    Attributes:
-        ignored: number of unusable files; the first is logged.
-    """
-
-    def __init__(self) -> None:
-        self.folder = expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "costs"
-        self.ignored = 0
-
-    def path(self, key: CostKey) -> Path:
-        """The file of ``key``."""
-        return self.folder / f"{_digest(asdict(key))}.json"
-
-    def find(self, key: CostKey) -> CostModel | None:
-        """The costs of ``key``; None if there are no usable ones."""
-        try:
-            return load_costs(self.path(key), key)
-        except NotFound:
-            return None
-        except SuffolkError as error:
-            if not self.ignored:
-                log.warning("%s; continuing without it", error)
-            self.ignored += 1
-            return None
-
-
 @dataclass(frozen=True, slots=True)
 class FoundCosts:
-    """Costs, their source (a file, or "measured"), and the number of unusable files."""
+    """Costs, and their source: a file, or "measured"."""
 
     costs: CostModel
     source: str
-    ignored: int
 
 
 def find_costs(target: Target, slots: int, file: Path | None = None, passes: str = "auto") -> FoundCosts:
@@ -124,12 +95,31 @@ def find_costs(target: Target, slots: int, file: Path | None = None, passes: str
 
     key = CostKey.of(target)
     if file is not None:
-        return FoundCosts(load_costs(file, key), str(file), 0)
-    store = CostStore()
-    costs = store.find(key)
+        return FoundCosts(load_costs(file, key), str(file))
+    costs = stored_costs(key)
     if costs is None:
-        return FoundCosts(measure(target, slots, passes=passes), "measured", store.ignored)
-    return FoundCosts(costs, str(store.path(key)), 0)
+        return FoundCosts(measure(target, slots, passes=passes), "measured")
+    return FoundCosts(costs, str(costs_path(key)))
+
+
+def costs_path(key: CostKey) -> Path:
+    """The file of ``key``, in $XDG_CACHE_HOME/suffolk/costs or ~/.cache/suffolk/costs. Raises NotFound: there is no such home."""
+    return expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "costs" / f"{_digest(asdict(key))}.json"
+
+
+def stored_costs(key: CostKey) -> CostModel | None:
+    """The costs in the file of ``key``; None if it does not exist, or cannot be used, which is logged.
+
+    Raises as ``costs_path``.
+    """
+    path = costs_path(key)
+    try:
+        return load_costs(path, key)
+    except NotFound:
+        return None
+    except SuffolkError as error:
+        log.warning("%s; continuing without it", error)
+        return None
 
 
 def save_costs(costs: CostModel, key: CostKey, path: Path) -> None:

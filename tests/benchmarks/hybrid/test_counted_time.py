@@ -12,7 +12,7 @@ from suffolk.benchmarks.hybrid.counted_time import CountedTime, require_counted
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
+from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
 from tests.support.tiny_models import VOCAB, tiny_model
@@ -32,7 +32,7 @@ def read(model: Target, tokens: int) -> None:
 
 def test_only_passes_of_draft_models_take_time(drafter: DraftModelDrafter) -> None:
     key, target = CostKey.of(drafter.model), Target.wrap(tiny_model(seed=1))
-    save_costs(COSTS, key, CostStore().path(key))
+    save_costs(COSTS, key, costs_path(key))
     real, counted = time.perf_counter, CountedTime([drafter])
     with counted.running():
         assert time.perf_counter() == 0

@@ -11,7 +11,7 @@ import pytest
 from suffolk.benchmarks.hybrid.summary import MEAN
 from suffolk.cli.main import main
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
+from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.engine.model.int8_linear import compress
 from suffolk.serving.engine.model.target import Target
 from tests.support.measurements import read_report
@@ -28,7 +28,7 @@ def _known_costs(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeyp
     compress(drafting.model)
     for target in (Target.load(str(folder / "model")), Target.load(str(folder / "small")), drafting):
         key = CostKey.of(target)
-        save_costs(CostModel([1, 64], [1.0, 2.0]), key, CostStore().path(key))
+        save_costs(CostModel([1, 64], [1.0, 2.0]), key, costs_path(key))
 
 
 @pytest.fixture(scope="module")

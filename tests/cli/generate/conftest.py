@@ -9,7 +9,7 @@ import torch
 
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.engine.costs.cost_measurement import measure
-from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
+from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.engine.model.target import Target
 from tests.support.generate_command import store_of
 from tests.support.tiny_models import save_tiny
@@ -27,7 +27,7 @@ def known_costs(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         target = Target.load(model)
         key = CostKey.of(target)
-        path = CostStore().path(key)
+        path = costs_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         save_costs(measure(target, 1), key, path)
         yield

@@ -26,7 +26,7 @@ from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.registry import BUILT_IN
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.engine.costs.cost_measurement import measure
-from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
+from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import save_tiny, tiny_model
 
@@ -48,7 +48,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         for each in (target, shallow(target, 1), Target.load(str(small))):
-            path = CostStore().path(key := CostKey.of(each))
+            path = costs_path(key := CostKey.of(each))
             path.parent.mkdir(parents=True, exist_ok=True)
             save_costs(measure(each, 1), key, path)
         yield {
