@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -39,67 +40,92 @@ class Load:
 
 def run_closed(target: str, requests: Sequence[bytes], clients: int, seconds: float, deadline: float) -> Load:
     """Each of ``clients`` sends its next call when the last one has ended; after a refusal, RETRY_SECONDS later."""
-    return asyncio.run(_run(target, requests, seconds, deadline, clients, 0.0))
+    return asyncio.run(_run(target, requests, deadline, seconds, partial(_by_clients, clients)))
 
 
 def run_open(target: str, requests: Sequence[bytes], rate: float, seconds: float, deadline: float) -> Load:
     """Send ``rate`` calls a second, whether or not earlier ones have ended. Refused calls are not repeated."""
-    return asyncio.run(_run(target, requests, seconds, deadline, 0, rate))
+    return asyncio.run(_run(target, requests, deadline, seconds, partial(_at_rate, rate)))
 
 
 async def _run(
     target: str,
     requests: Sequence[bytes],
-    seconds: float,
     deadline: float,
-    clients: int,
-    rate: float,
+    seconds: float,
+    send: Callable[[_Calls, float], Awaitable[None]],
 ) -> Load:
-    load, numbers = Load(), count()
+    """What the calls saw that ``send`` makes until ``seconds`` from now."""
     channels = [grpc.aio.insecure_channel(target, [("suffolk.channel", n)]) for n in range(CHANNELS)]
-    drafts: list[Any] = [channel.unary_unary(METHOD) for channel in channels]  # of bytes, so that clients cost little
-
-    async def call(number: int) -> float:
-        """Make one call. Returns the seconds to wait after a refusal, else 0."""
-        begin = time.perf_counter()
-        try:
-            await drafts[number % CHANNELS](requests[number % len(requests)], timeout=deadline)
-        except grpc.aio.AioRpcError as error:
-            load.codes[error.code().name] += 1
-            if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-                return 0.0
-            load.refused.append(time.perf_counter() - begin)
-            hint = sent_retry_seconds(error.trailing_metadata())
-            load.hinted += hint is not None
-            return RETRY_SECONDS if hint is None else hint
-        load.codes["OK"] += 1
-        load.answered.append(time.perf_counter() - begin)
-        return 0.0
-
-    async def client() -> None:
-        while time.perf_counter() < end:
-            if wait := await call(next(numbers)):
-                await asyncio.sleep(min(wait, max(0.0, end - time.perf_counter())))
-
-    await asyncio.gather(*(call(number) for number in range(CHANNELS)))  # connects
-    load.answered.clear()
-    load.codes.clear()
+    await _Calls(channels, requests, deadline).connect()
+    calls = _Calls(channels, requests, deadline)
     begin = time.perf_counter()
-    end = begin + seconds
-    if clients:
-        await asyncio.gather(*(client() for _ in range(clients)))
-    else:
-        running: set[asyncio.Task[float]] = set()
-        sent = 0
-        while (now := time.perf_counter()) < end:
-            for _ in range(int((now - begin) * rate) - sent):
-                task = asyncio.create_task(call(next(numbers)))
-                running.add(task)
-                task.add_done_callback(running.discard)
-                sent += 1
-            await asyncio.sleep(0.001)
-        await asyncio.gather(*running)
-    load.seconds = time.perf_counter() - begin
+    await send(calls, begin + seconds)
+    calls.load.seconds = time.perf_counter() - begin
     for channel in channels:
         await channel.close()
-    return load
+    return calls.load
+
+
+async def _by_clients(clients: int, calls: _Calls, end: float) -> None:
+    await asyncio.gather(*(_one_after_another(calls, end) for _ in range(clients)))
+
+
+async def _one_after_another(calls: _Calls, end: float) -> None:
+    while time.perf_counter() < end:
+        if wait := await calls.next():
+            await asyncio.sleep(min(wait, max(0.0, end - time.perf_counter())))
+
+
+async def _at_rate(rate: float, calls: _Calls, end: float) -> None:
+    running: set[asyncio.Task[float]] = set()
+    begin, sent = time.perf_counter(), 0
+    while (now := time.perf_counter()) < end:
+        for _ in range(int((now - begin) * rate) - sent):
+            task = asyncio.create_task(calls.next())
+            running.add(task)
+            task.add_done_callback(running.discard)
+            sent += 1
+        await asyncio.sleep(0.001)
+    await asyncio.gather(*running)
+
+
+class _Calls:
+    """Calls over ``channels`` in turn, each with the next of ``requests``.
+
+    Attributes:
+        load: what these calls saw.
+    """
+
+    def __init__(self, channels: Sequence[grpc.aio.Channel], requests: Sequence[bytes], deadline: float) -> None:
+        self.load = Load()
+        self._requests = requests
+        self._deadline = deadline
+        self._numbers = count()
+        # The drafts stay bytes, so that clients cost little.
+        self._drafts: list[Any] = [channel.unary_unary(METHOD) for channel in channels]
+
+    async def connect(self) -> None:
+        """Make one call over each channel."""
+        await asyncio.gather(*(self.next() for _ in self._drafts))
+
+    async def next(self) -> float:
+        """Make the next call. Returns the seconds to wait after a refusal, else 0."""
+        number, begin = next(self._numbers), time.perf_counter()
+        draft, request = self._drafts[number % len(self._drafts)], self._requests[number % len(self._requests)]
+        try:
+            await draft(request, timeout=self._deadline)
+        except grpc.aio.AioRpcError as error:
+            return self._failed(error, time.perf_counter() - begin)
+        self.load.codes["OK"] += 1
+        self.load.answered.append(time.perf_counter() - begin)
+        return 0.0
+
+    def _failed(self, error: grpc.aio.AioRpcError, seconds: float) -> float:
+        self.load.codes[error.code().name] += 1
+        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return 0.0
+        self.load.refused.append(seconds)
+        hint = sent_retry_seconds(error.trailing_metadata())
+        self.load.hinted += hint is not None
+        return RETRY_SECONDS if hint is None else hint
