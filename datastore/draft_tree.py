@@ -71,9 +71,8 @@ class DraftTree:
         if kept.all():
             return self
         rooted = self.parents < 0
-        while (
-            kept != (left := kept & (rooted | kept[self.parents]))
-        ).any():  # one more level below a node that is left out
+        # Each turn leaves out one more level below a node that is left out.
+        while (kept != (left := kept & (rooted | kept[self.parents]))).any():
             kept = left
         numbers = np.cumsum(kept, dtype=np.int32) - 1
         parents = np.where(rooted, np.int32(-1), numbers[self.parents])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
-from suffolk.datastore.arguments import whole_number
+from suffolk.datastore.arguments import check_text, whole_number
 from suffolk.datastore.context_query import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,
@@ -288,10 +288,7 @@ class Retriever(Protocol):
 
     def _encoding(self, text: str) -> Encoding:
         tokenizer = self._text_tokenizer()
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidArgument(f"the text has a surrogate at {error.start}; decode its bytes as UTF-8") from None
+        check_text("the text", text)
         return tokenizer.encode(text, add_special_tokens=False)
 
     def _text_tokenizer(self) -> Tokenizer:
