@@ -13,9 +13,8 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.hybrid.merge import merge
 from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.replay.recording import Recording
@@ -132,8 +131,7 @@ class _Watched:
         return found
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = self.draft(requests)
-        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+        return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         found = self.source.draft(requests)

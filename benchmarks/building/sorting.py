@@ -69,9 +69,9 @@ def measure_sorting(tokens: Tokens, workdir: Path, options: SortingOptions) -> d
     divsufsort = require_yardstick()
     results = {}
     for size in sorted({min(size, len(tokens)) for size in options.sizes}):
-        results[f"{size:,} tokens"] = _measure(_ended(tokens[:size]), options, options.threads, divsufsort)
+        results[f"{size:,} tokens"] = _measure(ended(tokens[:size]), options, options.threads, divsufsort)
     for name, repeated in _repeats(tokens, options.repeats):
-        results[name] = _measure(_ended(repeated), options, options.threads[-1:])
+        results[name] = _measure(ended(repeated), options, options.threads[-1:])
     return {"inputs": results, "segment_memory": _segment_memory(tokens, workdir, options)}
 
 
@@ -154,22 +154,22 @@ def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
     """Inputs that consist only of repeats. These are the worst case for a comparison sort."""
     if size:
         tokens = tokens[tokens != separator(tokens.dtype)]
-        yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(_ended(tokens[: size // COPIES]), COPIES)
+        yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(ended(tokens[: size // COPIES]), COPIES)
         yield f"{REPEATED_TOKEN} ({size:,} times)", np.full(size, tokens[0], tokens.dtype)
 
 
-def _ended(tokens: Tokens) -> Tokens:
+def ended(tokens: Tokens) -> Tokens:
     """``tokens`` with a separator as the last token."""
-    ended: Tokens = tokens.copy()
-    ended[-1] = separator(tokens.dtype)
-    return ended
+    copy: Tokens = tokens.copy()
+    copy[-1] = separator(tokens.dtype)
+    return copy
 
 
 def _segment_memory(tokens: Tokens, workdir: Path, options: SortingOptions) -> dict[str, Any]:
     """Measure the peak memory of building one segment in its own process, beside the estimate of a build plan."""
     path = workdir / "tokens.npy"
     with writing(path):
-        np.save(path, _ended(tokens))
+        np.save(path, ended(tokens))
     settings = {
         "tokens": str(path),
         "vocab_size": options.vocab_size,

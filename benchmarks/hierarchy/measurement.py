@@ -151,8 +151,8 @@ def measure_levels(
     """
     sources = [RetrievalLevel(name, stacks.sources(name), depth) for name, _ in wanted if name in RETRIEVAL]
     variants = [
-        ModelVariant(level_name(name, warmth), stacks.model(name), warmth)
-        for name, warmth in wanted
+        ModelVariant(level_name(name, temperature), stacks.model(name), temperature)
+        for name, temperature in wanted
         if name not in RETRIEVAL
     ]
     variants.append(ModelVariant(TARGET, target))

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from suffolk.benchmarks.building.sorting import ended, read_tokens
 from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.segment import separator, token_dtype
 
 MAX_MATCH, MAX_DEPTH = 16, 10
 CUT_TOKENS, SORTED_TOKENS = 1 << 20, 1 << 22
@@ -47,8 +46,7 @@ def measure_search(store: Datastore, workdir: Path, contexts: Sequence[Any], max
 
 def sorted_per_second(store: Datastore) -> float:
     """Tokens that one thread sorts in a second, in a segment of at most SORTED_TOKENS."""
-    dtype = token_dtype(store.manifest.vocab_size)
-    tokens = _first(store, dtype)
+    tokens = ended(read_tokens(store, SORTED_TOKENS))
     begin = time.process_time()
     _native.sort_suffixes(tokens, store.manifest.vocab_size, store.manifest.order_depth, 1)
     return len(tokens) / (time.process_time() - begin)
@@ -70,15 +68,3 @@ def _seconds(path: Path, contexts: Sequence[Any], max_nodes: int) -> tuple[float
             store.draft_batch([context], MAX_MATCH, 1, MAX_DEPTH, max_nodes)
             single.append(time.process_time() - begin)
     return min(rounds), float(np.std(single) / np.mean(single))
-
-
-def _first(store: Datastore, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The first tokens of the datastore, each document with its separator."""
-    parts: list[npt.NDArray[Any]] = []
-    size = 0
-    for document in store.documents():
-        parts += [document.tokens.astype(dtype), np.array([separator(dtype)], dtype)]
-        size += len(document.tokens) + 1
-        if size >= SORTED_TOKENS:
-            break
-    return np.concatenate(parts)

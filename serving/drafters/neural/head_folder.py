@@ -44,8 +44,3 @@ def own_config(kind: type[T], name: str, values: Mapping[str, Any], path: Path) 
         return from_json(kind, {key: value for key, value in values.items() if key != "suffolk"}, "the config")
     except InvalidArgument as error:
         raise Corruption(f"{path}: {error}; fetch or train the head again") from error
-
-
-def read_own_config(kind: type[T], name: str, folder: Path) -> T:
-    """The configuration of a head that Suffolk trained. Raises as ``read_config`` and ``own_config``."""
-    return own_config(kind, name, read_config(folder), folder / CONFIG)

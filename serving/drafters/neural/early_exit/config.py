@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.neural.head_folder import read_own_config
+from suffolk.serving.drafters.neural.head_folder import CONFIG, own_config, read_config
 from suffolk.serving.engine.checked_fields import Within, check_fields
 from suffolk.serving.engine.checks import whole_number
 
@@ -36,8 +36,8 @@ class ExitConfig:
 
     @staticmethod
     def load(folder: Path) -> ExitConfig:
-        """The configuration in ``folder``. Raises as ``read_own_config``."""
-        return read_own_config(ExitConfig, KIND, folder)
+        """The configuration in ``folder``. Raises as ``read_config`` and ``own_config``."""
+        return own_config(ExitConfig, KIND, read_config(folder), folder / CONFIG)
 
 
 def require_exit(name: str, layers: object, target_layers: int) -> None:
