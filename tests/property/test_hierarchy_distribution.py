@@ -5,7 +5,6 @@ This is tested by enumeration of all coins and draws, and by long runs. The same
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
@@ -21,15 +20,14 @@ from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.sampling.verification.rejection import VerifiedChain, acceptance, residual, verify_chain
 from tests.property.test_exact_distribution import check_biased
 from tests.property.test_redrafter_distribution import differs
-from tests.support.drafters import eager_loop
 from tests.support.hierarchies import DEPTHS, hierarchy, noisy
+from tests.support.short_texts import counts_of_texts, distribution_of_texts
 from tests.support.tiny_models import tiny_model
 from tests.support.toy_target import Outcomes, Text, ToyTarget, check_distribution
 
@@ -253,47 +251,16 @@ def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, mon
     check_biased(target, texts(levels, target, script), 0.01)
 
 
-# Long runs through the step loop: several drafts per text, real caches, the production streams of coins and samples.
-
 FEW, LENGTH, RUNS = 3, 3, 800
 
 
-def distribution_of_texts(few: int) -> npt.NDArray[np.float64]:
-    """Return float64[few ** LENGTH], the distribution of the target's texts at temperature 2."""
-    every = np.array(list(itertools.product(range(few), repeat=LENGTH)))
-    with torch.no_grad():
-        inputs = torch.tensor([[0, 1, 2, *text] for text in every.tolist()])
-        distributions = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
-    return np.asarray(np.take_along_axis(distributions, every[..., None], 2)[..., 0].prod(1))
-
-
-def counts_of_texts(
+def counts_of_stack(
     depth: int, temperatures: tuple[float | None, float | None] = (None, None)
 ) -> tuple[npt.NDArray[np.int64], float]:
-    """Return the count of each text, and accepted tokens per step."""
+    """How often each text came, and accepted tokens per step."""
     target = Target.wrap(tiny_model(vocab_size=FEW))
     drafter = hierarchy(depth, target, noisy(0.1, vocab_size=FEW), slots=200, capacity=20, temperatures=temperatures)
-    loop = eager_loop(target, {"hierarchy": drafter}, slots=200, capacity=30)
-    waiting = [
-        Request(
-            seed,
-            target,
-            [0, 1, 2],
-            SamplingSettings(LENGTH + 1, 2.0, seed=seed, verification="rejection", ignore_eos=True),
-            "hierarchy",
-            8,
-        )
-        for seed in range(RUNS)
-    ]
-    requests = list(waiting)
-    while waiting or loop.running:
-        while waiting and loop.free:
-            loop.join(waiting.pop())
-        loop.step()
-    powers = FEW ** np.arange(LENGTH)[::-1]
-    counts = np.bincount([int(request.generated[:LENGTH] @ powers) for request in requests], minlength=FEW**LENGTH)
-    steps, accepted = (sum(getattr(request.stats, name) for request in requests) for name in ("steps", "accepted"))
-    return counts, accepted / steps
+    return counts_of_texts(target, drafter, LENGTH, RUNS)
 
 
 @pytest.mark.parametrize(
@@ -302,8 +269,8 @@ def counts_of_texts(
 def test_long_runs_of_stacks_follow_the_distribution(
     depth: int, temperatures: tuple[float | None, float | None]
 ) -> None:
-    counts, accepted = counts_of_texts(depth, temperatures)
-    assert not differs(counts, distribution_of_texts(FEW))
+    found, accepted = counts_of_stack(depth, temperatures)
+    assert not differs(found, distribution_of_texts(FEW, LENGTH))
     assert 0.4 < accepted < 3.5  # some are rejected, and some are not
 
 
@@ -314,8 +281,8 @@ def test_coins_of_a_level_that_also_choose_are_found(monkeypatch: pytest.MonkeyP
             return coins, coins
 
     monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.FreshUniforms", Same)
-    counts, _ = counts_of_texts(3)
-    assert differs(counts, distribution_of_texts(FEW))
+    found, _ = counts_of_stack(3)
+    assert differs(found, distribution_of_texts(FEW, LENGTH))
 
 
 def test_levels_and_target_have_numbers_of_their_own() -> None:

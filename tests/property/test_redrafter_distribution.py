@@ -5,7 +5,6 @@ The best beams of the head would not keep it.
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -16,13 +15,12 @@ import torch
 from suffolk.serving.drafters.neural.redrafter.beams import BeamSearch, take
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.engine.loop.drafter import DraftRequest, SampledChain
-from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.sampling.verification.rejection import verify_chain
-from tests.support.drafters import eager_loop
 from tests.support.heads import drafter_of, last_states, random_head
+from tests.support.short_texts import counts_of_texts, distribution_of_texts
 from tests.support.tiny_models import tiny_model
 
 FEW = 5
@@ -146,28 +144,9 @@ def test_texts_of_several_drafts_follow_the_distribution() -> None:
     few, length = 3, 4
     target = Target.wrap(tiny_model(vocab_size=few))
     drafter = drafter_of(decided_head(target, 2), target, length=2)
-    loop = eager_loop(target, {"redrafter": drafter}, slots=200, capacity=30)
-    settings = [
-        SamplingSettings(length + 1, 2.0, seed=seed, verification="rejection", ignore_eos=True) for seed in range(RUNS)
-    ]
-    waiting = [Request(number, target, [0, 1, 2], each, "redrafter", 8) for number, each in enumerate(settings)]
-    requests = list(waiting)
-    while waiting or loop.running:
-        while waiting and loop.free:
-            loop.join(waiting.pop())
-        loop.step()
-    texts = np.array(list(itertools.product(range(few), repeat=length)))
-    with torch.no_grad():
-        inputs = torch.tensor([[0, 1, 2, *text] for text in texts.tolist()])
-        distributions = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
-    distribution = np.take_along_axis(distributions, texts[..., None], 2)[..., 0].prod(1)
-    powers = few ** np.arange(length)[::-1]
-    counts = np.bincount(
-        [int(request.generated[:length] @ powers) for request in requests], minlength=len(distribution)
-    )
-    assert not differs(counts, distribution)
-    steps, accepted = (sum(getattr(request.stats, name) for request in requests) for name in ("steps", "accepted"))
-    assert 0.3 * steps < accepted < 1.7 * steps  # some of the two are rejected, and some are not
+    counts, accepted = counts_of_texts(target, drafter, length, RUNS)
+    assert not differs(counts, distribution_of_texts(few, length))
+    assert 0.3 < accepted < 1.7  # some of the two are rejected, and some are not
 
 
 def test_the_ratio_test_on_the_best_beam_is_found(target: Target, head: RedrafterHead) -> None:

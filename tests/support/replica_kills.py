@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from suffolk.datastore.errors import Unavailable
-from tests.support.replica_work import Writer, tokens_of
+from tests.support.live_work import tokens_of
+from tests.support.replica_work import Writer
 from tests.support.replicas import Replicas
 
 COUNT = 3

@@ -14,6 +14,7 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.draft_service.client import RemoteDatastore, connect
 from suffolk.serving.transport.call_errors import REFUSED
+from tests.support.live_work import tokens_of
 
 GROUPS = 3
 REFUSALS = (REFUSED, "nothing listens there")
@@ -117,10 +118,3 @@ class Writer:
         if url not in self._clients:
             self._clients[url] = connect(url, 10.0)
         return self._clients[url]
-
-
-def tokens_of(name: str) -> list[int]:
-    """The tokens of a document: the digits of its name, and others that depend on them."""
-    writer, number = map(int, name.split("-"))
-    digits = [40 + writer, *(int(digit) for digit in f"{number:06}")]
-    return digits + [20 + (number * step) % 17 for step in range(1, 2 + number % 23)]
