@@ -146,16 +146,20 @@ def test_only_groups_with_documents_are_remembered(open_store: OpenStore) -> Non
 
 
 def test_any_error_is_kept_and_the_thread_goes_on() -> None:
-    calls, relieved = [], []
+    calls, relieved, errors = [], [], []
+    made = threading.Event()
 
     def work() -> None:
+        made.wait()
         calls.append(len(relieved))
+        errors.append(keeper.error)
         if len(calls) < 5:
             raise MemoryError
 
     keeper = Keeper(work, 0.001, lambda: relieved.append(True))
-    until(lambda: keeper.error == "MemoryError")
+    made.set()
     until(lambda: len(calls) >= 5)
     until(lambda: keeper.error is None)
     keeper.close()
+    assert errors[:5] == [None, *["MemoryError"] * 4]
     assert calls[:5] == [0, 1, 3, 7, 15]  # a failed call is repeated after 1, 2, 4 and 8 rounds
