@@ -11,16 +11,15 @@ Deleted documents are taken out of them too.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from suffolk.build_index.compact import CompactReport, compact
 from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
+from suffolk.cli.change_report import change_report
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.datastore.readers import reader_lines, wait_for_readers
 
 EXAMPLES = """
 suffolk compact STORE                  into as few segments as possible
@@ -41,11 +40,7 @@ class Options(setting.Options):
 def run(options: Options) -> int:
     with show_progress() as progress:
         report = compact(options.store, options.segments, options.threads, progress)
-    readers = wait_for_readers(options.store, report.generation) if report.changed else []
-    if options.json:
-        print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))
-    else:
-        print("\n".join([*_lines(report), *reader_lines(readers, report.generation)]))
+    print(change_report(asdict(report), _lines(report), options.store, report.changed, options.json))
     return 0
 
 

@@ -15,7 +15,6 @@ folder. Their text leaves the folder at once, or within about a minute if a serv
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -24,12 +23,12 @@ from pathlib import Path
 import suffolk
 from suffolk.build_index.delete import DeletionReport, delete
 from suffolk.build_index.report import count
+from suffolk.cli.change_report import change_report
 from suffolk.cli.documents import FORMS, example_id, whole_ids
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.readers import reader_lines, wait_for_readers
 from suffolk.serving.live_store.identity import has_log, published
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.stats import LiveDeletion, LiveStats
@@ -63,11 +62,9 @@ def run(options: Options) -> int:
         )
     report = _delete(options)
     changed = report.documents and not options.dry_run and not is_url(options.store)
-    readers = wait_for_readers(Path(options.store), report.generation) if changed else []
-    if options.json:
-        print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))
-    elif report.documents:
-        print("\n".join([*_lines(report, options.dry_run), *reader_lines(readers, report.generation)]))
+    if options.json or report.documents:
+        lines = _lines(report, options.dry_run)
+        print(change_report(asdict(report), lines, Path(options.store), bool(changed), options.json))
     if report.unknown_ids:
         print("\n".join(_unknown(options.store, report.unknown_ids)), file=sys.stderr)
     if report.documents:

@@ -8,15 +8,14 @@ is refused.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
+from suffolk.cli.change_report import change_report
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.datastore.readers import reader_lines, wait_for_readers
 from suffolk.serving.storage.pull import PullReport, pull
 
 EXAMPLES = """
@@ -42,11 +41,7 @@ def run(options: Options) -> int:
         raise KeyboardInterrupt(
             f"before the end; readers of {options.store} see no unfinished generation; run the command again to continue"
         ) from None
-    readers = wait_for_readers(options.store, report.generation) if report.changed else []
-    if options.json:
-        print(json.dumps(asdict(report) | {"readers": list(map(asdict, readers))}))
-    else:
-        print("\n".join([*_lines(report), *reader_lines(readers, report.generation)]))
+    print(change_report(asdict(report), _lines(report), options.store, report.changed, options.json))
     return 0
 
 
