@@ -239,15 +239,7 @@ void LiveIndex::replace(Lock& lock, std::shared_ptr<const FileSet> files, std::u
   for (std::size_t i = 0; i < old.size(); ++i) {
     if (kept[i] == nullptr) continue;
     LiveSegment live(kept[i]);
-    DocumentIndices removed;
-    for (const std::uint32_t index : memory_[i].live.removed_documents()) {
-      const std::uint64_t sequence = old[i]->documents().sequence(index);
-      const std::size_t place = kept[i]->documents().lower_bound(sequence);
-      if (place < kept[i]->documents().size() && kept[i]->documents().sequence(place) == sequence) {
-        removed.push_back(static_cast<std::uint32_t>(place));
-      }
-    }
-    if (!removed.empty()) live.remove(removed);
+    live.remove_as_in(memory_[i].live);
     entries.push_back({std::move(live)});
   }
   for (std::size_t i = old.size(); i < memory_.size(); ++i) entries.push_back(memory_[i]);

@@ -67,7 +67,6 @@ class LiveIndex {
   // Never blocks for longer than it takes to copy a pointer. Throws kUnavailable if the index is closed.
   std::shared_ptr<const Snapshot> snapshot() const;
   LiveStats stats() const;
-  const MemoryShape& shape() const noexcept { return shape_; }
 
   // Waits until no merge is running or due, and what merges replaced is freed. Queries that run delay it.
   void settle();

@@ -97,18 +97,11 @@ struct LiveIndex::MergeJob {
   void substitute(Entries& entries, std::span<const LiveSegment> old, const std::shared_ptr<const MemorySegment>& by) const {
     const auto begin = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return each.live.segment == old.front().segment; });
     const auto end = begin + static_cast<std::ptrdiff_t>(old.size());
-    DocumentIndices removed;
-    for (auto each = begin; each != end; ++each) {
-      for (const std::uint32_t index : each->live.removed_documents()) {
-        const std::uint64_t sequence = each->live.segment->documents().sequence(index);
-        if (!is_purged(sequence)) removed.push_back(static_cast<std::uint32_t>(by->documents().lower_bound(sequence)));
-      }
-    }
+    std::optional<LiveSegment> live;
+    if (by != nullptr) live.emplace(by);
+    for (auto each = begin; live && each != end; ++each) live->remove_as_in(each->live);
     const auto after = entries.erase(begin, end);
-    if (by == nullptr) return;
-    LiveSegment live(by);
-    if (!removed.empty()) live.remove(removed);
-    entries.insert(after, {std::move(live)});
+    if (live) entries.insert(after, {*std::move(live)});
   }
 };
 

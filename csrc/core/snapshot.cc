@@ -41,6 +41,17 @@ void LiveSegment::remove(std::span<const std::uint32_t> documents) {
   removed = std::move(all);
 }
 
+void LiveSegment::remove_as_in(const LiveSegment& before) {
+  const LiveDocuments& documents = segment->documents();
+  DocumentIndices found;
+  for (const std::uint32_t index : before.removed_documents()) {
+    const std::uint64_t sequence = before.segment->documents().sequence(index);
+    const std::size_t place = documents.lower_bound(sequence);
+    if (place < documents.size() && documents.sequence(place) == sequence) found.push_back(static_cast<std::uint32_t>(place));
+  }
+  if (!found.empty()) remove(found);
+}
+
 Snapshot::Snapshot(std::shared_ptr<const FileSet> files, std::vector<LiveSegment> memory, std::vector<LiveSegment> deletions)
     : files_(std::move(files)), memory_(std::move(memory)), deletions_(std::move(deletions)) {
   for (const auto& segment : files_->segments) views_.push_back(segment->suffixes());

@@ -40,6 +40,9 @@ struct LiveSegment {
   std::uint64_t live_documents() const noexcept { return segment->documents().size() - removed_documents().size(); }
   // Removes further documents. REQUIRES: `documents` rise and are not removed.
   void remove(std::span<const std::uint32_t> documents);
+  // Removes the documents that are removed in `before`, by their numbers; `before` may have documents that are not here.
+  // REQUIRES: the numbers rise in both, and none of these documents is removed here.
+  void remove_as_in(const LiveSegment& before);
 };
 
 // An immutable list of segments, files first, then memory from the oldest on. Thread-safe.
