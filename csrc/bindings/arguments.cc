@@ -64,6 +64,15 @@ std::vector<std::vector<std::uint32_t>> document_lists(const DocumentLists& give
   return lists;
 }
 
+std::shared_ptr<const FileSet> file_set(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents) {
+  const auto files = std::make_shared<FileSet>();
+  files->segments.assign(segments.begin(), segments.end());
+  files->deletions.assign(deletions.begin(), deletions.end());
+  files->deleted = document_lists(deleted_documents);
+  files->check();
+  return files;
+}
+
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) {
   return {.max_match = checked_bound(max_match, "max_match"),
           .min_match = checked_bound(min_match, "min_match"),

@@ -11,6 +11,7 @@
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/segment.h"
+#include "core/snapshot.h"
 
 namespace suffolk::bindings {
 
@@ -24,6 +25,9 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
 // Lists of document indices.
 using DocumentLists = std::vector<py::array_t<std::uint32_t, py::array::c_style>>;
 std::vector<std::vector<std::uint32_t>> document_lists(const DocumentLists& given);
+
+// See FileSet. Throws kInvalidArgument for lists that do not fit the segments.
+std::shared_ptr<const FileSet> file_set(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents);
 
 // Throws kInvalidArgument, naming the bound, if a bound is negative or too large.
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes);

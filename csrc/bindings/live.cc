@@ -67,12 +67,8 @@ class Live : public Searched {
 
   void rebase(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents, std::uint64_t flushed_through,
               bool grouped_stay) {
-    auto files = std::make_shared<FileSet>();
-    files->segments.assign(segments.begin(), segments.end());
-    files->deletions.assign(deletions.begin(), deletions.end());
-    files->deleted = document_lists(deleted_documents);
+    auto files = file_set(segments, deletions, deleted_documents);
     const py::gil_scoped_release release;
-    files->check();
     index_.rebase(std::move(files), flushed_through, grouped_stay);
   }
 

@@ -31,7 +31,8 @@ class Searched {
   std::uint32_t vocab_size() const { return vocab_size_; }
   std::uint32_t order_depth() const { return order_depth_; }
 
-  // `groups` is None or has as many keys for each context, one context after another; a key of 0 is none. `scope` is "store", "group" or "group_first"; the last two need groups.
+  // `groups` is None or has as many keys for each context, one context after another; a key of 0 is none. `scope` is "store", "group"
+  // or "group_first"; the last two need groups.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match,
                                                               const py::object& groups, const std::string& scope) const;
   // `least_counts` has one entry for each context, or none.

@@ -22,15 +22,11 @@ std::uint32_t least(const Segments& segments, std::uint32_t format::Header::* fi
 class Searcher : public Searched {
  public:
   // `deletions` hold the tokens of deleted documents; their counts are subtracted. `deleted_documents` are the indices of these
-  // documents, which only `occurrences` needs.
+  // documents, which only `occurrences` and `count_documents` need.
   Searcher(const Segments& segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
       : Searched(least(segments, &format::Header::vocab_size, kEnd), least(segments, &format::Header::order_depth, format::kMaxOrderDepth), threads) {
     if (segments.empty()) refuse("a datastore needs at least one segment");
-    auto files = std::make_shared<FileSet>();
-    files->segments.assign(segments.begin(), segments.end());
-    files->deletions.assign(deletions.begin(), deletions.end());
-    files->deleted = document_lists(deleted_documents);
-    files->check();
+    auto files = file_set(segments, deletions, deleted_documents);
     snapshot_ = std::make_shared<const Snapshot>(std::move(files), std::vector<LiveSegment>(), std::vector<LiveSegment>());
   }
 
