@@ -108,7 +108,7 @@ def test_an_interrupted_corpus_is_not_left_half_under_its_name(
     path.write_text("before")
     monkeypatch.setattr(unrelated_corpus, "documents", interrupted)
     assert unrelated_corpus.main(["--output", str(path)]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    assert capsys.readouterr().err == "error: interrupted\n"
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
 

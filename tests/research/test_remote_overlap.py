@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_late_drafts_count_as_failed_if_steps_wait_for_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    costs = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "made up", 0)
+    costs = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "made up")
     monkeypatch.setattr(remote_overlap, "find_costs", lambda *given: costs)
     decoding = DecodingOptions(str(folder / "model"), (folder / "p.jsonl",), max_new_tokens=6, ignore_eos=True)
     options = RemoteOverlapOptions(folder / "store", decoding, delays_ms=(0.0, 400.0), deadline_ms=200.0)

@@ -80,7 +80,7 @@ def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.
 
     def look(model: Target, slots: int) -> FoundCosts:
         looked.append(slots)
-        return FoundCosts(CostModel([1], [float(slots)]), "measured", 0)
+        return FoundCosts(CostModel([1], [float(slots)]), "measured")
 
     monkeypatch.setattr("suffolk.serving.drafters.hierarchy.load.find_costs", look)
     stacks = StackLoader(Target.wrap(tiny_model()))
@@ -98,7 +98,7 @@ def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.Mo
     """The exit replaces the target's output layer after its number of layers, and the output equals plain decoding."""
     monkeypatch.setattr(
         "suffolk.serving.drafters.hierarchy.load.find_costs",
-        lambda *given: FoundCosts(CostModel([1], [1e-9]), "measured", 0),
+        lambda *given: FoundCosts(CostModel([1], [1e-9]), "measured"),
     )
     target, settings = Target.wrap(tiny_model()), SamplingSettings(30, temperature, seed=3)
     new_head(target, 1, 8).save(tmp_path)

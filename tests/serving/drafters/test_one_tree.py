@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.gated_drafter import GatedDrafter
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter

@@ -159,7 +159,7 @@ def test_what_cannot_run_is_refused_before_it_waits(
     [
         {"slots": 0}, {"slots": 2000}, {"slots": 2.5}, {"capacity": 1}, {"capacity": "9"}, {"queue": -1},
         {"drafters": [PromptLookupDrafter(VOCAB)]}, {"drafters": {"x": "prompt-lookup"}},
-        {"costs": FoundCosts(CostModel([1], [1.0]), "measured", 0)},
+        {"costs": FoundCosts(CostModel([1], [1.0]), "measured")},
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(target: Target, options: dict[str, Any]) -> None:

@@ -220,7 +220,7 @@ def test_a_datastore_of_a_larger_vocabulary_is_refused(model: Any, tmp_path: Pat
 
 
 def test_drafts_save_passes(model: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flat = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "flat", 0)
+    flat = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "flat")
     monkeypatch.setattr(session, "find_costs", lambda target, slots: flat)
     own = copy.deepcopy(model)
     passes = count_passes(own, monkeypatch)
