@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from suffolk.cli.options.setting import Options, option
+from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.live_store.identity import is_free
@@ -36,25 +36,24 @@ class LiveOptions(Options):
         "decides. Appends survive the end of the process in any case",
         choices=DURABILITIES,
     )
-    live_tokens: Annotated[int, Within(0, 1 << 50)] = option(
+    live_tokens: Annotated[int, Within(0, 1 << 50)] = rare(
         0, "most tokens that a live datastore holds of what was appended, in memory and in files; 0 is no bound"
     )
-    live_bytes: Annotated[int, Within(0, 1 << 50)] = option(
+    live_bytes: Annotated[int, Within(0, 1 << 50)] = rare(
         0, "most bytes of memory for the documents of a live datastore; 0 is no bound"
     )
-    live_seconds: Annotated[int, Within(0, 1 << 40)] = option(
+    live_seconds: Annotated[int, Within(0, 1 << 40)] = rare(
         0, "age in seconds at which documents are removed; 0 keeps them"
     )
-    live_group_tokens: Annotated[int, Within(1, 1 << 50)] = option(
+    live_group_tokens: Annotated[int, Within(1, 1 << 50)] = rare(
         DEFAULT_GROUP_TOKENS, "most tokens of each group of a live datastore; its oldest documents go first"
     )
-    live_evict: str = option(
+    live_evict: str = rare(
         EVICTIONS[0],
         "what goes first if a live datastore has too many tokens or bytes. 'age': the oldest documents; 'use': the groups that "
         "were queried or appended to the longest ago, then the oldest other documents",
         choices=EVICTIONS,
     )
-
     peer: tuple[str, ...] = option(
         (),
         "another server with copies of the live datastores; may be repeated. 'suffolk promote' chooses the copy that leads",

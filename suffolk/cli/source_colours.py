@@ -12,10 +12,10 @@ from rich.style import Style
 
 from suffolk.serving.drafters.registry import source_name
 
-COLOURS = (32, 208, 130, 145, 126, 132, 179, 38, 65)
+COLOURS = (32, 208, 130, 145, 126, 132, 179, 38, 65, 93)
 """Colours of the 256-colour palette, by source id: datastore, prompt-lookup, draft-model, early-exit, redrafter, eagle, hierarchy,
-token-recycling, prediction. Colour-blind readers can tell them apart, on dark and on light terminals. Sources with higher ids are
-plugins. They have the same colours in italics, in bold, or both."""
+token-recycling, prediction, parallel-samples. Colour-blind readers can tell them apart, on dark and on light terminals. Sources
+with higher ids are plugins. They have the same colours in italics, in bold, or both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,19 +46,19 @@ def test_tokens_are_bounded_in_the_order_of_eviction(tmp_path: Path, evict: str,
 
 
 @pytest.mark.parametrize(
-    ("word", "value", "allowed"),
+    ("name", "value", "allowed"),
     [
-        ("--live-tokens", "-1", "between 0 and"),
-        ("--live-bytes", "1k", "a whole number between 0 and"),
-        ("--live-seconds", "-1", "between 0 and"),
-        ("--live-group-tokens", "0", "between 1 and"),
-        ("--live-evict", "never", "one of age, use"),
+        ("live_tokens", "-1", "between 0 and"),
+        ("live_bytes", "1k", "a whole number between 0 and"),
+        ("live_seconds", "-1", "between 0 and"),
+        ("live_group_tokens", "0", "between 1 and"),
+        ("live_evict", "never", "one of age, use"),
     ],
 )
 def test_wrong_bounds_are_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, word: str, value: str, allowed: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, value: str, allowed: str
 ) -> None:
-    assert main(["serve", "--live", str(tmp_path / "chat"), word, value]) == 2
+    assert main(["serve", "--live", str(tmp_path / "chat"), "--set", f"{name}={value}"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"suffolk: {word} is ")
+    assert error.startswith(f"suffolk: {name} is ")
     assert f"it must be {allowed}" in error

@@ -103,6 +103,7 @@ POOL_WEIGHTS = {
     32: (0.78, -4.1),
     128: (0.56, -4.5),
     256: (0.1, -4.4),
+    512: (0.5, -4.4),
 }
 """Map from source bit to the source's weight, and the log of its share for a token that it does not propose."""
 OTHER_WEIGHT = (1.0, -4.4)

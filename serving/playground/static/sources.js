@@ -11,6 +11,7 @@ const SLOTS = {
   hierarchy: 7,
   redrafter: 8,
   "early-exit": 9,
+  "parallel-samples": 11,
 };
 const OTHER = 10;
 

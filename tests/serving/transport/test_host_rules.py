@@ -15,9 +15,9 @@ from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.host_rules import HostRules, check_hosts
 from suffolk.serving.transport.identity import Role
 from suffolk.serving.transport.tls import TlsFiles
-from tests.support import draft_server, openai_server
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import LOOPBACK, serving
+from tests.support.http_requests import ask
 from tests.support.openai_server import answering
 from tests.support.worker_server import talking_target
 
@@ -44,7 +44,7 @@ def test_a_draft_service_answers_its_own_names_only() -> None:
     with serving(STORES, playground=True) as server:
 
         def status(path: str, headers: dict[str, str], body: Any = None) -> tuple[int, Any]:
-            code, _, reply = draft_server.ask(server, "POST" if body else "GET", path, body, headers)
+            code, _, reply = ask(server, "POST" if body else "GET", path, body, headers)
             return code, reply
 
         for host in OWN:
@@ -69,7 +69,7 @@ def test_a_worker_answers_its_own_names_and_the_pages_that_may_read(target: Targ
     with answering(target, cors_origins=("https://a.example",)) as server:
 
         def status(**headers: str) -> tuple[int, Any]:
-            code, _, reply = openai_server.ask(server, "GET", "/v1/models", headers=headers)
+            code, _, reply = ask(server, "GET", "/v1/models", headers=headers)
             return code, reply
 
         assert all(status(Host=host)[0] == 200 for host in OWN)
@@ -85,19 +85,19 @@ def test_a_worker_answers_its_own_names_and_the_pages_that_may_read(target: Targ
 def test_further_hosts_can_be_named() -> None:
     with serving(STORES, allowed_hosts=("gpu.example",)) as server:
         for headers in ({"Host": "GPU.example:80"}, {"Origin": "https://gpu.example"}, {"Host": "localhost"}):
-            assert draft_server.ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 200
-        assert draft_server.ask(server, "POST", "/v1/lookup", LOOKUP, {"Host": "b.gpu.example"})[0] == 403
+            assert ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 200
+        assert ask(server, "POST", "/v1/lookup", LOOKUP, {"Host": "b.gpu.example"})[0] == 403
 
 
 def test_with_tokens_any_host_and_page_may_call(tmp_path: Path) -> None:
     token = add_token(tmp_path / "access.toml", "alice", {"default": Role.READ})
     headers = {"Host": "proxy.example", "Origin": "https://proxy.example"}
     with serving(STORES, access=tmp_path / "access.toml") as server:
-        assert draft_server.ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 401
+        assert ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 401
         headers["Authorization"] = f"Bearer {token}"
-        assert draft_server.ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 200
+        assert ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 200
     with serving(STORES, access=tmp_path / "access.toml", allowed_hosts=("gpu.example",)) as server:
-        assert draft_server.ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 403
+        assert ask(server, "POST", "/v1/lookup", LOOKUP, headers)[0] == 403
 
 
 @pytest.mark.parametrize(
