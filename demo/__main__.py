@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             max_new_tokens=args.max_new_tokens,
             dtype="float32",
         )
-        results = measure_decoding(options, lambda line: print(line, flush=True))
+        results = measure_decoding(options)
     print("\n" + "\n".join([*stop_lines(results["stopped"]), *lines(results), *busy(results["runs"])]))
     print(f"\n{time.monotonic() - start:.0f} s in all")
     return exit_code(results["stopped"]) if all(run["identical"] or near_tie(run) for run in results["runs"]) else 1
