@@ -13,6 +13,7 @@ from suffolk.datastore.parallel_texts import ParallelTexts
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
@@ -24,8 +25,9 @@ from suffolk.serving.drafters.retrieval.retrieval_scorer import (
 from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
-SOURCE = 1 << 9
+SOURCE = source_bits("parallel-samples")
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
+"""That of the datastore drafter; not fitted to such drafts."""
 ENDED = 8
 """Answers that a prompt keeps after their end, while other answers to it are generated."""
 

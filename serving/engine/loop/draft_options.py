@@ -27,9 +27,10 @@ class DraftOptions:
             drafts. Drafters that run no retrieval ignore it.
         datastores: names of the datastores to search; None for all.
         tenant: owner of the request; empty if all requests have one owner. Learning does not cross tenants: the calibration of
-            retrieved drafts is the tenant's own, and drafters that keep tokens of answers learn none of a tenant's.
-        remember: whether the text may be kept after its end. If False, the text is not recorded, and drafters do not learn its
-            tokens.
+            retrieved drafts is the tenant's own, and token recycling learns none of a tenant's answers. Answers draft for others
+            to the same prompt of the same tenant alone.
+        remember: whether the text may be used for other requests, and kept after its end. If False, the text is not recorded, and
+            drafters do not learn its tokens.
         group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
             for no group. If the text is remembered, it is added to this group.
         trace: whether each step carries a ``StepTrace``.
