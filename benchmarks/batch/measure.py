@@ -87,7 +87,7 @@ def measure_batches(options: DecodingOptions, sizes: Sequence[int]) -> dict[str,
     return {
         "stopped": stopped,
         "target": target_facts(target),
-        "costs": {"source": found.source, "drifts": engine.drifts},
+        "costs": {"source": found.source, "slowdown": engine.slowdown},
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
         "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in done},

@@ -71,7 +71,7 @@ def measure_target(
     return {
         "stopped": stopped,
         "target": target_facts(target),
-        "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": engine.drifts},
+        "costs": {"source": found.source, "seconds_by_rows": measured, "slowdown": engine.slowdown},
         "bandwidth": measure_bandwidth(target, measured[1]),
         "summary": summarize(runs, ways.names),
         "prompts_skipped": skipped,

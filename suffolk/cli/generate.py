@@ -120,7 +120,7 @@ def _generate(
         print("\n".join(lines), file=sys.stderr)
     report = {"model": options.model, "drafter": name} | generation_facts(generation, settings)
     if found is not None:
-        report["costs"] = {"source": found.source, "drifts": engine.drifts}
+        report["costs"] = {"source": found.source, "slowdown": engine.slowdown}
     answers = [TracedAnswer("With drafts", name, steps)]
     if options.compare_plain:
         report["plain"], plain_steps = _compare(target, ids, settings, generation, draft_options)

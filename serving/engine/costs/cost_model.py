@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,17 +10,21 @@ import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument
 
-_COMMON_RATE = 0.06
-_LOCAL_RATE = 0.3
-_OUTLIER = 1.5
-_OPTIMISM = 0.998
-_DOUBT = 0.7
-"""Each step lowers the points of larger passes by ``_OPTIMISM``, down to this share of the measured time.
-
-So a measurement that was too high is tried again.
-"""
-DRIFT_FACTOR = 1.3
-DRIFT_STEPS = 32
+_SHAPE, _POINT = 0.25, 0.1
+"""Standard deviations of the errors of a measured curve, as logarithms: one that neighbouring sizes share, one of each size."""
+_NEIGHBOURS = 3.0
+"""Doublings of the rows over which the shared error keeps about a third of its correlation."""
+_SPEED, _SPEED_STEP = 0.5, 0.03
+"""Standard deviation of the logarithm of the device's speed at first, and of its change from pass to pass."""
+_NOISE, _LEAST_NOISE, _MOST_NOISE = 0.1, 0.02, 0.5
+"""Standard deviation of the logarithm of a pass's time: at first, and the bounds of what is learned."""
+_NOISE_RATE = 0.02
+_FORGETTING = 0.0005
+"""Share of what is known of the curve that is forgotten in a pass, so that a size that is not used becomes uncertain again."""
+_HOPE = 1.0
+"""Standard deviations by which a hopeful time is shorter than the expected one."""
+_FAST, _SLOW = 3.0, 1.5
+"""Standard deviations from the expected time beyond which a pass counts no more. Other programs only make passes slower."""
 _SWEEPS = 300
 
 Floats = npt.NDArray[np.float64]
@@ -48,15 +51,15 @@ class CostModel:
     The modelled cost never falls when rows, requests or context grow. Nor does it exceed the cost of the same rows in separate
     passes of one row.
 
-    Real steps correct the curve, mostly at the nearest point and a little at the others. All costs are scaled if the median of
-    ``DRIFT_STEPS`` plain steps (one row per request) differs from the measured time by more than ``DRIFT_FACTOR``. This happens
-    on another machine, or on a busier one. Not thread-safe.
+    Real passes correct it, by a Kalman filter over logarithms: the device's speed, and a correction of each measured size. A
+    device changes its speed often and for all sizes alike, because other programs run on it. The form of the curve changes
+    seldom. So the filter explains a slow pass by the speed first, and learns the form from the differences between passes of
+    different sizes that follow each other. Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
-        measured: float64[n], their seconds as measured, scaled by drifts.
+        measured: float64[n], their seconds as measured.
         per_request, per_key, per_pair: seconds, 0 or more.
-        drifts: how often all costs were scaled.
     """
 
     def __init__(
@@ -78,9 +81,13 @@ class CostModel:
         self.sizes = np.asarray(sizes, np.float64)
         self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # made to rise
         self.per_request, self.per_key, self.per_pair = terms
-        self.drifts = 0
-        self._curve = self.measured.copy()
-        self._ratios: deque[float] = deque(maxlen=DRIFT_STEPS)
+        distances = np.abs(np.subtract.outer(np.log2(self.sizes), np.log2(self.sizes)))
+        self._prior = _SHAPE**2 * np.exp(-distances / _NEIGHBOURS) + _POINT**2 * np.eye(len(self.sizes))
+        self._state = np.zeros(1 + len(self.sizes))  # logarithms: the speed, then the corrections
+        self._covariance = np.zeros((len(self._state), len(self._state)))
+        self._covariance[0, 0] = _SPEED**2
+        self._covariance[1:, 1:] = self._prior
+        self._noise = _NOISE**2
 
     @staticmethod
     def fit(samples: Sequence[Sample]) -> CostModel:
@@ -100,8 +107,13 @@ class CostModel:
         curve = np.maximum(np.cumsum(rises) - per_request, seconds.min() * 1e-3)
         return CostModel([int(size) for size in sizes], curve.tolist(), per_request, per_key, per_pair)
 
+    @property
+    def slowdown(self) -> float:
+        """Time of a pass of one row now, divided by its measured time."""
+        return float(np.exp(self._state[0] + self._state[1]))
+
     def copy(self) -> CostModel:
-        """A copy with the measured costs, without the corrections by real steps."""
+        """A copy with the measured costs, without the corrections by real passes."""
         terms = self.per_request, self.per_key, self.per_pair
         return CostModel(self.sizes.astype(int).tolist(), self.measured.tolist(), *terms)
 
@@ -112,50 +124,51 @@ class CostModel:
     def times(self, rows: Floats, requests: int, context: float, reads: bool = False) -> Floats:
         """float64[k], ``time`` of each of ``rows``. Extrapolates with the last slope.
 
-        ``reads``: whether the passes also read prompts. Their times are those measured at first, because ``update`` gets only
-        passes that do not.
+        ``reads``: whether the passes also read prompts. Then only the speed corrects the measured times, because ``update``
+        gets only passes that do not.
         """
-        curve = self.measured if reads else np.maximum.accumulate(self._curve)
-        return self._times(curve, rows, requests, context)
+        return self._times(self.measured if reads else self._curve(self._state[1:]), rows, requests, context)
+
+    def hopeful_times(self, rows: Floats, requests: int, context: float) -> Floats:
+        """float64[k], the least likely seconds: ``times`` less one standard deviation, compared to a plain pass.
+
+        What is not known of a size makes it cheaper, so that it is tried.
+        """
+        covariance, plain = self._covariance[1:, 1:], self._weights(requests)
+        shared = covariance @ plain
+        deviations = np.sqrt(np.maximum(0.0, covariance.diagonal() - 2 * shared + plain @ shared))
+        return self._times(self._curve(self._state[1:] - _HOPE * deviations), rows, requests, context)
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
         """Learn from a real pass."""
-        self._correct(rows, requests, context, seconds)
-        if rows != requests:
-            return
-        at = np.asarray([rows], np.float64)
-        self._ratios.append(seconds / float(self._times(self.measured, at, requests, context)[0]))
-        factor = float(np.median(self._ratios))
-        if len(self._ratios) == DRIFT_STEPS and not 1 / DRIFT_FACTOR <= factor <= DRIFT_FACTOR:
-            self._scale(factor)
+        covariance = self._covariance
+        covariance[0, 0] += _SPEED_STEP**2
+        covariance[1:, 1:] += _FORGETTING * (self._prior - covariance[1:, 1:])
+        covariance[0, 1:] *= 1 - _FORGETTING / 2
+        covariance[1:, 0] *= 1 - _FORGETTING / 2
+        seen = np.append(1.0, self._weights(rows))
+        shared = covariance @ seen
+        expected = float(seen @ shared) + self._noise
+        error = float(np.log(seconds / self.time(rows, requests, context)))
+        deviation = expected**0.5
+        error = min(max(error, -_FAST * deviation), _SLOW * deviation)
+        self._state += shared * (error / expected)
+        covariance -= np.outer(shared, shared) / expected
+        self._noise = min(max(self._noise + _NOISE_RATE * (error**2 - expected), _LEAST_NOISE**2), _MOST_NOISE**2)
+
+    def _curve(self, corrections: Floats) -> Floats:
+        return np.asarray(np.maximum.accumulate(self.measured * np.exp(corrections)), np.float64)
+
+    def _weights(self, rows: int) -> Floats:
+        """float64[n], the weights of the measured points in the correction of a pass of ``rows`` rows."""
+        return np.asarray([np.interp(rows, self.sizes, each) for each in np.eye(len(self.sizes))], np.float64)
 
     def _times(self, curve: Floats, rows: Floats, requests: int, context: float) -> Floats:
         slope = 0.0 if len(curve) < 2 else (curve[-1] - curve[-2]) / (self.sizes[-1] - self.sizes[-2])
         linear = np.interp(rows, self.sizes, curve) + np.maximum(0.0, rows - self.sizes[-1]) * slope
         single = curve[0] + self.per_request + (self.per_key + self.per_pair) * context
         whole = linear + requests * (self.per_request + self.per_key * context) + self.per_pair * context * rows
-        return np.asarray(np.minimum(whole, rows * single), np.float64)
-
-    def _correct(self, rows: int, requests: int, context: float, seconds: float) -> None:
-        believed = self.time(rows, requests, context)
-        ratio = min(max(seconds / believed, 1 / _OUTLIER), _OUTLIER)
-        curve = np.maximum.accumulate(self._curve)
-        nearest = int(np.argmin(np.abs(np.log(self.sizes / rows))))
-        here = max(curve[nearest] + believed * (ratio**_LOCAL_RATE - 1), 1e-3 * self.measured[0])
-        self._curve *= ratio**_COMMON_RATE
-        larger, floor = self._curve[nearest:], _DOUBT * self.measured[nearest:]
-        self._curve[nearest:] = np.maximum(larger * _OPTIMISM, np.minimum(larger, floor))
-        self._curve[nearest] = here
-        self._curve[:nearest] = np.minimum(self._curve[:nearest], here)
-
-    def _scale(self, factor: float) -> None:
-        self.measured *= factor
-        self._curve = self.measured.copy()
-        self.per_request, self.per_key, self.per_pair = (
-            factor * term for term in (self.per_request, self.per_key, self.per_pair)
-        )
-        self._ratios.clear()
-        self.drifts += 1
+        return np.asarray(np.exp(self._state[0]) * np.minimum(whole, rows * single), np.float64)
 
 
 def _nonnegative_least_squares(columns: Floats, values: Floats) -> Floats:

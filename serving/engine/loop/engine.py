@@ -105,9 +105,9 @@ class Engine:
         atexit.register(self._close_at_exit)
 
     @property
-    def drifts(self) -> int:
-        """How often all costs were scaled because real steps differed from the measured ones (``CostModel``)."""
-        return self._loop.drifts
+    def slowdown(self) -> float:
+        """Time of the target's passes now, divided by their measured time (``CostModel``); 1 without drafters."""
+        return self._loop.slowdown
 
     @property
     def alive(self) -> bool:

@@ -86,9 +86,9 @@ class StepLoop:
         return len(self._free)
 
     @property
-    def drifts(self) -> int:
-        """How often all costs were scaled because steps took longer or shorter than ``CostModel`` predicts."""
-        return 0 if self._planner is None else self._planner.costs.drifts
+    def slowdown(self) -> float:
+        """Time of the target's passes now, divided by their measured time (``CostModel``); 1 without drafters."""
+        return 1.0 if self._planner is None else self._planner.costs.slowdown
 
     def require_room(self, request: Request) -> None:
         """Check that ``request`` can run.

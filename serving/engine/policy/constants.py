@@ -11,7 +11,7 @@ RESUME = 0.3
 """Tokens that an empty budget needs before drafting resumes: one cheap draft."""
 MOST_SAVED = 40.0
 """Most tokens in a budget. It may be overdrawn by half of this per open request. Older gains and losses are forgotten."""
-STAKE = 0.25
+STAKE = 1.0
 """Share of a budget that one pass may risk."""
 LEAST_STAKE = 0.12
 """Tokens that a request may risk in a pass at any balance: enough for a second row."""
@@ -21,6 +21,8 @@ GIFT = 0.05
 """Share of the gains of retrieval that goes to the budget of models, to pay for trials of models."""
 INSTALMENT = 0.03
 """Share of a deferred cost that each step pays: about thirty steps pay for a prefill."""
+START_UP = 0.5
+"""Seconds of unusually slow drafts that are booked as costs of the start, for each group of sources."""
 UNUSUAL = 4.0
 """A draft's time above this multiple of the usual time is deferred, because a single slow read of a cold file shows no trend."""
 
@@ -55,5 +57,3 @@ FEW_ROWS = 8
 """Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
 RECHECK = 200
 """Passes with drafts before one without, which measures the cost of plain decoding again."""
-NOISE = 1.15
-"""The booked cost of a pass is within this factor of the expected cost, because larger differences come from other programs."""

@@ -11,7 +11,7 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
-from suffolk.serving.engine.policy.constants import FEW_ROWS, GIFT, MARGIN, MEMORY, NOISE, PRIOR_WEIGHT, RECHECK, REFILL
+from suffolk.serving.engine.policy.constants import FEW_ROWS, GIFT, MARGIN, MEMORY, PRIOR_WEIGHT, RECHECK, REFILL
 from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 
@@ -104,12 +104,13 @@ class Planner:
         expected = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
         nodes = np.arange(len(expected), dtype=np.float64)
         unread = requests + sum(each.verified for each in candidates)
-        alone = self.costs.times(unread + nodes, requests, context)
-        beside = self.costs.times(rows + nodes, requests, context, reads=rows > unread)
+        spent = sum(each.seconds + each.model_seconds for each in candidates)
+        alone = self.costs.hopeful_times(unread + nodes, requests, context)
+        beside = alone if rows == unread else self.costs.times(rows + nodes, requests, context, reads=True)
         stake = max(self._paying(each).stake(requests) for each in candidates)
         most = self.costs.time(requests, requests, context) * stake / requests
         allowed = (alone - alone[0] <= most) & (beside - beside[0] <= most)
-        rates = np.where(allowed, (requests + expected) / alone, 0.0)
+        rates = np.where(allowed, (requests + expected) / (spent + alone), 0.0)
         if rates.max() <= rates[0] * MARGIN:
             return
         gains = np.where(allowed, expected - rates.max() * (beside - beside[0]), -np.inf)
@@ -130,9 +131,8 @@ class Planner:
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
         sizes = np.asarray([rows - nodes, rows], np.float64)
         without, whole = self.costs.times(sizes, requests, context, reads=seconds is None).tolist()
-        spent = whole if seconds is None else min(max(seconds, whole / NOISE), NOISE * whole)
         token = self.costs.time(requests, requests, context) / requests
-        row = (spent - without) / nodes / token if nodes else 0.0
+        row = (whole - without) / nodes / token if nodes else 0.0
         for each in candidates:
             self._book(each, token, row)
             running = self._requests[each.request_id]
@@ -153,9 +153,9 @@ class Planner:
             gift = GIFT * max(0.0, earned)
             earned -= gift
             models.add(gift)
-        paying.spend(candidate.seconds / token)
+        paying.spend(candidate.seconds, token)
         paying.add(earned)
-        models.spend(candidate.model_seconds / token)
+        models.spend(candidate.model_seconds, token)
         models.add(candidate.accepted_of_models - row * of_models)
         models.defer(candidate.prefill_seconds / token)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from suffolk.serving.engine.policy.constants import (
-    ADAPTION,
     DRAFT_STAKE,
     INSTALMENT,
     LEAST_STAKE,
@@ -12,8 +13,12 @@ from suffolk.serving.engine.policy.constants import (
     RESUME,
     STAKE,
     START,
+    START_UP,
     UNUSUAL,
 )
+
+_RECENT = 5
+"""Number of drafts whose lower median is the usual time."""
 
 
 class SpeculationBudget:
@@ -33,7 +38,8 @@ class SpeculationBudget:
         self._refill = refill
         self.balance = START
         self._deferred = 0.0
-        self._usual = 0.0
+        self._recent: deque[float] = deque(maxlen=_RECENT)  # seconds
+        self._start_up = START_UP
         self.requests = 0
         self.allows = True
 
@@ -51,14 +57,21 @@ class SpeculationBudget:
         """The most tokens of model time that one request's draft may take."""
         return DRAFT_STAKE + STAKE * max(0.0, self.balance)
 
-    def spend(self, tokens: float) -> None:
-        """Subtract a draft's time of ``tokens`` tokens. The part above ``UNUSUAL`` times the usual time is deferred."""
-        if tokens <= 0:
+    def spend(self, seconds: float, token_seconds: float) -> None:
+        """Subtract the time of a draft. ``token_seconds``: the time of a token in plain decoding.
+
+        The part above ``UNUSUAL`` times the usual time shows no trend. At first it is a cost of the start, such as cold files,
+        and not subtracted. Later it is deferred.
+        """
+        if seconds <= 0:
             return
-        now = min(tokens, UNUSUAL * (self._usual or LEAST_STAKE))
-        self._usual += (now - self._usual) * (ADAPTION if self._usual else 1.0)
-        self.defer(tokens - now)
-        self.add(-now)
+        usual = sorted(self._recent)[(len(self._recent) - 1) // 2] if self._recent else LEAST_STAKE * token_seconds
+        self._recent.append(seconds)
+        rest = max(0.0, seconds - UNUSUAL * usual)
+        start_up = min(rest, self._start_up)
+        self._start_up -= start_up
+        self.defer((rest - start_up) / token_seconds)
+        self.add((rest - seconds) / token_seconds)
 
     def defer(self, tokens: float) -> None:
         """Defer a cost of ``tokens`` tokens, such as that of a prefill. Later steps pay it in instalments."""
