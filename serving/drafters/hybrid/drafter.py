@@ -14,6 +14,7 @@ from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
+from suffolk.serving.drafters.hybrid.gated_source import GatedSource
 from suffolk.serving.drafters.hybrid.merge import merge
 from suffolk.serving.drafters.registry import neural_bits
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
@@ -24,7 +25,6 @@ from suffolk.serving.engine.loop.drafter import (
     FeatureDrafter,
     GeneratedLogits,
     LogitsDrafter,
-    PrefetchingDrafter,
     datastore_names,
 )
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
@@ -55,8 +55,8 @@ class _Step:
 class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
-    Retrieval sources draft in every step. A neural drafter runs if the tokens that it is expected to add save more time than it
-    takes (``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are kept.
+    A source or a neural drafter runs if the tokens that it is expected to add to those before it save more time than it takes
+    (``GatedSource``, ``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are kept.
 
     Attributes:
         layers: the target's layers whose hidden states the neural drafters read (``FeatureDrafter``).
@@ -83,20 +83,23 @@ class HybridDrafter:
             vocab_size: the target's. A neural draft with other ids is a failed draft.
         """
         known = calibration or Calibration()
-        self._sources = [*sources, *(each for each in models if isinstance(each, RetrievalSource))]
+        self._sources = [
+            GatedSource(each) for each in (*sources, *models) if isinstance(each, RetrievalSource)
+        ]
         self._models = [
             GatedDrafter(each, known.neural(f"{each.name} in {self.name}"), vocab_size)
             for each in models
             if not isinstance(each, RetrievalSource)
         ]
         self.model_sources = neural_bits() if self._models else 0
-        self.datastores = tuple(name for each in [*self._sources, *models] for name in datastore_names(each))
+        self.datastores = tuple(name for each in (*sources, *models) for name in datastore_names(each))
         self._acceptance = AcceptanceModel()
         self._retrieved: dict[int, _Step] = {}
-        self._drafters: list[RetrievalSource | GatedDrafter] = [*self._sources, *self._models]
+        self._drafters = [*self._sources, *self._models]
         self._explanation: Explanation | None = None
         self._readers = {each: each.drafter.layers for each in self._models if isinstance(each.drafter, FeatureDrafter)}
-        self._learners = [each for each in self._sources if isinstance(each, LogitsDrafter) and each.reads_logits]
+        sources = [each.source for each in self._sources]
+        self._learners = [each for each in sources if isinstance(each, LogitsDrafter) and each.reads_logits]
         self.reads_logits = bool(self._learners)
         self.layers = tuple(sorted({layer for layers in self._readers.values() for layer in layers}))
 
@@ -122,8 +125,7 @@ class HybridDrafter:
             learner.learn_logits(generated)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        drafted = [source.draft(requests) for source in self._sources]
-        found = [self._scale(request, each) for request, *each in zip(requests, *drafted, strict=True)]
+        found = self._retrieve(requests)
         trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
         if self._models:
             requests = [self._expect(request, tree) for request, tree in zip(requests, trees, strict=True)]
@@ -139,19 +141,23 @@ class HybridDrafter:
                 )
         return trees
 
-    def _scale(self, request: DraftRequest, drafted: Sequence[Sequence[DraftTree]]) -> list[DraftTree]:
-        """The trees of all sources. Their scores are scaled by each source's acceptance in this request."""
-        names = [source.name for source in self._sources]
-        by_source = {
-            name: merge(trees, request.max_nodes) for name, trees in zip(names, drafted, strict=True) if any(trees)
-        }
-        self._retrieved[request.request_id] = _Step(by_source, DraftTree.empty())
-        scales = [np.float32(self._acceptance.scale(name, request.request_id)) for name in names]
-        return [
-            replace(tree, scores=tree.scores * scale)
-            for scale, trees in zip(scales, drafted, strict=True)
-            for tree in trees
-        ]
+    def _retrieve(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """The trees of all sources, by request. Their scores are scaled by each source's acceptance in the request."""
+        found: list[list[DraftTree]] = [[] for _ in requests]
+        steps = [_Step({}, DraftTree.empty()) for _ in requests]
+        expected = [0.0] * len(requests)
+        for source in self._sources:
+            for place, trees in enumerate(source.draft(requests, expected)):
+                request, trees = requests[place], [tree for tree in trees if tree]
+                if trees:
+                    steps[place].by_source[source.name] = merge(trees, request.max_nodes)
+                    scale = np.float32(self._acceptance.scale(source.name, request.request_id))
+                    scaled = [replace(tree, scores=tree.scores * scale) for tree in trees]
+                    found[place] += scaled
+                    likely = max(_likely_tokens(tree, request.budget.least_score) for tree in scaled)
+                    expected[place] = max(expected[place], likely)
+        self._retrieved |= {each.request_id: step for each, step in zip(requests, steps, strict=True)}
+        return found
 
     def _expect(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:
         """``request`` with the tokens expected from retrieval in its budget: in this step, and on average."""
@@ -168,13 +174,15 @@ class HybridDrafter:
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``."""
         for source in self._sources:
-            if isinstance(source, PrefetchingDrafter):
-                source.prefetch(requests, trees)
+            source.prefetch(requests, trees)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         self._learn(request_id, tokens)
-        for each in self._drafters:
-            each.observe(request_id, tokens)
+        drafted = 0
+        for source in self._sources:
+            drafted = source.observe(request_id, tokens, drafted)
+        for model in self._models:
+            model.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
         self._retrieved.pop(request_id, None)
@@ -208,3 +216,8 @@ class HybridDrafter:
     def close(self) -> None:
         for drafter in self._drafters:
             drafter.close()
+
+
+def _likely_tokens(tree: DraftTree, least: float) -> float:
+    """Expected tokens of the nodes of ``tree`` whose scores are at least ``least``."""
+    return float(tree.scores[tree.scores >= least].sum())

@@ -10,19 +10,17 @@ import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument
 
-_SHAPE, _POINT = 0.25, 0.1
+_SHAPE, _POINT = 0.3, 0.2
 """Standard deviations of the errors of a measured curve, as logarithms: one that neighbouring sizes share, one of each size."""
 _NEIGHBOURS = 3.0
 """Doublings of the rows over which the shared error keeps about a third of its correlation."""
-_SPEED, _SPEED_STEP = 0.5, 0.03
+_SPEED, _SPEED_STEP = 1.0, 0.03
 """Standard deviation of the logarithm of the device's speed at first, and of its change from pass to pass."""
 _NOISE, _LEAST_NOISE, _MOST_NOISE = 0.1, 0.02, 0.5
 """Standard deviation of the logarithm of a pass's time: at first, and the bounds of what is learned."""
 _NOISE_RATE = 0.02
 _FORGETTING = 0.0005
 """Share of what is known of the curve that is forgotten in a pass, so that a size that is not used becomes uncertain again."""
-_HOPE = 1.0
-"""Standard deviations by which a hopeful time is shorter than the expected one."""
 _FAST, _SLOW = 3.0, 1.5
 """Standard deviations from the expected time beyond which a pass counts no more. Other programs only make passes slower."""
 _SWEEPS = 300
@@ -81,6 +79,8 @@ class CostModel:
         self.sizes = np.asarray(sizes, np.float64)
         self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # made to rise
         self.per_request, self.per_key, self.per_pair = terms
+        rises = np.diff(self.measured) / np.diff(self.sizes)
+        self._last_slope = float(rises[-1]) if len(rises) else 0.0
         distances = np.abs(np.subtract.outer(np.log2(self.sizes), np.log2(self.sizes)))
         self._prior = _SHAPE**2 * np.exp(-distances / _NEIGHBOURS) + _POINT**2 * np.eye(len(self.sizes))
         self._state = np.zeros(1 + len(self.sizes))  # logarithms: the speed, then the corrections
@@ -121,23 +121,27 @@ class CostModel:
         """Seconds of a pass of ``rows`` rows in total, 1 or more. ``context``: mean cached tokens of the ``requests``."""
         return float(self.times(np.asarray([rows], np.float64), requests, context)[0])
 
-    def times(self, rows: Floats, requests: int, context: float, reads: bool = False) -> Floats:
+    def times(
+        self, rows: Floats, requests: int, context: float, deviations: float = 0.0, reads: bool = False
+    ) -> Floats:
         """float64[k], ``time`` of each of ``rows``. Extrapolates with the last slope.
 
-        ``reads``: whether the passes also read prompts. Then only the speed corrects the measured times, because ``update``
-        gets only passes that do not.
+        Args:
+            deviations: standard deviations of what is not known yet, compared to a pass of ``requests`` rows, to add to the
+                expected times. Below 0, a size is cheaper, the less is known of it.
+            reads: whether the passes also read prompts. Then only the speed corrects the measured times, because ``update``
+                gets only passes that do not.
         """
-        return self._times(self.measured if reads else self._curve(self._state[1:]), rows, requests, context)
-
-    def hopeful_times(self, rows: Floats, requests: int, context: float) -> Floats:
-        """float64[k], the least likely seconds: ``times`` less one standard deviation, compared to a plain pass.
-
-        What is not known of a size makes it cheaper, so that it is tried.
-        """
-        covariance, plain = self._covariance[1:, 1:], self._weights(requests)
-        shared = covariance @ plain
-        deviations = np.sqrt(np.maximum(0.0, covariance.diagonal() - 2 * shared + plain @ shared))
-        return self._times(self._curve(self._state[1:] - _HOPE * deviations), rows, requests, context)
+        if reads:
+            return self._times(self.measured, rows, requests, context)
+        corrections = self._state[1:]
+        if deviations:
+            corrections = corrections + deviations * self._deviations(requests)
+        curve = self.measured * np.exp(corrections)
+        plain = int(np.searchsorted(self.sizes, requests, side="right")) - 1
+        curve[:plain] = np.minimum(curve[:plain], curve[plain])  # fewer rows than requests are not visited
+        curve = np.maximum.accumulate(curve)
+        return self._times(curve, rows, requests, context)
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
         """Learn from a real pass."""
@@ -156,15 +160,18 @@ class CostModel:
         covariance -= np.outer(shared, shared) / expected
         self._noise = min(max(self._noise + _NOISE_RATE * (error**2 - expected), _LEAST_NOISE**2), _MOST_NOISE**2)
 
-    def _curve(self, corrections: Floats) -> Floats:
-        return np.asarray(np.maximum.accumulate(self.measured * np.exp(corrections)), np.float64)
+    def _deviations(self, rows: int) -> Floats:
+        """float64[n], standard deviations of the corrections of the measured sizes, compared to that of ``rows``."""
+        covariance, weights = self._covariance[1:, 1:], self._weights(rows)
+        shared = covariance @ weights
+        return np.asarray(np.sqrt(np.maximum(0.0, covariance.diagonal() - 2 * shared + weights @ shared)), np.float64)
 
     def _weights(self, rows: int) -> Floats:
         """float64[n], the weights of the measured points in the correction of a pass of ``rows`` rows."""
         return np.asarray([np.interp(rows, self.sizes, each) for each in np.eye(len(self.sizes))], np.float64)
 
     def _times(self, curve: Floats, rows: Floats, requests: int, context: float) -> Floats:
-        slope = 0.0 if len(curve) < 2 else (curve[-1] - curve[-2]) / (self.sizes[-1] - self.sizes[-2])
+        slope = self._last_slope * curve[-1] / self.measured[-1]
         linear = np.interp(rows, self.sizes, curve) + np.maximum(0.0, rows - self.sizes[-1]) * slope
         single = curve[0] + self.per_request + (self.per_key + self.per_pair) * context
         whole = linear + requests * (self.per_request + self.per_key * context) + self.per_pair * context * rows

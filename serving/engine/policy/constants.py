@@ -5,14 +5,14 @@ from __future__ import annotations
 # SpeculationBudget: limits losses.
 REFILL = 0.01
 """Tokens that each step of a request adds to its budgets. Useless drafts cost at most 1 % in the long run."""
-START = 1.0
-"""Tokens in a new budget: enough to observe whether drafts are accepted."""
+START = 3.0
+"""Tokens in a new budget: enough to try trees of some sizes, and to observe whether drafts are accepted."""
 RESUME = 0.3
-"""Tokens that an empty budget needs before drafting resumes: one cheap draft."""
+"""Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes: some cheap drafts."""
 MOST_SAVED = 40.0
 """Most tokens in a budget. It may be overdrawn by half of this per open request. Older gains and losses are forgotten."""
-STAKE = 1.0
-"""Share of a budget that one pass may risk."""
+STAKE = 0.25
+"""Share of a budget that the models of one draft may take."""
 LEAST_STAKE = 0.12
 """Tokens that a request may risk in a pass at any balance: enough for a second row."""
 DRAFT_STAKE = 0.75
@@ -29,8 +29,6 @@ UNUSUAL = 4.0
 # AcceptanceModel: estimates gains.
 MEMORY = 0.97
 """Share of the evidence that remains after a verified draft: about the last thirty drafts count."""
-ADAPTION = 0.2
-"""Weight of the latest draft in the usual time of drafts: about the last five count."""
 RECOVERY = 0.995
 """Share of the evidence that remains after an unverified draft: it fades in a few hundred steps."""
 SHARE_PRIOR = 0.6
@@ -55,5 +53,9 @@ MARGIN = 1.02
 """Least expected speed-up of a pass at which trees are verified. It is above 1, because costs and scores are estimates."""
 FEW_ROWS = 8
 """Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
-RECHECK = 200
+HOPE = 1.0
+"""Standard deviations by which an uncertain size of pass is taken as cheaper when trees are sized, so that it is tried."""
+CAUTION = 1.0
+"""Standard deviations by which an uncertain size of pass is booked as dearer."""
+RECHECK = 64
 """Passes with drafts before one without, which measures the cost of plain decoding again."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import AddedTokens
-from suffolk.serving.engine.policy.constants import ADAPTION, FIRST_PAUSE, LONGEST_PAUSE
+from suffolk.serving.engine.policy.constants import FIRST_PAUSE, LONGEST_PAUSE
+from suffolk.serving.engine.policy.speculation_budget import UsualTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,6 @@ class DraftGate:
 
     Attributes:
         added: estimates the tokens that the source adds.
-        seconds: recent time of a draft for one request, in seconds; 0 until known.
         ran: requests for which the source ran, summed over steps.
         skipped: requests for which the source did not run, summed over steps.
     """
@@ -62,16 +62,22 @@ class DraftGate:
     def __init__(self, prior: float) -> None:
         """``prior``: tokens expected of the source if there is no other draft."""
         self.added = AddedTokens(prior)
-        self.seconds = 0.0
         self.ran = self.skipped = 0
-        self._drafts = 0
+        self._usual = UsualTime()
         self._timer = ExplorationTimer()
+
+    @property
+    def seconds(self) -> float:
+        """Usual time of a draft for one request, in seconds; 0 until known."""
+        return self._usual.seconds
 
     def decide(self, budget: DraftBudget) -> GateDecision:
         """Decide whether to run the source for a request, and count the decision."""
         gain = self.added.gain(budget.expected)
         cost = self.seconds / budget.token_seconds if budget.token_seconds else 0.0
-        pays, explored = gain >= cost and self.seconds <= budget.model_seconds, False
+        worth = not budget.token_seconds or gain * budget.value_seconds >= self.seconds
+        pays = worth and self.seconds <= budget.model_seconds
+        explored = False
         if pays:
             self._timer.accept()
         elif budget.model_seconds > 0:
@@ -81,6 +87,5 @@ class DraftGate:
         return GateDecision(pays or explored, explored, budget.expected, gain, cost)
 
     def learn_cost(self, seconds: float) -> None:
-        """Learn that a draft took ``seconds`` for one request. The first drafts have equal weights."""
-        self._drafts += 1
-        self.seconds += max(ADAPTION, 1 / self._drafts) * (seconds - self.seconds)
+        """Learn that a draft took ``seconds`` for one request."""
+        self._usual.add(seconds)

@@ -11,7 +11,7 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
-from suffolk.serving.engine.policy.constants import FEW_ROWS, GIFT, MARGIN, MEMORY, PRIOR_WEIGHT, RECHECK, REFILL
+from suffolk.serving.engine.policy.constants import CAUTION, FEW_ROWS, GIFT, HOPE, MARGIN, MEMORY, PRIOR_WEIGHT, RECHECK, REFILL
 from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 
@@ -79,6 +79,8 @@ class Planner:
         stake = 0.0 if running.models and not running.uses_models else (running.models or running.budget).draft_stake()
         sizes = np.asarray([requests, requests + FEW_ROWS], np.float64)
         plain, whole = self.costs.times(sizes, requests, context).tolist()
+        for each in running.budgets:
+            each.trial = (whole - plain) / token
         return DraftBudget(token, (whole - plain) / FEW_ROWS, token * stake, max(1.0, running.tokens / running.time))
 
     def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
@@ -105,11 +107,12 @@ class Planner:
         nodes = np.arange(len(expected), dtype=np.float64)
         unread = requests + sum(each.verified for each in candidates)
         spent = sum(each.seconds + each.model_seconds for each in candidates)
-        alone = self.costs.hopeful_times(unread + nodes, requests, context)
+        alone = self.costs.times(unread + nodes, requests, context, -HOPE)
         beside = alone if rows == unread else self.costs.times(rows + nodes, requests, context, reads=True)
         stake = max(self._paying(each).stake(requests) for each in candidates)
         most = self.costs.time(requests, requests, context) * stake / requests
-        allowed = (alone - alone[0] <= most) & (beside - beside[0] <= most)
+        costs = self.costs.times(rows + nodes, requests, context, reads=rows > unread)
+        allowed = costs - costs[0] <= most
         rates = np.where(allowed, (requests + expected) / (spent + alone), 0.0)
         if rates.max() <= rates[0] * MARGIN:
             return
@@ -130,7 +133,7 @@ class Planner:
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
         sizes = np.asarray([rows - nodes, rows], np.float64)
-        without, whole = self.costs.times(sizes, requests, context, reads=seconds is None).tolist()
+        without, whole = self.costs.times(sizes, requests, context, CAUTION, seconds is None).tolist()
         token = self.costs.time(requests, requests, context) / requests
         row = (whole - without) / nodes / token if nodes else 0.0
         for each in candidates:

@@ -18,7 +18,22 @@ from suffolk.serving.engine.policy.constants import (
 )
 
 _RECENT = 5
-"""Number of drafts whose lower median is the usual time."""
+
+
+class UsualTime:
+    """The usual time of drafts: the lower median of the last five. One slow draft shows no trend, two do. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+
+    @property
+    def seconds(self) -> float:
+        """The usual time; 0 until known."""
+        return sorted(self._recent)[(len(self._recent) - 1) // 2] if self._recent else 0.0
+
+    def add(self, seconds: float) -> None:
+        """Learn the time of a draft."""
+        self._recent.append(seconds)
 
 
 class SpeculationBudget:
@@ -30,6 +45,7 @@ class SpeculationBudget:
     Attributes:
         balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.
         requests: open requests, which the owner counts.
+        trial: tokens that a small tree costs, which the owner knows. A paused group waits until it can pay for one.
         allows: whether the group may draft now.
     """
 
@@ -38,9 +54,10 @@ class SpeculationBudget:
         self._refill = refill
         self.balance = START
         self._deferred = 0.0
-        self._recent: deque[float] = deque(maxlen=_RECENT)  # seconds
+        self._usual = UsualTime()
         self._start_up = START_UP
         self.requests = 0
+        self.trial = 0.0
         self.allows = True
 
     def refill(self) -> None:
@@ -51,7 +68,7 @@ class SpeculationBudget:
 
     def stake(self, requests: int) -> float:
         """The most tokens that the trees of one pass of ``requests`` requests may cost."""
-        return max(LEAST_STAKE * requests, STAKE * self.balance)
+        return max(LEAST_STAKE * requests, self.balance)
 
     def draft_stake(self) -> float:
         """The most tokens of model time that one request's draft may take."""
@@ -65,8 +82,8 @@ class SpeculationBudget:
         """
         if seconds <= 0:
             return
-        usual = sorted(self._recent)[(len(self._recent) - 1) // 2] if self._recent else LEAST_STAKE * token_seconds
-        self._recent.append(seconds)
+        usual = self._usual.seconds or LEAST_STAKE * token_seconds
+        self._usual.add(seconds)
         rest = max(0.0, seconds - UNUSUAL * usual)
         start_up = min(rest, self._start_up)
         self._start_up -= start_up
@@ -81,4 +98,4 @@ class SpeculationBudget:
         """Add ``tokens`` tokens; a loss is negative."""
         floor = min(self.balance, -MOST_SAVED / 2 * max(1, self.requests))
         self.balance = min(MOST_SAVED, max(floor, self.balance + tokens))
-        self.allows = self.balance > (0.0 if self.allows else RESUME)
+        self.allows = self.balance > (0.0 if self.allows else RESUME + self.trial)

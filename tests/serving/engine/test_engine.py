@@ -210,5 +210,6 @@ def test_engines_that_share_costs_correct_copies_of_them(target: Target) -> None
     ):
         list(running.generate(PROMPT, SamplingSettings(max_new_tokens=50)))
         assert running.stats()["running"] == 0
-        assert (running.drifts > 0, idle.drifts, costs.drifts) == (True, 0, 0)
+        assert running.slowdown > 100
+        assert (idle.slowdown, costs.slowdown) == (1.0, 1.0)
         assert costs.time(1, 1, 0.0) == 1e-9

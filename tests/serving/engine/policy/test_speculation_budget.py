@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from suffolk.serving.engine.policy.constants import START, START_UP
 from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 
@@ -21,17 +22,30 @@ def steps_with_drafts(budget: SpeculationBudget, steps: int, loss: float) -> int
 def test_drafts_without_gain_cost_one_percent_in_the_long_run(loss: float) -> None:
     budget = SpeculationBudget()
     budget.requests += 1
-    assert steps_with_drafts(budget, 10_000, loss) * loss < 0.01 * 10_000 + 1 + loss
+    assert steps_with_drafts(budget, 10_000, loss) * loss < 0.01 * 10_000 + START + loss
 
 
 def test_an_empty_budget_pauses_until_it_holds_a_cheap_draft() -> None:
     budget = SpeculationBudget()
-    budget.add(-1.5)
+    budget.add(-START - 0.5)
     paused = 0
     while not budget.allows:
         budget.refill()
         paused += 1
     assert paused == pytest.approx((0.5 + 0.3) / 0.01, abs=2)
+
+
+def test_an_empty_budget_pauses_until_it_can_pay_for_a_tree() -> None:
+    """Otherwise looking things up would use up all that is refilled, and no tree would ever be tried."""
+    budget = SpeculationBudget()
+    budget.trial = 0.65
+    budget.add(-START)
+    paused = 0
+    while not budget.allows:
+        budget.refill()
+        paused += 1
+    assert paused == pytest.approx((0.65 + 0.3) / 0.01, abs=2)
+    assert budget.stake(1) >= 0.65
 
 
 def test_an_accident_is_forgotten() -> None:
@@ -45,7 +59,7 @@ def test_gains_are_saved_up_to_a_bound() -> None:
     budget = SpeculationBudget()
     budget.add(1e9)
     assert budget.balance == 40
-    assert budget.stake(1) == 10
+    assert budget.stake(1) == 40
     budget.add(-50.0)
     assert budget.stake(4) == pytest.approx(0.48)  # one more row may always be tried
 
@@ -63,19 +77,35 @@ def test_prefill_is_paid_little_by_little_and_in_full() -> None:
     assert budget.balance == pytest.approx(before - 10.0, abs=0.01)
 
 
-def test_one_unusual_draft_is_deferred_and_slow_drafts_are_not() -> None:
-    """A first lookup in a cold file takes the time of ten tokens, and is deferred.
-
-    A drafter that always takes the time of three is soon stopped.
-    """
+def test_a_cold_start_is_no_loss_and_slow_drafts_are_one() -> None:
+    """A first draft of 200 ms, with tokens of 1 ms, is a cost of the start. A drafter that always takes 20 ms is stopped."""
     budget = SpeculationBudget()
-    budget.spend(10.0)
+    budget.spend(0.2, 0.001)
     assert budget.allows
+    for _ in range(20):
+        budget.spend(0.0005, 0.001)
+        budget.add(0.6)
+        budget.refill()
+        assert budget.allows
     slow = SpeculationBudget()
     drafts = 0
-    for _ in range(200):
+    for _ in range(2000):
         slow.refill()
         if slow.allows:
             drafts += 1
-            slow.spend(3.0)
-    assert drafts <= 5
+            slow.spend(0.02, 0.001)
+    assert drafts <= 4
+
+
+def test_unusual_drafts_after_the_start_are_deferred_and_paid_in_full() -> None:
+    budget = SpeculationBudget(refill=0.0)
+    budget.add(30.0)
+    for _ in range(5):
+        budget.spend(0.001, 1.0)
+    for _ in range(2):  # the first uses up what the start may cost
+        before = budget.balance
+        budget.spend(START_UP + 0.004, 1.0)
+        assert budget.balance == pytest.approx(before - 0.004)
+    for _ in range(300):
+        budget.refill()
+    assert budget.balance == pytest.approx(before - 0.004 - START_UP, abs=0.01)
