@@ -76,4 +76,3 @@ class KnowingDrafter:
 
     def close(self) -> None:
         pass
-

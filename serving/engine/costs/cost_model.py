@@ -21,8 +21,10 @@ _NOISE, _LEAST_NOISE, _MOST_NOISE = 0.1, 0.02, 0.5
 _NOISE_RATE = 0.02
 _FORGETTING = 0.0005
 """Share of what is known of the curve that is forgotten in a pass, so that a size that is not used becomes uncertain again."""
-_FAST, _SLOW = 3.0, 1.5
-"""Standard deviations from the expected time beyond which a pass counts no more. Other programs only make passes slower."""
+_OUTLIER = 2.0
+"""Standard deviations from the expected time up to which a pass counts."""
+_SLOW_PASSES = 2
+"""Slow outliers in a row that are ignored, because other programs cause them. More of them mean a slower device."""
 _SWEEPS = 300
 
 Floats = npt.NDArray[np.float64]
@@ -88,6 +90,7 @@ class CostModel:
         self._covariance[0, 0] = _SPEED**2
         self._covariance[1:, 1:] = self._prior
         self._noise = _NOISE**2
+        self._slow_passes = 0
 
     @staticmethod
     def fit(samples: Sequence[Sample]) -> CostModel:
@@ -129,18 +132,15 @@ class CostModel:
         Args:
             deviations: standard deviations of what is not known yet, compared to a pass of ``requests`` rows, to add to the
                 expected times. Below 0, a size is cheaper, the less is known of it.
-            reads: whether the passes also read prompts. Then only the speed corrects the measured times, because ``update``
-                gets only passes that do not.
+            reads: whether the passes also read prompts. Then the correction of a plain pass corrects all sizes, because
+                ``update`` gets no passes that read.
         """
-        if reads:
-            return self._times(self.measured, rows, requests, context)
         corrections = self._state[1:]
+        if reads:
+            return self._times(self.measured * np.exp(self._weights(requests) @ corrections), rows, requests, context)
         if deviations:
             corrections = corrections + deviations * self._deviations(requests)
-        curve = self.measured * np.exp(corrections)
-        plain = int(np.searchsorted(self.sizes, requests, side="right")) - 1
-        curve[:plain] = np.minimum(curve[:plain], curve[plain])  # fewer rows than requests are not visited
-        curve = np.maximum.accumulate(curve)
+        curve = np.maximum.accumulate(self.measured * np.exp(corrections))
         return self._times(curve, rows, requests, context)
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
@@ -155,16 +155,20 @@ class CostModel:
         expected = float(seen @ shared) + self._noise
         error = float(np.log(seconds / self.time(rows, requests, context)))
         deviation = expected**0.5
-        error = min(max(error, -_FAST * deviation), _SLOW * deviation)
+        self._slow_passes = self._slow_passes + 1 if error > _OUTLIER * deviation else 0
+        if 0 < self._slow_passes <= _SLOW_PASSES:
+            return
+        error = min(max(error, -_OUTLIER * deviation), _OUTLIER * deviation)
         self._state += shared * (error / expected)
         covariance -= np.outer(shared, shared) / expected
         self._noise = min(max(self._noise + _NOISE_RATE * (error**2 - expected), _LEAST_NOISE**2), _MOST_NOISE**2)
 
     def _deviations(self, rows: int) -> Floats:
-        """float64[n], standard deviations of the corrections of the measured sizes, compared to that of ``rows``."""
+        """float64[n], standard deviations of the corrections of sizes above ``rows``, compared to that of ``rows``."""
         covariance, weights = self._covariance[1:, 1:], self._weights(rows)
         shared = covariance @ weights
-        return np.asarray(np.sqrt(np.maximum(0.0, covariance.diagonal() - 2 * shared + weights @ shared)), np.float64)
+        variances = covariance.diagonal() - 2 * shared + weights @ shared
+        return np.asarray(np.where(self.sizes > rows, np.sqrt(np.maximum(0.0, variances)), 0.0), np.float64)
 
     def _weights(self, rows: int) -> Floats:
         """float64[n], the weights of the measured points in the correction of a pass of ``rows`` rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 # SpeculationBudget: limits losses.
 REFILL = 0.01
 """Tokens that each step of a request adds to its budgets. Useless drafts cost at most 1 % in the long run."""
-START = 3.0
+START = 4.0
 """Tokens in a new budget: enough to try trees of some sizes, and to observe whether drafts are accepted."""
 RESUME = 0.3
 """Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes: some cheap drafts."""
@@ -53,9 +53,9 @@ MARGIN = 1.02
 """Least expected speed-up of a pass at which trees are verified. It is above 1, because costs and scores are estimates."""
 FEW_ROWS = 8
 """Rows over which the cost of one more row is averaged, because the cost of single rows has jumps."""
-HOPE = 1.0
+HOPE = 0.7
 """Standard deviations by which an uncertain size of pass is taken as cheaper when trees are sized, so that it is tried."""
-CAUTION = 1.0
+CAUTION = 0.3
 """Standard deviations by which an uncertain size of pass is booked as dearer."""
-RECHECK = 64
+RECHECK = 100
 """Passes with drafts before one without, which measures the cost of plain decoding again."""

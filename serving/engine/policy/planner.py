@@ -11,7 +11,17 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
-from suffolk.serving.engine.policy.constants import CAUTION, FEW_ROWS, GIFT, HOPE, MARGIN, MEMORY, PRIOR_WEIGHT, RECHECK, REFILL
+from suffolk.serving.engine.policy.constants import (
+    CAUTION,
+    FEW_ROWS,
+    GIFT,
+    HOPE,
+    MARGIN,
+    MEMORY,
+    PRIOR_WEIGHT,
+    RECHECK,
+    REFILL,
+)
 from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 
@@ -79,8 +89,6 @@ class Planner:
         stake = 0.0 if running.models and not running.uses_models else (running.models or running.budget).draft_stake()
         sizes = np.asarray([requests, requests + FEW_ROWS], np.float64)
         plain, whole = self.costs.times(sizes, requests, context).tolist()
-        for each in running.budgets:
-            each.trial = (whole - plain) / token
         return DraftBudget(token, (whole - plain) / FEW_ROWS, token * stake, max(1.0, running.tokens / running.time))
 
     def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
@@ -109,10 +117,12 @@ class Planner:
         spent = sum(each.seconds + each.model_seconds for each in candidates)
         alone = self.costs.times(unread + nodes, requests, context, -HOPE)
         beside = alone if rows == unread else self.costs.times(rows + nodes, requests, context, reads=True)
-        stake = max(self._paying(each).stake(requests) for each in candidates)
-        most = self.costs.time(requests, requests, context) * stake / requests
         costs = self.costs.times(rows + nodes, requests, context, reads=rows > unread)
-        allowed = costs - costs[0] <= most
+        losses = (costs - costs[0]) / self.costs.time(requests, requests, context) * requests
+        paying = [self._paying(each) for each in candidates]
+        for budget in paying:
+            budget.trial = float(losses[min(FEW_ROWS, len(losses) - 1)])
+        allowed = losses <= max(budget.stake(requests) for budget in paying)
         rates = np.where(allowed, (requests + expected) / (spent + alone), 0.0)
         if rates.max() <= rates[0] * MARGIN:
             return

@@ -118,7 +118,9 @@ def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
 
     By this rate alone, even nodes of probability 0.1 would seem worthwhile.
     """
-    costs = settled(CostModel([1, 8, 400], [8.0, 64.0, 400.0]), 8)  # a row of eight takes 8, one more than eight takes 0.857
+    costs = settled(
+        CostModel([1, 8, 400], [8.0, 64.0, 400.0]), 8
+    )  # a row of eight takes 8, one more than eight takes 0.857
     for chance, expected in ((0.1, 0), (0.15, 16)):
         candidates = [candidate(number, np.full(2, chance)) for number in range(8)]
         planner_of(costs, 8).size_trees(candidates, 8, 308, 0.0)
@@ -152,13 +154,13 @@ def test_a_pass_without_drafts_comes_now_and_then() -> None:
     """From time to time a pass has no drafts, so that the cost of plain decoding stays measured."""
     planner = planner_of(costs_of("flat"))
     sizes = []
-    for _ in range(129):
+    for _ in range(201):
         draft = candidate(0, np.ones(4))
         planner.size_trees([draft], 1, 1, CONTEXT)
         sizes.append(draft.verified)
         draft.accepted = draft.verified
         planner.record([draft], 1, 1 + draft.verified, CONTEXT, 20.0)
-    assert sizes == [*[4] * 64, 0, *[4] * 64]
+    assert sizes == [*[4] * 100, 0, *[4] * 100]
 
 
 def test_a_chain_that_is_in_every_pass_does_not_end_the_trees() -> None:
@@ -277,7 +279,8 @@ def test_useful_drafts_gain_what_the_best_fixed_size_would(shape: str, requests:
     world.seconds = world.tokens = 0.0
     for _ in range(1600 // requests // 100 + 1):
         world.run(100, scores, accept)
-    assert world.tokens / world.seconds > 0.95 * max(rate(size) for size in range(1, 9))
+    share = 0.9 if jitter else 0.95  # noise costs trials of other sizes
+    assert world.tokens / world.seconds > share * max(rate(size) for size in range(1, 9))
 
 
 def test_a_drafter_that_becomes_useful_is_taken_up_again() -> None:
@@ -334,7 +337,7 @@ def test_scores_above_their_acceptance_are_scaled_down_and_come_back() -> None:
     for _ in range(150):
         learn(16)
     assert chosen(planner, scores) == 0
-    for _ in range(2000):
+    for _ in range(4000):
         learn(0)
     planner.close(0)
     planner.open(0, "one")
