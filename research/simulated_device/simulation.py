@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.model.passes import Passes
 from suffolk.serving.engine.policy.planner import Planner
 from suffolk.serving.replay.recording import Recording
 
@@ -138,7 +140,7 @@ def simulate(
     with clock.running():
         target = model.as_target()
         loop = StepLoop(target, None if drafter is None else {_NAME: drafter}, planner, load.slots, longest, "packed")
-        loop._passes = RecordedPasses(device, loop.cache.lengths, load.host_seconds)
+        loop._passes = cast(Passes, RecordedPasses(device, loop.cache.lengths, load.host_seconds))
         numbers = iter(range(1, len(recordings) + 1))
         while waiting or running:
             if not running and waiting[0].arrival > clock.now:

@@ -44,7 +44,9 @@ class LinearCosts(CostModel):
         self._weight = self._spread = self._joint = 0.0
         self._rows, self._seconds, self.slope = 1.0, seconds, self._row_cost * seconds
 
-    def times(self, rows: Floats, requests: int, context: float, reads: bool = False) -> Floats:
+    def times(
+        self, rows: Floats, requests: int, context: float, deviations: float = 0.0, reads: bool = False
+    ) -> Floats:
         """See ``CostModel.times``. All but the rows is ignored."""
         base = max(_LEAST * self._seconds, self._seconds - self.slope * self._rows)
         return np.asarray(base + self.slope * rows, np.float64)

@@ -93,7 +93,7 @@ class HybridDrafter:
         self.datastores = tuple(name for each in (*sources, *models) for name in datastore_names(each))
         self._acceptance = AcceptanceModel()
         self._retrieved: dict[int, _Step] = {}
-        self._drafters = [*self._sources, *self._models]
+        self._drafters: list[GatedSource | GatedDrafter] = [*self._sources, *self._models]
         self._explanation: Explanation | None = None
         self._readers = {each: each.drafter.layers for each in self._models if isinstance(each.drafter, FeatureDrafter)}
         sources = [each.source for each in self._sources]
