@@ -48,7 +48,7 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     assert [(each["group"], each["prompt"]) for each in results["prompts_skipped"]] == [("free", "free.jsonl:2")]
     assert len(results["runs"]) == 6 * len(ways)
     require_pieces(results, {"none", "none, again"} | drafters)
-    assert set(results["costs"]["drifts"]) == {"none", "none, again"} | drafters
+    assert set(results["costs"]["slowdown"]) == {"none", "none, again"} | drafters
     recorded = Counter((each.drafter, each.group) for each in read_recordings([tmp_path / "texts.jsonl"]))
     groups = ("code, chat", "code, prefill", "free")  # of the first round
     assert recorded == {(name, group): 1 for name in ("none", *drafters) for group in groups}
