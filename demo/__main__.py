@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{facts['tokens']:,} tokens of {facts['documents']:,} files, {facts['bytes_per_token']:.2f} bytes a token")
     with served(store) as url:
         say(f"3. Draft service: a process at {url}")
-        say("4. Decoding: each prompt without drafts, then with each drafter")
+        say("4. Decoding: each prompt without drafts and with each drafter, in pieces that take turns")
         options = DecodingOptions(
             model=model,
             prompts=(PROMPTS,),

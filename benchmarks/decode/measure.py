@@ -1,19 +1,22 @@
-"""Compares plain decoding to every drafter: the same prompts, in turn, in one process."""
+"""Compares plain decoding to every drafter: the same prompts, piece by piece in turn, in one process."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffolk.benchmarks.decode.bandwidth import measure_bandwidth
 from suffolk.benchmarks.decode.options import CONTROL, PLAIN, DecodingOptions
+from suffolk.benchmarks.decode.piece import piece_tokens
 from suffolk.benchmarks.decode.setup import (
     Encoded,
     capacity_for,
     encode_prompts,
     load_target,
-    make_drafters,
+    make_lone_drafter,
     opened_datastores,
     require_drafters,
     seconds_by_rows,
@@ -21,13 +24,14 @@ from suffolk.benchmarks.decode.setup import (
 )
 from suffolk.benchmarks.decode.summary import summarize
 from suffolk.benchmarks.decode.transformers_decoding import TransformersModel
+from suffolk.benchmarks.decode.way import Way, decode_in_turns
 from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.stopping import keep
-from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.retriever import Retriever
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.near_tie import first_difference
 from suffolk.serving.engine.sampling.settings import SamplingSettings
@@ -58,42 +62,25 @@ def measure_target(
     measured = seconds_by_rows(found.costs)
     store = options.datastores[0] if options.datastores else None
     rival = TransformersModel(options.model, target, options.assistant, store) if options.transformers else None
-    capacity = capacity_for(encoded, options)
-    drafters = make_drafters(options, target, retrievers, 1, capacity)
     with (
         opened_recorder(options.record, target, options.model) as recorder,
-        Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0) as engine,
+        _opened_ways(target, retrievers, found.costs, capacity_for(encoded, options), options) as own,
     ):
-        ways = _Ways(engine, rival, recorder, options)
+        ways = _Ways(own, rival, recorder, piece_tokens(measured[1]), options)
         turns, total = _run_rounds(ways, target, encoded), options.rounds * len(encoded)
         kept, stopped = keep(turns, total, options.in_all_rounds("prompts"))
     runs = [row for rows in kept for row in rows]
+    slowdowns = {way.name: way.loop.slowdown for way in own}
     return {
         "stopped": stopped,
         "target": target_facts(target),
-        "costs": {"source": found.source, "seconds_by_rows": measured, "slowdown": engine.slowdown},
+        "costs": {"source": found.source, "seconds_by_rows": measured, "slowdown": slowdowns},
         "bandwidth": measure_bandwidth(target, measured[1]),
-        "summary": summarize(runs, ways.names),
+        "piece_tokens": ways.tokens,
+        "summary": summarize(runs, ways.names, options.seed),
         "prompts_skipped": skipped,
         "runs": runs,
     }
-
-
-def run_way(
-    engine: Engine,
-    way: str,
-    ids: list[int],
-    settings: SamplingSettings,
-    max_nodes: int,
-    recorder: Recorder | None = None,
-    group: str = "",
-) -> tuple[list[int], dict[str, Any]]:
-    generation = engine.generate(ids, settings, "none" if way in (PLAIN, CONTROL) else way, max_nodes)
-    for _ in generation:
-        pass
-    if recorder is not None:
-        recorder.add(generation, group)
-    return generation.tokens, generation.stats.to_dict()
 
 
 def compare(
@@ -122,39 +109,75 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The decoding methods by name: those of the engine, and those of ``rival`` if given."""
+    """The decoding methods: ``own``, which take turns piece by piece, and those of ``rival``, which run whole texts.
 
-    engine: Engine
+    Attributes:
+        tokens: tokens of a piece.
+    """
+
+    own: list[Way]
     rival: TransformersModel | None
     recorder: Recorder | None
+    tokens: int
     options: DecodingOptions
 
     @property
     def names(self) -> list[str]:
-        return [*self.options.ways, *(() if self.rival is None else self.rival.ways)]
+        return [*self.options.ways, *self.rivals]
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        return () if self.rival is None else self.rival.ways
 
     def warm_up(self, ids: list[int]) -> None:
         settings = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
-        run_way(self.engine, PLAIN, ids, settings, 1)
+        decode_in_turns(self.own, ids, settings, WARM_UP_TOKENS, random.Random(0))
         if self.rival is not None:
-            for way in self.rival.ways:  # one of these methods compiles
+            for way in self.rivals:  # one of these methods compiles
                 self.rival.run(way, ids, settings)
 
-    def run(self, name: str, prompt: Prompt, ids: list[int], record: bool) -> tuple[list[int], dict[str, Any]]:
-        if self.rival is not None and name in self.rival.ways:
-            return self.rival.run(name, ids, self.options.settings)
-        recorder = self.recorder if record and name != CONTROL else None
-        options = self.options
-        return run_way(self.engine, name, ids, options.settings, options.max_nodes, recorder, prompt.group)
+    def run(
+        self, prompt: Prompt, ids: list[int], place: int, record: bool
+    ) -> dict[str, tuple[list[int], dict[str, Any]]]:
+        """Tokens and statistics of each method. ``place`` seeds the order of the methods."""
+        settings = self.options.settings
+        order = random.Random(f"{self.options.seed} {place}")
+        outcomes = {}
+        for name, text in decode_in_turns(self.own, ids, settings, self.tokens, order).items():
+            request, pieces = text.request, [asdict(each) for each in text.pieces]
+            outcomes[name] = request.generated, request.stats.to_dict() | {"pieces": pieces}
+            if self.recorder is not None and record and name != CONTROL:
+                self.recorder.add(Generation(request, lambda generation: None), prompt.group)
+        if self.rival is not None:
+            outcomes |= {
+                name: self.rival.run(name, ids, settings) for name in order.sample(self.rivals, len(self.rivals))
+            }
+        return outcomes
+
+
+@contextmanager
+def _opened_ways(
+    target: Target, retrievers: list[Retriever], costs: CostModel, capacity: int, options: DecodingOptions
+) -> Iterator[list[Way]]:
+    """The engine's methods. Their drafters are closed at the end."""
+    with ExitStack() as stack:
+        ways = []
+        for name in options.ways:
+            drafter = None
+            if name not in (PLAIN, CONTROL):
+                drafter = make_lone_drafter(name, options, target, retrievers, capacity)
+            if drafter is not None:
+                stack.callback(drafter.close)
+            ways.append(Way(name, target, drafter, costs, capacity, options.max_nodes))
+        yield ways
 
 
 def _run_rounds(ways: _Ways, target: Target, encoded: Encoded) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of all methods for each round and prompt. The order of methods rotates."""
+    """Yield the rows of all methods for each round and prompt."""
     ways.warm_up(encoded[0][1])
     turns = [(number, *each) for number in range(1, ways.options.rounds + 1) for each in encoded]
     for place, (number, prompt, ids) in enumerate(turns):
-        record = number == 1  # a replay needs each output once
-        outcomes = {name: ways.run(name, prompt, ids, record) for name in rotated(ways.names, place)}
+        outcomes = ways.run(prompt, ids, place, record=number == 1)  # a replay needs each output once
         done = compare(target, prompt, ids, ways.options.settings, outcomes)
         yield [{"round": number, **row} for row in done]
         rates = ", ".join(f"{row['drafter']} {row['tokens_per_second']:.1f}" for row in done)

@@ -13,7 +13,9 @@ HEADERS = (
     "prompts, drafter",
     "runs",
     "tokens/s",
+    "ratio",
     "speed-up",
+    "process",
     "least",
     "total",
     "with prompt",
@@ -25,13 +27,17 @@ HEADERS = (
     "largest gap",
 )
 NOTES = (
-    "tokens/s: median over prompts, without the prompt pass; speed-up: median of the prompts' ratios to plain "
-    "decoding; least: the worst prompt; total: ratio over all tokens; with prompt: prompt pass included",
+    "all drafters decode each prompt in turn, in short pieces and random order; drafters learn from "
+    "prompt to prompt, as in service; transformers decodes whole texts",
+    "each piece is compared to the pieces of plain decoding around it; ratio: median of the pieces; speed-up: all tokens "
+    "to those that plain decoding would have generated in the same time; process: the same by processor time; in "
+    "brackets: 95 % interval, from random prompts and pieces",
+    "tokens/s: median over prompts, without the prompt pass; least: the whole prompt with the least ratio; total: ratio "
+    "of whole prompts; with prompt: prompt pass included",
     "M: tokens generated per target pass; identical: outputs that equal plain decoding's, token for token; per 100k: "
     "first differences per 100,000 compared tokens; largest gap: between the target's scores of the two tokens at a "
     "first difference (near 0: a near-tie that rounding decides)",
-    "'none, again' (--control) is plain decoding run a second time: how far its speed-up differs from 1 is noise",
-    "all drafters run every prompt in turn, in rotating order; drafters learn from prompt to prompt, as in service",
+    "'none, again' (--control) is plain decoding run a second time: how far its ratios differ from 1 is noise",
 )
 
 
@@ -39,7 +45,8 @@ def decoding_parts(results: dict[str, Any]) -> list[str | Table]:
     """The table, and the accepted tokens by source."""
     summary = results["summary"]
     rows = [_row(f"{group}: {name}", each) for group, ways in summary.items() for name, each in ways.items()]
-    parts: list[str | Table] = [Table(HEADERS, rows), "accepted drafted tokens by source:"]
+    turns = f"decoded in turn, in pieces of {results['piece_tokens']} tokens"
+    parts: list[str | Table] = [Table(HEADERS, rows), turns, "accepted drafted tokens by source:"]
     for group, ways in summary.items():
         for name, each in ways.items():
             if name != PLAIN:
@@ -73,10 +80,20 @@ def decoding_panels(results: dict[str, Any]) -> list[Panel]:
     def series(field: str) -> dict[str, list[float | None]]:
         return {name: [summary[group][name][field] for group in groups] for name in names}
 
+    speed_ups = {name: [summary[group][name]["pieces"]["speed_up"] for group in groups] for name in names}
     return [
-        Panel("speed-up, median of prompts", "times plain decoding", labels, series("speed_up_median")),
+        Panel("speed-up", "times plain decoding", labels, speed_ups),
         Panel("mean generated length", "tokens a target pass", labels, series("mean_generated_length")),
     ]
+
+
+def with_interval(pieces: dict[str, Any] | None, name: str) -> str | None:
+    """A ratio with its interval; None for plain decoding and without pieces."""
+    if pieces is None or pieces[name] is None:
+        return None
+    interval = pieces[f"{name}_interval"]
+    shown = "" if interval is None else " ({:.3f} to {:.3f})".format(*interval)
+    return f"{pieces[name]:.3f}{shown}"
 
 
 def _row(name: str, each: dict[str, Any]) -> list[object]:
@@ -85,7 +102,7 @@ def _row(name: str, each: dict[str, Any]) -> list[object]:
         name,
         each["runs"],
         each["tokens_per_second_median"],
-        each["speed_up_median"],
+        *(with_interval(each["pieces"], name) for name in ("ratio", "speed_up", "process_speed_up")),
         each["speed_up_least"],
         each["speed_up_total_time"],
         each["speed_up_with_prompt_pass"],

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 import transformers
 
-from suffolk.benchmarks.decode.options import LIMITS, DecodingOptions
+from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.slowed_drafter import slow_down
 from suffolk.benchmarks.decode.useless_drafter import NAME as USELESS
 from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
@@ -21,6 +21,7 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.choices import merge_urls
 from suffolk.serving.drafters.load import load_drafters, make_drafter
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.drafters.registry import find
 from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
@@ -43,23 +44,41 @@ def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> N
 def make_drafters(
     options: DecodingOptions, target: Target, retrievers: list[Retriever], slots: int, capacity: int
 ) -> dict[str, Drafter]:
-    """Create the drafters to measure, by name, for an engine with ``slots`` and ``capacity``.
+    """Create the drafters to measure, by name, for one engine with ``slots`` and ``capacity``. They share models.
 
     Raises InvalidArgument as ``require_drafters``, and as ``load_drafters``.
     """
-    vocab_size = target.vocab_size
     models = load_drafters(target, options.models, slots, capacity, retrievers, LIMITS)
-    made: dict[str, Drafter | None] = {
-        name: UselessDrafter(vocab_size)
-        if name == USELESS
-        else make_drafter(name, vocab_size, retrievers, LIMITS, models)
-        for name in options.drafters
-    }
-    found = {name: drafter for name, drafter in made.items() if drafter is not None}
-    if options.slowed_ms:
-        for drafter in found.values():
-            slow_down(drafter, options.slowed_ms / 1e3)
-    return found
+    made = {name: _make(name, options, target, retrievers, models) for name in options.drafters}
+    return {name: drafter for name, drafter in made.items() if drafter is not None}
+
+
+def make_lone_drafter(
+    name: str, options: DecodingOptions, target: Target, retrievers: list[Retriever], capacity: int
+) -> Drafter | None:
+    """Create one drafter for an engine of its own with one slot; None for "none". It shares no model.
+
+    Raises as ``make_drafters``.
+    """
+    kinds = options.models.parts()
+    models: list[Drafter] = []
+    if name in kinds or (name not in (PLAIN, USELESS) and find(name).source_id is None):
+        only = name if name in kinds else None  # a drafter without a source of its own merges all models
+        models = load_drafters(target, options.models, 1, capacity, retrievers, LIMITS, only=only)
+    return _make(name, options, target, retrievers, models)
+
+
+def _make(
+    name: str, options: DecodingOptions, target: Target, retrievers: list[Retriever], models: list[Drafter]
+) -> Drafter | None:
+    drafter: Drafter | None
+    if name == USELESS:
+        drafter = UselessDrafter(target.vocab_size)
+    else:
+        drafter = make_drafter(name, target.vocab_size, retrievers, LIMITS, models)
+    if drafter is not None and options.slowed_ms:
+        slow_down(drafter, options.slowed_ms / 1e3)
+    return drafter
 
 
 @contextlib.contextmanager

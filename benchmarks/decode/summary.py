@@ -8,25 +8,31 @@ from statistics import median
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.benchmarks.decode.piece import BesidePlain, Piece, beside_plain, ratios
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.stats import PARTS
 
 ALL = "all"
 
 
-def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Map prompt set -> drafter -> results. With several sets, the last entry combines all."""
+def summarize(
+    runs: Sequence[dict[str, Any]], ways: Sequence[str], seed: int = 0
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Map prompt set -> drafter -> results. With several sets, the last entry combines all.
+
+    ``seed``: of the intervals.
+    """
     groups = list(dict.fromkeys(run["group"] for run in runs))
     chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
     if len(groups) > 1:
         chosen[ALL] = list(runs)
     return {
-        group: {way: _summary(each, [run for run in each if run["drafter"] == PLAIN], way) for way in ways}
+        group: {way: _summary(each, [run for run in each if run["drafter"] == PLAIN], way, seed) for way in ways}
         for group, each in chosen.items()
     }
 
 
-def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], way: str) -> dict[str, Any]:
+def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], way: str, seed: int) -> dict[str, Any]:
     runs = [run for run in group if run["drafter"] == way]
     speed_ups = [run["speed_up"] for run in runs if "speed_up" in run]
     seconds = _sum(runs, "decode_seconds")
@@ -44,6 +50,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
         "speed_up_median": median(speed_ups) if speed_ups else None,
         "speed_up_least": min(speed_ups, default=None),
         "speed_up_total_time": _share(_rate(runs), _rate(plain)),
+        "pieces": None if way == PLAIN else ratios(list(map(_beside_plain, runs, plain)), seed),
         "speed_up_with_prompt_pass": _share(_rate(runs, "prefill"), _rate(plain, "prefill")),
         "mean_generated_length": 1.0 if not steps else _behind(runs) / steps,
         "accepted_by_source": dict(by_source),
@@ -57,6 +64,12 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
         "disagreements_per_100k_tokens": _share(1e5 * len(differing), _sum(runs, "tokens_compared")),
         "largest_near_tie_gap": max((run["near_tie_gap"] for run in differing), default=None),
     }
+
+
+def _beside_plain(run: dict[str, Any], plain: dict[str, Any]) -> list[BesidePlain]:
+    """The pieces of ``run`` beside those of plain decoding; none if its text was not decoded in pieces."""
+    own, others = ([Piece(**each) for each in row.get("pieces", ())] for row in (run, plain))
+    return beside_plain(own, others)
 
 
 def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, StoppingCriteria
 
 import suffolk
+from suffolk.benchmarks.decode.piece import Piece
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.model.target import Target
@@ -51,7 +53,10 @@ class TransformersModel:
         return (PLAIN, *compiled, PROMPT_LOOKUP, *assisted, CUSTOM)
 
     def run(self, way: str, prompt: Sequence[int], settings: SamplingSettings) -> tuple[list[int], dict[str, Any]]:
-        """Generate; return the tokens, and statistics in the form of ``GenerationStats.to_dict``."""
+        """Generate; return the tokens, and statistics in the form of ``GenerationStats.to_dict``.
+
+        The whole text after the prompt's pass is one piece.
+        """
         options: dict[str, Any] = {"eos_token_id": None if settings.ignore_eos else self._eos_ids}
         if settings.temperature > 0:
             options |= {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
@@ -78,14 +83,15 @@ class TransformersModel:
                 stopping_criteria=[watch],
                 **options,
             )
-        end = time.perf_counter()
+        end, process_end = time.perf_counter(), time.process_time()
         tokens = output[0, len(prompt) :].tolist()
         first = watch.length - len(prompt)
         steps = self._passes - watch.passes_before if way == CUSTOM else watch.calls - 1
         stats = GenerationStats(prompt_tokens=len(prompt), tokens=1 + len(tokens) - first, steps=steps)
         stats.seconds["prefill"] = watch.first - begin
         stats.seconds["forward"] = end - watch.first
-        return tokens, stats.to_dict() | {"tokens": len(tokens), "first_tokens": first}
+        piece = Piece(0, len(tokens) - first, steps, end - watch.first, process_end - watch.process_first)
+        return tokens, stats.to_dict() | {"tokens": len(tokens), "first_tokens": first, "pieces": [asdict(piece)]}
 
     def _count(self, module: torch.nn.Module, inputs: Any) -> None:
         self._passes += 1
@@ -98,13 +104,13 @@ class _FirstToken(StoppingCriteria):
         calls: number of calls. Transformers' own loops call once per pass, ``suffolk.generate`` once per token.
         passes_before: ``passes()`` at the first call.
         length: sequence length at the first call; a pass that also verifies drafts adds several tokens.
-        first: time of the first call.
+        first, process_first: time and processor time at the first call.
     """
 
     def __init__(self, passes: Callable[[], int]) -> None:
         self._passes = passes
         self.calls = self.length = self.passes_before = 0
-        self.first = 0.0
+        self.first = self.process_first = 0.0
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         self.calls += 1
@@ -112,7 +118,7 @@ class _FirstToken(StoppingCriteria):
             self.length, self.passes_before = input_ids.shape[1], self._passes()
             if input_ids.device.type == "cuda":
                 torch.cuda.synchronize(input_ids.device)
-            self.first = time.perf_counter()
+            self.first, self.process_first = time.perf_counter(), time.process_time()
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 

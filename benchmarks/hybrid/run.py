@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS, compare, run_way
+from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS, compare
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN
 from suffolk.benchmarks.decode.setup import Encoded, encode_prompts, load_target, opened_datastores, target_facts
 from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
@@ -150,14 +150,23 @@ def _run_service(bench: _Bench, temperature: float) -> None:
         Engine(bench.target, by_name, costs, slots=1, capacity=capacity, queue=0) as engine,  # closes the drafters
         part_progress(len(missing), f"prompts in service, temperature {temperature:g}") as done,
     ):
-        run_way(engine, PLAIN, missing[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
+        _run_way(engine, PLAIN, missing[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
         for number, (prompt, ids) in enumerate(missing):
-            outcomes = {name: run_way(engine, name, ids, settings, max_nodes) for name in rotated(ways, number)}
+            outcomes = {name: _run_way(engine, name, ids, settings, max_nodes) for name in rotated(ways, number)}
             runs = compare(bench.target, prompt, ids, settings, outcomes)
             log.add(_key("service", temperature, prompt) | {"runs": runs})
             rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in runs)
             show_part(f"{prompt.group} {prompt.name}: tokens/s {rates}")
             done(number + 1)
+
+
+def _run_way(
+    engine: Engine, way: str, ids: list[int], settings: SamplingSettings, max_nodes: int
+) -> tuple[list[int], dict[str, Any]]:
+    generation = engine.generate(ids, settings, way, max_nodes)
+    for _ in generation:
+        pass
+    return generation.tokens, generation.stats.to_dict()
 
 
 def _key(part: str, temperature: float, prompt: Prompt) -> dict[str, Any]:

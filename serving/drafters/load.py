@@ -46,7 +46,7 @@ def load_drafters(
 
 
 def make_drafter(
-    name: str,
+    name: str | None,
     vocab_size: int,
     retrievers: Retriever | list[Retriever] | tuple[Retriever, ...] = (),
     limits: Limits | None = None,
@@ -54,7 +54,7 @@ def make_drafter(
     calibration: Calibration | None = None,
     prefetch: bool | None = None,
 ) -> Drafter | None:
-    """Create the drafter called ``name``; None for "none".
+    """Create the drafter called ``name``; None for None or "none".
 
     Args:
         vocab_size: the target's.
@@ -66,7 +66,7 @@ def make_drafter(
         InvalidArgument: the name is unknown, or its datastore or loaded drafter is missing.
         Unsupported: a plugin that cannot be loaded.
     """
-    if name == NONE:
+    if name is None or name == NONE:
         return None
     for model in models:
         if model.name == name:

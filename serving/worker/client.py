@@ -63,7 +63,7 @@ class WorkerClient:
         self,
         prompt: Prompt,
         settings: SamplingSettings | None = None,
-        drafter: str = "",
+        drafter: str | None = "",
         max_nodes: int | None = None,
         deadline: float | None = None,
         options: DraftOptions | None = None,
@@ -73,7 +73,7 @@ class WorkerClient:
         Args:
             prompt: text to continue, (role, content) messages to answer, or token ids to continue.
             settings: None for greedy decoding of up to 256 tokens.
-            drafter: empty for the worker's default, "none" for plain decoding.
+            drafter: empty for the worker's default; None or "none" for plain decoding.
             max_nodes: most nodes of a draft tree; None for the worker's default.
             deadline: seconds until the worker cancels the generation, at most MAX_DEADLINE; None for no deadline.
             options: as in ``Engine.generate``.
@@ -83,7 +83,7 @@ class WorkerClient:
         """
         request = pack_prompt(prompt)
         request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
-        request.drafter = text("drafter", drafter)
+        request.drafter = "none" if drafter is None else text("drafter", drafter)
         if options is not None:
             request.options.CopyFrom(pack_options(options_or_default(options)))
         if max_nodes is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from suffolk.benchmarks.batch import measure as batches
-from suffolk.benchmarks.decode import measure as decoding
+from suffolk.benchmarks.decode.way import Way
 from suffolk.cli.bench import report_options
 from suffolk.cli.main import main
 from suffolk.serving.engine.costs.cost_model import CostModel
@@ -141,16 +141,17 @@ def test_replay_reports_the_replays_that_are_done(recording: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "module", "runner", "stopped", "counts"),
+    ("name", "owner", "runner", "call", "stopped", "counts"),
     [
-        ("decode", decoding, "run_way", (2, 4, "prompts"), ("summary", "p", "runs", 2)),
-        ("batch", batches, "run_batch", (2, 3, "batch sizes"), ("batches", "1", "requests", 6)),
+        ("decode", Way, "begin", 8, (2, 4, "prompts"), ("summary", "p", "runs", 2)),
+        ("batch", batches, "run_batch", 7, (2, 3, "batch sizes"), ("batches", "1", "requests", 6)),
     ],
 )
 def test_what_only_one_way_has_done_is_left_out(
     name: str,
-    module: object,
+    owner: object,
     runner: str,
+    call: int,
     stopped: tuple[int, int, str],
     counts: tuple[str, str, str, int],
     words: list[str],
@@ -158,11 +159,11 @@ def test_what_only_one_way_has_done_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The signal comes after one warm-up run, two parts with two methods each, and the first method of the third part.
+    """The signal comes after the warm-up, two parts with two methods each, and the first method of the third part.
 
-    The third part is left out.
+    The third part is left out. Both methods of ``decode`` warm up, one of ``batch``.
     """
-    interrupt(monkeypatch, module, runner, 7)
+    interrupt(monkeypatch, owner, runner, call)
     path = tmp_path / "x.json"
     sizes = ["--batches", "1", "2", "3"] if name == "batch" else []
     assert main(["bench", name, *words, *sizes, "--json", str(path)]) == 130
@@ -230,7 +231,7 @@ def test_the_first_replay_counts_as_far_as_it_came(
 def test_nothing_measured_is_said_and_nothing_written(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    interrupt(monkeypatch, decoding, "run_way", 3)
+    interrupt(monkeypatch, Way, "begin", 3)
     path = tmp_path / "x.json"
     assert main(["bench", "decode", *words, "--json", str(path)]) == 130
     printed = capsys.readouterr()
@@ -242,7 +243,7 @@ def test_nothing_measured_is_said_and_nothing_written(
 def test_a_second_interrupt_ends_the_report(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    interrupt(monkeypatch, decoding, "run_way", 7)
+    interrupt(monkeypatch, Way, "begin", 8)
     interrupt(monkeypatch, report_options, "write_report", 1)
     assert main(["bench", "decode", *words, "--json", str(tmp_path / "x.json")]) == 130
     printed = capsys.readouterr()

@@ -118,7 +118,7 @@ class Engine:
         self,
         prompt: Prompt,
         settings: SamplingSettings | None = None,
-        drafter: str = "",
+        drafter: str | None = "",
         max_nodes: int = 64,
         options: DraftOptions | None = None,
     ) -> Generation:
@@ -127,7 +127,7 @@ class Engine:
         Args:
             prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
             settings: None for greedy decoding of up to 256 tokens.
-            drafter: the name of a drafter of the engine; empty or "none" for plain decoding.
+            drafter: the name of a drafter of the engine; None, empty or "none" for plain decoding.
             max_nodes: most nodes of a draft tree, 1..1024.
             options: a predicted text, the datastores to search, and whether the text may be kept; None for the defaults.
 
@@ -137,9 +137,9 @@ class Engine:
             Unavailable: the engine has died or is closed.
         """
         settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
-        if not isinstance(drafter, str):
+        if not isinstance(drafter, str | None):
             raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
-        name, options = "" if drafter == "none" else drafter, options_or_default(options)
+        name, options = "" if drafter in (None, "none") else drafter, options_or_default(options)
         options.require_known(self.datastores)
         request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, options)
         self._loop.require_room(request)

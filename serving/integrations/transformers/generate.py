@@ -12,6 +12,7 @@ from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteria
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
+from suffolk.serving.drafters.registry import NONE
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
@@ -45,7 +46,7 @@ def generate(
     synced_gpus: bool = False,
     streamer: Any = None,
     datastore: str | Path | None = None,
-    drafter: str = "",
+    drafter: str | None = "",
     max_nodes: int = 64,
     **model_kwargs: Any,
 ) -> GenerateDecoderOnlyOutput | torch.Tensor:
@@ -62,7 +63,8 @@ def generate(
         input_ids: int64[batch, n], left-padded; ``attention_mask`` in ``model_kwargs`` marks the padding.
         logits_processor, stopping_criteria, generation_config, synced_gpus, streamer: as transformers prepares them.
         datastore: folder or grpc:// URL of a datastore for this model's tokenizer; None drafts from the prompt alone.
-        drafter: name of a drafter; empty for ``hybrid`` with a datastore, else ``prompt-lookup``; "none" for no drafts.
+        drafter: name of a drafter; empty for ``hybrid`` with a datastore, else ``prompt-lookup``; None or "none" for no
+            drafts.
         max_nodes: most nodes of a draft tree, 1..1024.
 
     Returns:
@@ -76,7 +78,8 @@ def generate(
     _require_supported(model, generation_config, model_kwargs)
     streamer = _callers_streamer() if streamer is None else streamer
     paddings = _paddings(input_ids, model_kwargs.get("attention_mask"))
-    session = find_session(model, datastore, drafter or ("prompt-lookup" if datastore is None else "hybrid"))
+    default = "prompt-lookup" if datastore is None else "hybrid"
+    session = find_session(model, datastore, NONE if drafter is None else drafter or default)
     capacity = generation_config.max_length + max_nodes
     with session.decoding(len(input_ids), capacity, _eos_ids(stopping_criteria)) as loop:
         requests = []

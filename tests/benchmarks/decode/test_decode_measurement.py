@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,14 +26,15 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     (prompts / "free.jsonl").write_text(json.dumps({"prompt": text[:120]}) + "\n" + json.dumps({"prompt": "a" * 1000}))
     path = tmp_path / "decode.json"
     options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
-    options += ["--assistant", str(model), "--record", str(tmp_path / "texts.jsonl")]
+    options += ["--assistant", str(model), "--record", str(tmp_path / "texts.jsonl"), "--exit-layers", "1"]
     stores = ["--datastore", folder / "store"] * 2  # both are listed: the last one used to replace the first
     command = ["decode", "--model", model, *stores, "--prompts", prompts, *options]
     shown = bench(*command, *result_files(path))
     results = read_report(path)["results"]
     assert read_report(path)["settings"]["datastores"] == [str(folder / "store")] * 2
     rivals = {"transformers", "transformers prompt-lookup", "transformers assisted", "transformers suffolk"}
-    ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"} | rivals
+    drafters = {"prompt-lookup", "datastore", "early-exit", "hybrid"}
+    ways = {"none", "none, again"} | drafters | rivals
     assert set(results["summary"]) == {"code, chat", "code, prefill", "free", "all"}
     for found in results["summary"].values():
         assert set(found) == ways
@@ -45,12 +47,28 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     assert {each["tokens"] for each in every.values()} == {6 * 24}
     assert [(each["group"], each["prompt"]) for each in results["prompts_skipped"]] == [("free", "free.jsonl:2")]
     assert len(results["runs"]) == 6 * len(ways)
+    require_pieces(results, {"none", "none, again"} | drafters)
+    assert set(results["costs"]["slowdown"]) == {"none", "none, again"} | drafters
     recorded = Counter((each.drafter, each.group) for each in read_recordings([tmp_path / "texts.jsonl"]))
     groups = ("code, chat", "code, prefill", "free")  # of the first round
-    assert recorded == {
-        (name, group): 1 for name in ("none", "prompt-lookup", "datastore", "hybrid") for group in groups
-    }
+    assert recorded == {(name, group): 1 for name in ("none", *drafters) for group in groups}
     assert "exceed the model's context: 1" in shown
+
+
+def require_pieces(results: dict[str, Any], engine: set[str]) -> None:
+    """Check that pieces hold all tokens but the first, and that only methods of the ``engine`` have several."""
+    for run in results["runs"]:
+        assert sum(piece["tokens"] for piece in run["pieces"]) == run["tokens"] - run.get("first_tokens", 1)
+        assert run["drafter"] in engine or len(run["pieces"]) == 1
+        assert not run["drafter"].startswith("none") or len(run["pieces"]) > 1
+    for name, each in results["summary"]["all"].items():
+        ratios = each["pieces"]
+        assert (ratios is None) == (name == "none")
+        if ratios is not None:
+            assert ratios["count"] >= 6
+            assert min(ratios[field] for field in ("ratio", "speed_up", "process_speed_up")) > 0
+    again = results["summary"]["all"]["none, again"]["pieces"]
+    assert again["count"] == sum(len(run["pieces"]) for run in results["runs"] if run["drafter"] == "none, again")
 
 
 def test_decode_reports_missing_parts_before_loading(model: Path, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_closing_ends_what_runs_and_refuses_what_comes(engine: Engine) -> None:
         ({"prompt": "Hello"}, InvalidArgument, "was loaded without a tokenizer"),
         ({"settings": {"temperature": 1}}, InvalidArgument, "settings is of type dict; give SamplingSettings"),
         ({"max_nodes": "4"}, InvalidArgument, "max_nodes is '4', of type str"),
-        ({"drafter": None}, InvalidArgument, "drafter is of type NoneType; give the name"),
+        ({"drafter": 1}, InvalidArgument, "drafter is of type int; give the name"),
         ({"drafter": "eagle"}, InvalidArgument, "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
         ({"max_nodes": 0, "drafter": "prompt-lookup"}, InvalidArgument, "max_nodes is 0"),
         (
@@ -167,12 +167,16 @@ def test_options_that_cannot_be_are_refused(target: Target, options: dict[str, A
         Engine(target, **options)
 
 
-def test_no_drafter_by_a_name_is_plain_decoding(target: Target) -> None:
-    """Regression: ``make_drafter("none", ...)`` returns None, which used to be taken for a drafter and failed at every step."""
-    drafters = {"none": make_drafter("none", VOCAB), "mine": None}
+@pytest.mark.parametrize("name", ["none", None, ""])
+def test_no_drafter_by_a_name_is_plain_decoding(target: Target, name: str | None) -> None:
+    """Regression: ``make_drafter("none", ...)`` returns None, which used to be taken for a drafter and failed at every step.
+
+    None as the name used to be refused.
+    """
+    drafters = {"none": make_drafter("none", VOCAB), "mine": make_drafter(None, VOCAB)}
     with Engine(target, drafters, slots=1, capacity=100) as engine:
         assert engine.drafters == ()
-        generation = engine.generate(PROMPT, SamplingSettings(9), "none")
+        generation = engine.generate(PROMPT, SamplingSettings(9), name)
         assert [token for step in generation for token in step.tokens] == alone(target, PROMPT, SamplingSettings(9))
 
 

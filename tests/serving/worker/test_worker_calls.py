@@ -51,7 +51,7 @@ def test_a_malformed_request_is_rejected(method: str, server: WorkerServer, capl
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("drafter", ["", "none", "prompt-lookup"])
+@pytest.mark.parametrize("drafter", ["", "none", None, "prompt-lookup"])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -61,7 +61,7 @@ def test_a_malformed_request_is_rejected(method: str, server: WorkerServer, capl
     ],
 )
 def test_a_stream_is_what_plain_decoding_gives(
-    target: Target, client: WorkerClient, settings: SamplingSettings, drafter: str
+    target: Target, client: WorkerClient, settings: SamplingSettings, drafter: str | None
 ) -> None:
     ids = encode_text(target, PROMPT)
     generation = client.generate(PROMPT, settings, drafter)
@@ -74,6 +74,7 @@ def test_a_stream_is_what_plain_decoding_gives(
     assert (stats.prompt_tokens, stats.tokens, stats.steps) == (len(ids), len(generation.tokens), len(replies) - 1)
     assert stats.accepted == sum(bool(source) for reply in replies for source in reply.sources)
     assert stats.nodes_proposed >= stats.nodes_verified >= stats.accepted
+    assert drafter not in (None, "none") or stats.draft_calls == 0
     assert stats.seconds["forward"] > 0
     assert stats.finish == replies[-1].finish
 
@@ -254,7 +255,7 @@ def test_the_client_validates_its_arguments(server: WorkerServer, client: Worker
         client.generate(PROMPT, max_nodes=0)
     with pytest.raises(InvalidArgument, match="the prompt, of type list, is an array of float64"):
         client.generate([0.5])  # type: ignore[list-item]
-    for wrong in ({"settings": {}}, {"drafter": None}, {"max_nodes": "4"}, {"deadline": "soon"}):
+    for wrong in ({"settings": {}}, {"drafter": 1}, {"max_nodes": "4"}, {"deadline": "soon"}):
         with pytest.raises(InvalidArgument, match=next(iter(wrong))):
             client.generate(PROMPT, **wrong)  # type: ignore[arg-type]
     for seconds in (0, -1.0, float("nan"), float("inf"), 1e300):
