@@ -44,6 +44,7 @@ from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import Body, parse_body
 from suffolk.serving.transport.large_bodies import LargeBodies
 from suffolk.serving.transport.readiness import Readiness
+from suffolk.serving.transport.request_id import HEADER
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.service import DecodeService
 
@@ -121,8 +122,18 @@ def build_openai_app(
 
 
 def _cors(origins: Sequence[str]) -> Middleware:
-    headers = ["Authorization", "Content-Type", "OpenAI-*", "X-Stainless-*"]
-    return Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers)
+    """Any header may be sent, because every client has its own, and none has a meaning here beside the token.
+
+    Pages may read the headers that clients use, and pages of the internet may call a worker on a private address.
+    """
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+        allow_private_network=True,
+        expose_headers=[HEADER, "retry-after"],
+    )
 
 
 def _model(service: DecodeService, started: int) -> dict[str, Any]:

@@ -26,6 +26,12 @@ from tests.support.waiting import HANG
 
 CHAT = "/v1/chat/completions"
 USER = [{"role": "user", "content": "abc"}]
+CLIENT_HEADERS = (
+    "authorization,content-type,http-referer,openai-organization,openai-project,traceparent,x-stainless-arch,"
+    "x-stainless-helper-method,x-stainless-lang,x-stainless-os,x-stainless-package-version,x-stainless-retry-count,"
+    "x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout,x-title"
+)
+"""The headers that a browser asks for, for pages with the official JavaScript client and with clients of routers."""
 
 
 def test_a_token_is_needed_where_an_access_file_is_set(target: Target, tmp_path: Path) -> None:
@@ -64,14 +70,18 @@ def test_origins_have_the_form_that_browsers_send() -> None:
 
 def test_web_pages_of_allowed_origins_may_read_answers(target: Target, tmp_path: Path) -> None:
     headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
-    headers |= {"Access-Control-Request-Headers": "authorization,content-type"}
+    headers |= {"Access-Control-Request-Headers": CLIENT_HEADERS, "Access-Control-Request-Private-Network": "true"}
     token = add_token(tmp_path / "access.toml", "page", {"default": Role.READ})
     with answering(target, access=tmp_path / "access.toml", cors_origins=("https://a.example",)) as server:
         status, found, _ = ask(server, "OPTIONS", CHAT, headers=headers)
         assert (status, found["access-control-allow-origin"]) == (200, "https://a.example")
+        assert set(CLIENT_HEADERS.split(",")) <= set(found["access-control-allow-headers"].split(","))
+        assert found["access-control-allow-private-network"] == "true"
+        assert ask(server, "OPTIONS", CHAT, headers=headers | {"Origin": "https://b.example"})[0] == 400
         key = {"Authorization": f"Bearer {token}"}
         found = ask(server, "GET", "/v1/models", headers={"Origin": "https://a.example"} | key)[1]
         assert found["access-control-allow-origin"] == "https://a.example"
+        assert found["access-control-expose-headers"] == "x-request-id, retry-after"
         found = ask(server, "GET", "/v1/models", headers={"Origin": "https://b.example"} | key)[1]
         assert "access-control-allow-origin" not in found
     with answering(target) as server:
