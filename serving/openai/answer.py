@@ -67,7 +67,7 @@ class Answer(ABC, Generic[BodyT]):
         async for run, step in self.runs.steps(outcome):
             traces[run.index] += map(self._traces.json, step.traces)
         choices = [self.choice(run) | _suffolk(traces[run.index]) for run in self.runs]
-        return {**self._head, "object": self.kind, "choices": choices, "usage": usage(self.runs), **self._metrics()}
+        return {**self._head, "object": self.kind, "choices": choices, "usage": self.usage(), **self._metrics()}
 
     async def chunks(self, outcome: CallOutcome, interval: float) -> AsyncIterator[list[dict[str, Any]]]:
         """Yield the chunks of a stream, as lists of chunks to send together. ``interval``: as in ``StepJoiner``."""
@@ -76,14 +76,24 @@ class Answer(ABC, Generic[BodyT]):
         async for run, step in self.runs.steps(outcome, interval):
             chunks = [self._chunk([choice]) for choice in self._choices(run, step)]
             if options.include_usage:
-                shown = usage(self.runs) if options.continuous_usage_stats else None
+                shown = self.usage() if options.continuous_usage_stats else None
                 chunks = [chunk | {"usage": shown} for chunk in chunks]
             ended += bool(step.finish)
             if ended == len(self.runs):
                 if options.include_usage:
-                    chunks.append(self._chunk([]) | {"usage": usage(self.runs)})
+                    chunks.append(self._chunk([]) | {"usage": self.usage()})
                 chunks[-1] |= self._metrics()
             yield chunks
+
+    def usage(self) -> dict[str, Any]:
+        """The token counts so far."""
+        return usage(self.runs)
+
+    def prompt_logprobs(self, run: TextRun) -> list[dict[str, Any] | None] | None:
+        """``prompt_logprobs`` of vLLM, null for the first token; None if the request does not ask for it."""
+        if self.body.prompt_logprobs is None:
+            return None
+        return [None, *map(self.tokens.prompt_entry, run.generation.prompt_log_probabilities)]
 
     def _choices(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
         """``deltas``. The last one has the step's traces, if there are any."""

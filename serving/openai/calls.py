@@ -12,7 +12,9 @@ from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
+from suffolk.serving.openai.guided import read_guided
 from suffolk.serving.openai.response_format import read_grammar
+from suffolk.serving.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.openai.schema import (
     MAX_TEXTS,
     ChatBody,
@@ -20,6 +22,7 @@ from suffolk.serving.openai.schema import (
     DraftFields,
     GenerationBody,
     Message,
+    TemplateFields,
     text_of,
 )
 from suffolk.serving.openai.tool_choice import ToolChoice, read_tool_choice, template_messages
@@ -32,9 +35,6 @@ from suffolk.serving.worker.service import DecodeService
 
 COMPLETION_TOKENS = 16
 """Default token limit of a text completion, as in OpenAI's API. By default, a chat may fill its slot."""
-_ID_DIGITS = 20
-"""Most digits of a token id in ``logit_bias``."""
-_SETTINGS = ("top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos")
 
 
 def require_model(service: DecodeService, model: str | None) -> None:
@@ -47,9 +47,11 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
     """One call for each text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
-    target, grammar = service.engine.target, read_grammar(body.response_format)
-    tools = chosen_tools(body)
-    prompt = encode_messages(target, body.messages, body.tools if tools is not None else None, service.engine.capacity)
+    target, tools = service.engine.target, chosen_tools(body)
+    shown = body.tools if tools is not None else None
+    messages = encode_messages(target, body.messages, shown, body, _most(service, body))
+    prompt = _truncated(service, body, messages)
+    grammar = read_guided(body) or read_grammar(body.response_format)
     if tools is not None:
         grammar = tools.grammar(form, target.tokenizer, grammar)
     length = body.max_completion_tokens or body.max_tokens
@@ -69,27 +71,33 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
         raise InvalidField("suffix", ": texts are not inserted before a suffix; omit it")
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise InvalidField("best_of", f" is {body.best_of}; it must be equal to n, as texts are not ranked")
-    if body.echo and body.logprobs is not None:
-        raise InvalidField("echo", ": prompts have no log-probabilities; omit echo or logprobs")
     prompts = _prompts(body)
     if len(prompts) * (body.n or 1) > MAX_TEXTS:
         raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
-    length = body.max_tokens or COMPLETION_TOKENS
+    length = COMPLETION_TOKENS if body.max_tokens is None else max(1, body.max_tokens)  # an answer drops the token of 0
+    grammar = read_guided(body) or read_grammar(body.response_format)
     calls: list[GenerateCall] = []
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
-        ids = _encode(service.engine.target, prompt, service.engine.capacity)
-        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, read_grammar(body.response_format))
+        ids = _truncated(service, body, _encode(service.engine.target, prompt, _most(service, body)))
+        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, grammar)
     return calls
 
 
 def encode_messages(
-    target: Target, messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None, most: int
+    target: Target,
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]] | None,
+    template: TemplateFields,
+    most: int | None,
 ) -> list[int]:
     """The tokens of a conversation, with the template's prompt for the answer. Raises InvalidArgument.
 
     ``most``: as in ``encode_text``.
     """
+    if template.continue_final_message and template.add_generation_prompt:
+        raise InvalidField("add_generation_prompt", ": it excludes continue_final_message; omit one")
+    effort = {} if template.reasoning_effort is None else {"reasoning_effort": template.reasoning_effort}
     for index, message in enumerate(messages):
         if message.role == "user" and message.content is None:
             raise InvalidField(f"messages[{index}].content", ": field required in a message of role 'user'")
@@ -101,7 +109,16 @@ def encode_messages(
     ]
     if tools and "tools" not in str(target.tokenizer.chat_template):
         raise InvalidField("tools", f": the chat template of model {target.name} takes none; omit them")
-    return encode_chat(target, template_messages(conversation), tools, most)
+    return encode_chat(
+        target,
+        template_messages(conversation),
+        tools,
+        most,
+        continues=template.continue_final_message is True,
+        generation_prompt=template.add_generation_prompt is not False,
+        special_tokens=template.add_special_tokens is True,
+        variables=effort | (template.chat_template_kwargs or {}),
+    )
 
 
 def _calls(
@@ -127,11 +144,11 @@ def _calls(
     options = DraftOptions(
         prediction=None if body.prediction is None else text_of(body.prediction.content),
         datastores=None if own.datastores is None else tuple(own.datastores),
-        remember=own.remember is not False,
+        remember=own.remember is not False and not drops_answer(body),
         group=own.group,
         trace=own.trace is True,
     )
-    settings = _settings(body, length, logprobs) | {"grammar": grammar}
+    settings = sampling_settings(body, service.engine.target, length, logprobs) | {"grammar": grammar}
     seed = secrets.randbits(62) if body.seed is None else body.seed
     return [
         GenerateCall(
@@ -146,28 +163,19 @@ def _calls(
     ]
 
 
-def _settings(body: GenerationBody, length: int, logprobs: int | None) -> dict[str, Any]:
-    """All sampling settings except seed and grammar. OpenAI's default temperature is 1."""
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    biases = _biases(body.logit_bias or {})
-    limits.check_stops("stop", stop)
-    limits.check_biases("logit_bias", biases)
-    given = {name: getattr(body, name) for name in _SETTINGS}
-    return {name: value for name, value in given.items() if value is not None} | {
-        "max_new_tokens": length,
-        "temperature": 1.0 if body.temperature is None else body.temperature,
-        "top_k": max(body.top_k or 0, 0),  # -1 means no limit in vLLM's API
-        "stop": stop,
-        "logit_bias": biases,
-        "logprobs": logprobs,
-    }
+def _most(service: DecodeService, body: GenerationBody) -> int | None:
+    """The most tokens of a prompt before it is truncated, as in ``encode_text``."""
+    return service.engine.capacity if body.truncate_prompt_tokens is None else None
 
 
-def _biases(biases: dict[str, float]) -> dict[int, float]:
-    for token in biases:
-        if not (token.isascii() and token.isdigit() and len(token) <= _ID_DIGITS):
-            raise InvalidField("logit_bias", f" has the key {token[:20]!r}; its keys must be token ids")
-    return {int(token): value for token, value in biases.items()}
+def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[int]) -> Sequence[int]:
+    """The last tokens of ``prompt``, as many as the request says; for -1 as many as leave room for one more."""
+    if body.truncate_prompt_tokens is None:
+        return prompt
+    if body.truncate_prompt_tokens == 0:
+        raise InvalidField("truncate_prompt_tokens", " is 0; it must be 1 or more, or -1 for all that fit")
+    most = max_length(service, body.suffolk or DraftFields()) - 1
+    return prompt[-most:] if body.truncate_prompt_tokens < 0 else prompt[-body.truncate_prompt_tokens :]
 
 
 def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], field: str) -> int:
@@ -197,7 +205,7 @@ def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
     return cast("list[str] | list[list[int]]", prompt if several else [prompt])
 
 
-def _encode(target: Target, prompt: str | Sequence[int], most: int) -> Sequence[int]:
+def _encode(target: Target, prompt: str | Sequence[int], most: int | None) -> Sequence[int]:
     if isinstance(prompt, str):
         check_size("prompt", len(prompt), limits.MAX_TEXT, "characters", "shorten it")
         return encode_text(target, prompt, most=most)

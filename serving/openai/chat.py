@@ -15,6 +15,7 @@ from suffolk.serving.openai.schema import ChatBody
 from suffolk.serving.openai.text_run import TextRun, TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
 from suffolk.serving.openai.tool_format import ToolFormat
+from suffolk.serving.transport.request_metrics import CallOutcome
 
 
 class ChatAnswer(Answer[ChatBody]):
@@ -57,6 +58,11 @@ class ChatAnswer(Answer[ChatBody]):
             choices.append(_delta(run, {}, message.finish(step.finish)))
         return choices
 
+    async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
+        answer = await super().whole(outcome)
+        scores = self.prompt_logprobs(self.runs[0])
+        return answer if scores is None else answer | {"prompt_logprobs": scores}
+
     def empty_delta(self, run: TextRun) -> dict[str, Any]:
         return _delta(run, {})
 
@@ -64,7 +70,8 @@ class ChatAnswer(Answer[ChatBody]):
         """The log-probabilities of the message. The end-of-text token is omitted."""
         if not self.body.logprobs:
             return None
-        return {"content": [self.tokens.entry(each) for each in _shown(found, finish)], "refusal": None}
+        as_ids = self.body.return_tokens_as_token_ids is True
+        return {"content": [self.tokens.entry(each, as_ids) for each in _shown(found, finish)], "refusal": None}
 
 
 def _delta(run: TextRun, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any, Generic
@@ -16,6 +17,7 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.openai.answer import Answer, BodyT
 from suffolk.serving.openai.calls import require_model
 from suffolk.serving.openai.errors import error_body
+from suffolk.serving.openai.known_fields import is_known
 from suffolk.serving.openai.streaming import send_events, until_disconnect
 from suffolk.serving.openai.text_run import TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
@@ -26,6 +28,10 @@ from suffolk.serving.transport.status import grpc_code, http_status
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.service import DecodeService
+
+LOG = logging.getLogger("suffolk.worker")
+MAX_UNKNOWN = 64
+"""Names of unknown fields that are logged."""
 
 
 class GenerateEndpoint(Generic[BodyT]):
@@ -45,6 +51,7 @@ class GenerateEndpoint(Generic[BodyT]):
         self._body, self._read, self._answer = body, read, answer
         self._bodies = bodies
         self._tokens = TokenTexts(service.engine.target.tokenizer)
+        self._unknown: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         data = await read_json(Request(scope, receive), limits.body_bytes(self._service.engine.capacity))
@@ -58,6 +65,7 @@ class GenerateEndpoint(Generic[BodyT]):
     async def _respond(self, data: bytes, outcome: CallOutcome, scope: Scope, receive: Receive, send: Send) -> None:
         with self._service.admission.admit_call():  # bounds the bodies that are parsed at the same time
             body = await self._bodies.run(len(data), lambda: parse_body(self._body, data))
+            self._log_unknown(body)
             calls = await asyncio.to_thread(self._calls, body)
         with self._service.admission.admit_call(len(calls)):
             runs = TextRuns(self._service, calls, body.n or 1)
@@ -70,6 +78,13 @@ class GenerateEndpoint(Generic[BodyT]):
                     await JSONResponse(await answer.whole(outcome))(scope, receive, send)
             finally:
                 runs.cancel()
+
+    def _log_unknown(self, body: BodyT) -> None:
+        """Log the fields that are unknown, and ignored, once for each name."""
+        for name in sorted({name for name in body.model_extra or {} if not is_known(name)} - self._unknown):
+            if len(self._unknown) < MAX_UNKNOWN:
+                self._unknown.add(name)
+                LOG.info("%s: the field %.64r is unknown, and ignored", self._method, name)
 
     def _calls(self, body: BodyT) -> list[GenerateCall]:
         require_model(self._service, body.model)

@@ -24,6 +24,7 @@ _CODES = {
 }
 _NAMES = {
     "max_new_tokens": "max_tokens",
+    "include_stop": "include_stop_str_in_output",
     "the prediction": "prediction",
     "the prompt": "prompt",
     "the grammar (json_schema)": "response_format",

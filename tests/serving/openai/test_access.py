@@ -157,7 +157,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(max_completion_tokens="9"), "max_completion_tokens", "is '9'; input should be a valid integer"),
         (chat(temperature=-1), "temperature", "temperature is -1.0; it must be between 0 (greedy) and 100"),
         (chat(temperature="hot"), "temperature", "temperature is 'hot'; input should be a valid number"),
-        (chat(top_p=0), "top_p", "top_p is 0.0; it must be above 0"),
+        (chat(top_p=-0.1), "top_p", "top_p is -0.1; it must be above 0"),
         (chat(top_k=-2), "top_k", "top_k is -2"),
         (chat(n=0), "n", "n is 0; input should be greater than or equal to 1"),
         (chat(n=129), "n", "n is 129; input should be less than or equal to 128"),
@@ -189,7 +189,11 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(suffolk={"datastores": ["wiki"]}), "suffolk.datastores", "datastore 'wiki' is not loaded"),
         (chat(suffolk={"remember": "no"}), "suffolk.remember", "suffolk.remember is 'no'"),
         (chat(suffolk={"remeber": False}), "suffolk.remeber", "suffolk.remeber: unknown key"),
-        (chat(stream_options={"include_usage": 1}), "stream_options.include_usage", "should be a valid boolean"),
+        (
+            chat(stream=True, stream_options={"include_usage": 1}),
+            "stream_options.include_usage",
+            "should be a valid boolean",
+        ),
     ],
 )
 def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, server: WorkerServer) -> None:
@@ -210,7 +214,8 @@ def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, serv
         ({"prompt": [257]}, "prompt"),
         ({"prompt": "x", "suffix": "y"}, "suffix"),
         ({"prompt": "x", "best_of": 2}, "best_of"),
-        ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
+        ({"prompt": "x", "echo": True, "logprobs": 21}, "logprobs"),
+        ({"prompt": "x", "max_tokens": -1}, "max_tokens"),
         ({"prompt": ["x"] * 65, "n": 2}, "prompt"),
         ({"prompt": ["x"] * 129}, "prompt"),
     ],
