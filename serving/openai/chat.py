@@ -33,7 +33,7 @@ class ChatAnswer(Answer[ChatBody]):
 
     def choice(self, run: TextRun) -> dict[str, Any]:
         message = self._messages[run.index]
-        content, calls = message.add(run.text, is_last=True)
+        content, calls = message.add(run.text, run.finish)
         for call in calls:
             del call["index"]  # only chunks have it
         found: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
@@ -50,7 +50,7 @@ class ChatAnswer(Answer[ChatBody]):
             choices.append(_delta(run, {"role": "assistant", "content": ""}))
         logprobs = self._logprobs(step.log_probabilities, step.finish)
         message = self._messages[run.index]
-        content, calls = message.add(step.text, is_last=bool(step.finish))
+        content, calls = message.add(step.text, step.finish)
         if content or logprobs:
             choices.append(_delta(run, {"content": content}) | {"logprobs": logprobs})
         choices += [_delta(run, {"tool_calls": [call]}) for call in calls]

@@ -35,7 +35,7 @@ class ToolChoice:
     is_named: bool = False
 
     def parser(self, form: ToolFormat) -> ToolCallParser:
-        """A parser of one answer."""
+        """A parser of one answer that may have calls and content. If calls are required, ``CallReader`` reads them."""
         return ToolCallParser(form, self.functions)
 
     def grammar(self, form: ToolFormat, tokenizer: Any, answer: Grammar | None = None) -> Grammar | None:

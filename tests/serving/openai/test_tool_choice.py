@@ -12,7 +12,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.openai.tool_calls import ToolCall
+from suffolk.serving.openai.call_reader import ToolCall
 from suffolk.serving.openai.tool_choice import MAX_TOOLS, read_tool_choice, template_messages
 from suffolk.serving.openai.tool_format import FORMATS
 from tests.support.drafters import MadeUpDrafter, eager_decoder, random_tree

@@ -74,11 +74,25 @@ def test_a_required_call_is_one_in_the_answer_and_in_the_stream(client: openai.O
     chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**fields, stream=True) if chunk.choices]
     assert chunks[-1].finish_reason == finish
     assert "".join(chunk.delta.content or "" for chunk in chunks) == ""
-    [streamed] = [each for chunk in chunks for each in chunk.delta.tool_calls or []]
-    assert (streamed.index, streamed.function) == (0, call.function) or (
-        streamed.function is not None
-        and (streamed.function.name, streamed.function.arguments) == (call.function.name, call.function.arguments)
-    )
+    parts = [each for chunk in chunks for each in chunk.delta.tool_calls or []]
+    assert {part.index for part in parts} == {0}
+    assert [part.function.name for part in parts if part.function] == [call.function.name] + [None] * (len(parts) - 1)
+    assert "".join(part.function.arguments or "" for part in parts if part.function) == call.function.arguments
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_call_that_is_cut_off_has_no_content(client: openai.OpenAI, choice: Any) -> None:
+    for most in (1, 5, 20, 40, 60):
+        fields = ASKED | {"tools": TOOLS, "tool_choice": choice, "max_completion_tokens": most}
+        answer = client.chat.completions.create(**fields).choices[0]
+        chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**fields, stream=True)]
+        assert answer.message.content in (None, "")
+        assert "".join(chunk.delta.content or "" for chunk in chunks) == ""
+        arguments = [call.function.arguments for call in answer.message.tool_calls or [] if call.type == "function"]
+        parts = [part.function for chunk in chunks for part in chunk.delta.tool_calls or [] if part.function]
+        assert "".join(part.arguments or "" for part in parts) == "".join(arguments)
+        if answer.finish_reason == "length":
+            assert not arguments or most > 20
 
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
