@@ -1,6 +1,7 @@
 """HTTP routes of the worker, in addition to the pages of every server (transport/http_app.py).
 
-POST /v1/chat/completions, /v1/completions    GET /v1/models, /v1/models/NAME
+POST /v1/chat/completions, /v1/completions,
+     /v1/responses                            GET /v1/models, /v1/models/NAME
 POST /tokenize, /detokenize                   GET /health, /ready, /version
 POST /suffolk/passages                        GET /suffolk/info, and the page at / (with ``RemotePolicy.traces``)
 """
@@ -27,6 +28,8 @@ from suffolk.serving.openai.completions import CompletionAnswer
 from suffolk.serving.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.openai.errors import error_body
 from suffolk.serving.openai.playground import PAGE, facts, passages
+from suffolk.serving.openai.response_body import ResponseBody
+from suffolk.serving.openai.responses import ResponseAnswer, response_calls
 from suffolk.serving.openai.schema import (
     ChatBody,
     CompletionBody,
@@ -77,6 +80,10 @@ def build_openai_app(
     bodies = LargeBodies()
     chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer, bodies)
     completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer, bodies)
+    answer_response = partial(ResponseAnswer, form=form)
+    responses = GenerateEndpoint(
+        service, "Responses", ResponseBody, partial(response_calls, form=form), answer_response, bodies
+    )
     model = _model(service, started)
 
     async def models(request: Request) -> Response:
@@ -103,6 +110,7 @@ def build_openai_app(
     routes = [
         Route("/v1/chat/completions", chat, methods=["POST"], name="ChatCompletions"),
         Route("/v1/completions", completions, methods=["POST"], name="Completions"),
+        Route("/v1/responses", responses, methods=["POST"], name="Responses"),
         Route("/v1/models", models),
         Route("/v1/models/{name:path}", one_model),
         post("/tokenize", "Tokenize", TokenizeBody, tokenize),

@@ -56,8 +56,8 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
         grammar = tools.grammar(form, target.tokenizer, grammar)
     length = body.max_completion_tokens or body.max_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    length = length or _rest(service, body, prompt, "messages")
-    return _calls(service, body, prompt, "messages", "chat", length, logprobs, grammar)
+    length = length or _rest(service, body, prompt, body.prompt_field)
+    return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
 
 
 def chosen_tools(body: ChatBody) -> ToolChoice | None:
@@ -102,9 +102,10 @@ def encode_messages(
         if message.role == "user" and message.content is None:
             raise InvalidField(f"messages[{index}].content", ": field required in a message of role 'user'")
     contents = [text_of(message.content) for message in messages]
-    limits.check_chat("messages", [message.role for message in messages], contents)
+    limits.check_chat(template.prompt_field, [message.role for message in messages], contents)
+    knows_developer = "developer" in str(getattr(target.tokenizer, "chat_template", ""))
     conversation = [
-        {**(message.model_extra or {}), "role": message.role, "content": content}
+        {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
         for message, content in zip(messages, contents, strict=True)
     ]
     if tools and "tools" not in str(target.tokenizer.chat_template):
@@ -119,6 +120,11 @@ def encode_messages(
         special_tokens=template.add_special_tokens is True,
         variables=effort | (template.chat_template_kwargs or {}),
     )
+
+
+def _role(role: str, knows_developer: bool) -> str:
+    """OpenAI's newer name of the system, which few templates know, is replaced in those that do not."""
+    return "system" if role == "developer" and not knows_developer else role
 
 
 def _calls(

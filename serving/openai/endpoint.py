@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.openai.answer import Answer, BodyT
+from suffolk.serving.openai.answer import BodyT, Reply
 from suffolk.serving.openai.calls import require_model
 from suffolk.serving.openai.errors import error_body
 from suffolk.serving.openai.known_fields import is_known
@@ -43,7 +43,7 @@ class GenerateEndpoint(Generic[BodyT]):
         method: str,
         body: type[BodyT],
         read: Callable[[DecodeService, BodyT], list[GenerateCall]],
-        answer: Callable[[str, BodyT, TextRuns, TokenTexts], Answer[BodyT]],
+        answer: Callable[[str, BodyT, TextRuns, TokenTexts], Reply[BodyT]],
         bodies: LargeBodies,
     ) -> None:
         """``method``: name of the endpoint in metrics. ``read``: converts a body to calls. ``bodies``: of all endpoints."""
@@ -73,7 +73,7 @@ class GenerateEndpoint(Generic[BodyT]):
                 await asyncio.to_thread(runs.start)
                 answer = self._answer(self._service.model, body, runs, self._tokens)
                 if body.stream:
-                    await send_events(send, self._events(answer, outcome))
+                    await send_events(send, self._events(answer, outcome), answer.names_events)
                 else:
                     await JSONResponse(await answer.whole(outcome))(scope, receive, send)
             finally:
@@ -95,14 +95,14 @@ class GenerateEndpoint(Generic[BodyT]):
             )
         return calls
 
-    async def _events(self, answer: Answer[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
+    async def _events(self, answer: Reply[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
         """The chunks of a stream. An error becomes the last event, because the HTTP status has already been sent."""
         try:
             async for chunks in answer.chunks(outcome, self._service.stream_interval):
                 yield chunks
         except SuffolkError as error:
             outcome.code = grpc_code(error).name
-            yield [error_body(http_status(error), error)]
+            yield [answer.failure(error_body(http_status(error), error))]
 
 
 async def read_json(request: Request, limit: int) -> bytes:

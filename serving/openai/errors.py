@@ -35,7 +35,8 @@ _NAMES = {
 }
 """Beginning of an engine's message -> the request's name for the field, if the names differ."""
 _FIELDS = frozenset(
-    ("messages", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar") + tuple(_NAMES.values())
+    ("messages", "input", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar")
+    + tuple(_NAMES.values())
 )
 """Fields without an underscore. They could also be ordinary words."""
 _FIELD = re.compile(r"the prediction|the prompt|the grammar \(json_schema\)|[a-z_]+(?=[\[ :.])")

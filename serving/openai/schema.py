@@ -62,11 +62,20 @@ class StreamOptions(Body):
     continuous_usage_stats: bool | None = None
 
 
-class TextPart(Body):
-    """A part of a message's content. Only text is supported."""
+class TextPart(BaseModel):
+    """A part of a message's content: a text, under the name of chats or of responses, or the refusal of an earlier answer."""
 
-    type: Literal["text"]
-    text: str
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    type: Literal["text", "input_text", "output_text", "refusal"]
+    text: str | None = None
+    refusal: str | None = None
+
+    @model_validator(mode="after")
+    def _check_text(self) -> Self:
+        if (self.refusal if self.type == "refusal" else self.text) is None:
+            raise ValueError(f"a part of type {self.type} needs {'refusal' if self.type == 'refusal' else 'text'}")
+        return self
 
 
 Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
@@ -183,6 +192,11 @@ class TemplateFields(Body):
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
 
+    @property
+    def prompt_field(self) -> str:
+        """Name of the field with the messages, for error messages."""
+        return "messages"
+
 
 class ChatBody(GenerationBody, TemplateFields):
     """POST /v1/chat/completions."""
@@ -250,4 +264,4 @@ def text_of(content: Content | None) -> str:
     """The text of a message's content."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(part.text for part in content)
+    return "".join(part.text or part.refusal or "" for part in content)
