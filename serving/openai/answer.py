@@ -100,12 +100,18 @@ class Answer(Reply[BodyT]):
 
     async def chunks(self, outcome: CallOutcome, interval: float) -> AsyncIterator[list[dict[str, Any]]]:
         options = self.body.stream_options or StreamOptions()
-        ended = 0
+        ended, before = 0, None
         async for run, step in self.runs.steps(outcome, interval):
             chunks = [self._chunk([choice]) for choice in self._choices(run, step)]
             if options.include_usage:
-                shown = self.usage() if options.continuous_usage_stats else None
-                chunks = [chunk | {"usage": shown} for chunk in chunks]
+                now = self.usage()
+                before = before or {**now, "completion_tokens": 0, "total_tokens": now["prompt_tokens"]}
+                shown = [before if _begins(chunk) else now for chunk in chunks]
+                chunks = [
+                    chunk | {"usage": counts if options.continuous_usage_stats else None}
+                    for chunk, counts in zip(chunks, shown, strict=True)
+                ]
+                before = now
             ended += bool(step.finish)
             if ended == len(self.runs):
                 if options.include_usage:
@@ -133,6 +139,11 @@ class Answer(Reply[BodyT]):
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "object": self.chunk_kind, "choices": choices}
+
+
+def _begins(chunk: dict[str, Any]) -> bool:
+    """Whether a chunk begins a message, and has no token yet."""
+    return any("role" in choice.get("delta", {}) for choice in chunk["choices"])
 
 
 def _suffolk(steps: list[dict[str, Any]]) -> dict[str, Any]:

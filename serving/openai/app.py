@@ -84,14 +84,14 @@ def build_openai_app(
     responses = GenerateEndpoint(
         service, "Responses", ResponseBody, partial(response_calls, form=form), answer_response, bodies
     )
-    model = _model(service, started)
+    every = [_model(service, name, started) for name in service.names]
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [model]})
+        return JSONResponse({"object": "list", "data": every})
 
     async def one_model(request: Request) -> Response:
         require_model(service, request.path_params["name"])
-        return JSONResponse(model)
+        return JSONResponse(next(model for model in every if model["id"] == request.path_params["name"]))
 
     async def health(request: Request) -> Response:
         if not ready.is_set():
@@ -112,6 +112,7 @@ def build_openai_app(
         Route("/v1/completions", completions, methods=["POST"], name="Completions"),
         Route("/v1/responses", responses, methods=["POST"], name="Responses"),
         Route("/v1/models", models),
+        Route("/v1/models/", models),
         Route("/v1/models/{name:path}", one_model),
         post("/tokenize", "Tokenize", TokenizeBody, tokenize),
         post("/detokenize", "Detokenize", DetokenizeBody, detokenize),
@@ -144,9 +145,9 @@ def _cors(origins: Sequence[str]) -> Middleware:
     )
 
 
-def _model(service: DecodeService, started: int) -> dict[str, Any]:
+def _model(service: DecodeService, name: str, started: int) -> dict[str, Any]:
     return {
-        "id": service.model,
+        "id": name,
         "object": "model",
         "created": started,
         "owned_by": "suffolk",

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
+from suffolk.serving.engine.loop.prompt import PromptTooLong, encode_chat, encode_text
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
@@ -38,9 +38,9 @@ COMPLETION_TOKENS = 16
 
 
 def require_model(service: DecodeService, model: str | None) -> None:
-    """Raises NotFound if ``model`` is not the model of ``service``. None is accepted."""
-    if model not in (None, service.model):
-        raise NotFound(f"model {model!r} does not exist here; this worker serves {service.model!r}")
+    """Raises NotFound if ``model`` is no name of the model of ``service``. None is accepted."""
+    if model is not None and model not in service.names:
+        raise NotFound(f"model {model!r} does not exist here; this worker serves {', '.join(map(repr, service.names))}")
 
 
 def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
@@ -110,16 +110,19 @@ def encode_messages(
     ]
     if tools and "tools" not in str(target.tokenizer.chat_template):
         raise InvalidField("tools", f": the chat template of model {target.name} takes none; omit them")
-    return encode_chat(
-        target,
-        template_messages(conversation),
-        tools,
-        most,
-        continues=template.continue_final_message is True,
-        generation_prompt=template.add_generation_prompt is not False,
-        special_tokens=template.add_special_tokens is True,
-        variables=effort | (template.chat_template_kwargs or {}),
-    )
+    try:
+        return encode_chat(
+            target,
+            template_messages(conversation),
+            tools,
+            most,
+            continues=template.continue_final_message is True,
+            generation_prompt=template.add_generation_prompt is not False,
+            special_tokens=template.add_special_tokens is True,
+            variables=effort | (template.chat_template_kwargs or {}),
+        )
+    except PromptTooLong as error:
+        raise InvalidField(template.prompt_field, f": {error}", "context_length_exceeded") from None
 
 
 def _role(role: str, knows_developer: bool) -> str:
@@ -143,7 +146,8 @@ def _calls(
     if (length if context is None else min(length, context - len(prompt))) > room:
         raise InvalidField(
             body.length_field,
-            f" is {length}; with a prompt of {len(prompt)} tokens there is room for {room}; lower it or shorten the prompt",
+            f" is {length}, but {_limit(room + len(prompt))}; with a prompt of {len(prompt)} there is room for {room}; lower it or "
+            "shorten the prompt",
             "context_length_exceeded",
         )
     own = body.suffolk or DraftFields()
@@ -188,9 +192,14 @@ def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], f
     """The most tokens that may be generated. Raises InvalidField if the prompt leaves no room for one."""
     most = max_length(service, body.suffolk or DraftFields())
     if len(prompt) >= most:
-        text = f": the prompt has {len(prompt)} tokens; this worker takes {most} with the answer; shorten it"
+        text = f": {_limit(most)}, and the prompt has {len(prompt)}; shorten it"
         raise InvalidField(field, text, "context_length_exceeded")
     return most - len(prompt)
+
+
+def _limit(most: int) -> str:
+    """The words by which clients recognize that a prompt is too long."""
+    return f"this model's maximum context length is {most} tokens"
 
 
 def max_length(service: DecodeService, own: DraftFields) -> int:

@@ -71,7 +71,7 @@ class GenerateEndpoint(Generic[BodyT]):
             runs = TextRuns(self._service, calls, body.n or 1)
             try:
                 await asyncio.to_thread(runs.start)
-                answer = self._answer(self._service.model, body, runs, self._tokens)
+                answer = self._answer(body.model or self._service.model, body, runs, self._tokens)
                 if body.stream:
                     await send_events(send, self._events(answer, outcome), answer.names_events)
                 else:
@@ -113,6 +113,9 @@ async def read_json(request: Request, limit: int) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+        text = f"the content encoding is {encoding[:60]!r}; send the body as it is"
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     data = await read_body(request, limit)
     if (lists := data.count(b"[") + data.count(b"{")) > limits.MAX_LISTS:

@@ -75,6 +75,10 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
             raise cause from None
     field, text = _path(found["loc"]), found["msg"][0].lower() + found["msg"][1:]
     match found["type"], found.get("input"):
+        case "json_invalid", _ if "hex escape" in text:
+            raise InvalidField(
+                "", f": a text has half a surrogate pair, such as \\ud83d ({text}); send whole characters"
+            )
         case "json_invalid", _:
             raise InvalidField("", f": not JSON: {text}")
         case "extra_forbidden", _:

@@ -195,7 +195,9 @@ def _require_fit(tokenizer: Any, text: str, most: int) -> None:
     for begin in range(0, len(text), _PIECE):
         total += len(_encode(tokenizer, text[begin : begin + _PIECE], False))
         if total > 2 * most:
-            raise PromptTooLong(f"the prompt has more than {most} tokens, the most that fit here; shorten it")
+            raise PromptTooLong(
+                f"the prompt has more tokens than fit: the maximum context length is {most} tokens; shorten it"
+            )
 
 
 def _tokenizer(target: Target, text: str = "prompt") -> Any:

@@ -117,6 +117,8 @@ def test_usage_of_a_stream(continuous: bool, server: WorkerServer) -> None:
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"]["completion_tokens"] == 20
     assert all(bool(chunk["usage"]) == continuous for chunk in chunks[:-1])
+    if continuous:  # the chunk with the role has no token yet
+        assert (chunks[0]["usage"]["completion_tokens"], chunks[1]["usage"]["completion_tokens"] > 0) == (0, True)
     assert "metrics" in chunks[-1]
     assert all("metrics" not in chunk for chunk in chunks[:-1])
 
