@@ -12,6 +12,7 @@ from suffolk.serving.engine.loop.prompt import PromptTooLong, encode_chat, encod
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
+from suffolk.serving.openai.generic_tools import generic_messages, takes_tools
 from suffolk.serving.openai.guided import read_guided
 from suffolk.serving.openai.response_format import read_grammar
 from suffolk.serving.openai.sampling_fields import drops_answer, sampling_settings
@@ -108,12 +109,13 @@ def encode_messages(
         {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
         for message, content in zip(messages, contents, strict=True)
     ]
-    if tools and "tools" not in str(target.tokenizer.chat_template):
-        raise InvalidField("tools", f": the chat template of model {target.name} takes none; omit them")
+    conversation = template_messages(conversation)
+    if tools and not takes_tools(target.tokenizer):
+        conversation, tools = generic_messages(conversation, tools), None
     try:
         return encode_chat(
             target,
-            template_messages(conversation),
+            conversation,
             tools,
             most,
             continues=template.continue_final_message is True,
