@@ -42,7 +42,7 @@ def read_guided(body: GenerationBody) -> Grammar | None:
 
 def _grammar(field: str, kind: str, value: Any) -> Grammar | None:
     if kind == "json":
-        return Grammar("json_schema", schema_text(_schema(field, value), strict=False, closed=True))
+        return Grammar("json_schema", schema_text(_schema(field, value), strict=False))
     if kind == "json_object":
         return Grammar("json_object") if value else None
     if kind == "choice":

@@ -17,12 +17,10 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 """Keywords whose values are schemas by name."""
 
 
-def schema_text(schema: Mapping[str, Any], strict: bool, closed: bool = False) -> str:
-    """``schema`` as JSON.
+def schema_text(schema: Mapping[str, Any], strict: bool) -> str:
+    """``schema`` as JSON. Objects that name their properties and say nothing of others have no others: models would invent them.
 
-    Args:
-        strict: refuse keywords that the grammar library does not enforce. Otherwise they are ignored, as in OpenAI's API.
-        closed: objects that name their properties and say nothing of others have no others. Small models would invent them.
+    Unless ``strict`` is set, keywords that the grammar library does not enforce are ignored, as in OpenAI's API.
 
     Raises InvalidArgument if the schema's ``x-guidance`` is not an object.
     """
@@ -32,16 +30,16 @@ def schema_text(schema: Mapping[str, Any], strict: bool, closed: bool = False) -
             f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
         )
     try:
-        found = _converted(schema, frozenset(_merged(schema)) if closed else None)
+        found = _converted(schema, frozenset(_merged(schema)))
         return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
     except RecursionError:
         raise InvalidArgument("a schema is nested too deeply; simplify it") from None
 
 
-def _converted(schema: Any, merged: Collection[str] | None, path: str = "#") -> Any:
+def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
     """A copy with closed objects. Of a union with a discriminator, as pydantic makes them, one branch at most fits.
 
-    ``merged``: paths of the schemas that are merged with others, and stay open; None: all stay open.
+    ``merged``: paths of the schemas that are merged with others, and stay open.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -49,11 +47,11 @@ def _converted(schema: Any, merged: Collection[str] | None, path: str = "#") -> 
     if "discriminator" in found and "oneOf" in found and "anyOf" not in found:
         found["anyOf"] = found.pop("oneOf")
         del found["discriminator"]
-    is_open = merged is None or path in merged or any(name in schema for name in _OPEN)
+    is_open = path in merged or any(name in schema for name in _OPEN)
     return found if is_open or "properties" not in schema else found | {"additionalProperties": False}
 
 
-def _converted_value(name: str, value: Any, merged: Collection[str] | None, path: str) -> Any:
+def _converted_value(name: str, value: Any, merged: Collection[str], path: str) -> Any:
     if name in _DATA:
         return value
     if name in _NAMED and isinstance(value, Mapping):

@@ -34,4 +34,4 @@ def read_grammar(response_format: Mapping[str, Any] | None) -> Grammar | None:
 def _schema_text(schema: object, path: str, is_strict: bool) -> str:
     if not isinstance(schema, dict):
         raise InvalidField(f"response_format.{path}", ": give the schema, a JSON object")
-    return schema_text(schema, is_strict, closed=is_strict)
+    return schema_text(schema, is_strict)

@@ -179,7 +179,7 @@ def _call(name: str, function: Mapping[str, Any], key: str) -> str:
 
 def _arguments(function: Mapping[str, Any]) -> str:
     parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
-    return f"%json {schema_text(parameters, function.get('strict') is True, closed=True)}"
+    return f"%json {schema_text(parameters, function.get('strict') is True)}"
 
 
 def _mark(mark: str, tokenizer: Any) -> str:

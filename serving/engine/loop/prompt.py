@@ -196,7 +196,7 @@ def _require_fit(tokenizer: Any, text: str, most: int) -> None:
         total += len(_encode(tokenizer, text[begin : begin + _PIECE], False))
         if total > 2 * most:
             raise PromptTooLong(
-                f"the prompt has more tokens than fit: the maximum context length is {most} tokens; shorten it"
+                f"the prompt is too long: this model's maximum context length is {most} tokens; shorten it"
             )
 
 

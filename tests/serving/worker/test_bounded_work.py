@@ -48,7 +48,7 @@ def test_a_long_text_is_refused_after_a_part_of_it(letter: str, target: Target) 
     slow = replace(target, tokenizer=counting)
     with pytest.raises(
         PromptTooLong,
-        match="than fit: the maximum context length is 4096 tokens; shorten it",
+        match="too long: this model's maximum context length is 4096 tokens; shorten it",
     ):
         encode_text(slow, letter * (1 << 20), most=4096)
     assert counting.characters == PIECE
@@ -62,7 +62,7 @@ def test_a_worker_refuses_a_megabyte_of_text(target: Target) -> None:
         before = slow.tokenizer.characters
         with calling(server) as client:
             for prompt in ("x" * (1 << 20), [("user", "x" * ((1 << 20) - 4))]):
-                with pytest.raises(InvalidArgument, match="the maximum context length is 4096 tokens"):
+                with pytest.raises(InvalidArgument, match="this model's maximum context length is 4096 tokens"):
                     list(client.generate(prompt))
         for path, body in (
             ("/v1/completions", {"prompt": "x" * (1 << 20)}),
