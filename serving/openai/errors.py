@@ -34,7 +34,7 @@ _NAMES = {
 }
 """Beginning of an engine's message -> the request's name for the field, if the names differ."""
 _FIELDS = frozenset(
-    ("messages", "input", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar")
+    ("messages", "input", "prompt", "tokens", "temperature", "seed", "stop", "tools", "logprobs", "grammar")
     + tuple(_NAMES.values())
 )
 """Fields without an underscore. They could also be ordinary words."""

@@ -31,6 +31,9 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
     "web_search_options": (),
     "include_obfuscation": (),  # OpenAI
+    "best_of": (1,),
+    "echo": (),
+    "suffix": (),  # of completions, in a chat
     "allowed_token_ids": (),
     "chat_template": (),
     "documents": (),
@@ -83,7 +86,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 _INSTEAD = {
     "function_call": "tool_choice",
     "functions": "tools",
-    "guided_whitespace_pattern": "structured_outputs.whitespace_pattern",
     "n_predict": "max_tokens",
     "n_probs": "logprobs",
     "repeat_penalty": "repetition_penalty",

@@ -39,12 +39,19 @@ class ToolChoice:
         return ToolCallParser(form, self.functions)
 
     def grammar(self, form: ToolFormat, tokenizer: Any, answer: Grammar | None = None) -> Grammar | None:
-        """The grammar of calls. Unless a call is required, it also allows the JSON ``answer``. None if any text is allowed."""
+        """The grammar of calls. Unless a call is required, it also allows the JSON ``answer``. None if any text is allowed.
+
+        Raises InvalidArgument if ``answer`` is no JSON.
+        """
         if not self.is_required and answer is None:
             return None
         rules = _rules(self, form, tokenizer)
         if self.is_required or answer is None:
             return Grammar("lark", "start: calls\n" + rules)
+        if answer.kind not in ("json_object", "json_schema"):
+            raise InvalidArgument(
+                f"tools: an answer that may be a call takes a schema, no {answer.kind}; omit one of them"
+            )
         schema = answer.text or schema_text({"type": "object"}, strict=False)
         return Grammar("lark", f"start: answer | calls\nanswer: %json {schema}\n{rules}")
 
