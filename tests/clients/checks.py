@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,7 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def check_litellm(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read at the import, which would fetch it
     import litellm
 
     asked: Any = {
