@@ -139,3 +139,15 @@ arctic: .venv/ready
 	  $(VLLM_PIP) --no-build-isolation --no-deps arctic-inference==0.3.0
 	$(VLLM_PIP) --editable .
 	touch .venv-vllm/ready
+
+# OpenAI's clients of many libraries against 'suffolk worker'; writes their table into docs/reference/clients.md. Needs node and npm.
+.PHONY: clients
+clients: .venv/ready .venv-clients/ready $(if $(MODEL),,$(SMOLLM)/config.json)
+	.venv/bin/python -m tests.clients.run $(abspath $(or $(MODEL),$(SMOLLM)))
+
+.venv-clients/ready: tests/clients/requirements.txt tests/clients/package.json tests/clients/checks.mjs
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/clients/requirements.txt
+	cp tests/clients/package.json tests/clients/checks.mjs .venv-clients
+	npm install --silent --prefix .venv-clients
+	touch .venv-clients/ready

@@ -1,6 +1,7 @@
 """HTTP routes of the worker, in addition to the pages of every server (transport/http_app.py).
 
-POST /v1/chat/completions, /v1/completions    GET /v1/models, /v1/models/NAME
+POST /v1/chat/completions, /v1/completions,
+     /v1/responses                            GET /v1/models, /v1/models/NAME
 POST /tokenize, /detokenize                   GET /health, /ready, /version
 POST /suffolk/passages                        GET /suffolk/info, and the page at / (with ``RemotePolicy.traces``)
 """
@@ -27,6 +28,8 @@ from suffolk.serving.openai.completions import CompletionAnswer
 from suffolk.serving.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.openai.errors import error_body
 from suffolk.serving.openai.playground import PAGE, facts, passages
+from suffolk.serving.openai.response_body import ResponseBody
+from suffolk.serving.openai.responses import ResponseAnswer, response_calls
 from suffolk.serving.openai.schema import (
     ChatBody,
     CompletionBody,
@@ -44,6 +47,7 @@ from suffolk.serving.transport.http_app import build_app
 from suffolk.serving.transport.http_body import Body, parse_body
 from suffolk.serving.transport.large_bodies import LargeBodies
 from suffolk.serving.transport.readiness import Readiness
+from suffolk.serving.transport.request_id import HEADER
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.service import DecodeService
 
@@ -76,14 +80,18 @@ def build_openai_app(
     bodies = LargeBodies()
     chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer, bodies)
     completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer, bodies)
-    model = _model(service, started)
+    answer_response = partial(ResponseAnswer, form=form)
+    responses = GenerateEndpoint(
+        service, "Responses", ResponseBody, partial(response_calls, form=form), answer_response, bodies
+    )
+    every = [_model(service, name, started) for name in service.names]
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [model]})
+        return JSONResponse({"object": "list", "data": every})
 
     async def one_model(request: Request) -> Response:
         require_model(service, request.path_params["name"])
-        return JSONResponse(model)
+        return JSONResponse(next(model for model in every if model["id"] == request.path_params["name"]))
 
     async def health(request: Request) -> Response:
         if not ready.is_set():
@@ -102,7 +110,9 @@ def build_openai_app(
     routes = [
         Route("/v1/chat/completions", chat, methods=["POST"], name="ChatCompletions"),
         Route("/v1/completions", completions, methods=["POST"], name="Completions"),
+        Route("/v1/responses", responses, methods=["POST"], name="Responses"),
         Route("/v1/models", models),
+        Route("/v1/models/", models),
         Route("/v1/models/{name:path}", one_model),
         post("/tokenize", "Tokenize", TokenizeBody, tokenize),
         post("/detokenize", "Detokenize", DetokenizeBody, detokenize),
@@ -121,13 +131,23 @@ def build_openai_app(
 
 
 def _cors(origins: Sequence[str]) -> Middleware:
-    headers = ["Authorization", "Content-Type", "OpenAI-*", "X-Stainless-*"]
-    return Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=headers)
+    """Any header may be sent, because every client has its own, and none has a meaning here beside the token.
+
+    Pages may read the headers that clients use, and pages of the internet may call a worker on a private address.
+    """
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+        allow_private_network=True,
+        expose_headers=[HEADER, "retry-after"],
+    )
 
 
-def _model(service: DecodeService, started: int) -> dict[str, Any]:
+def _model(service: DecodeService, name: str, started: int) -> dict[str, Any]:
     return {
-        "id": service.model,
+        "id": name,
         "object": "model",
         "created": started,
         "owned_by": "suffolk",

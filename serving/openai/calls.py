@@ -8,11 +8,14 @@ from typing import Any, cast
 
 from suffolk.datastore.errors import NotFound
 from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
+from suffolk.serving.engine.loop.prompt import PromptTooLong, encode_chat, encode_text
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
+from suffolk.serving.openai.generic_tools import generic_messages, takes_tools
+from suffolk.serving.openai.guided import read_guided
 from suffolk.serving.openai.response_format import read_grammar
+from suffolk.serving.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.openai.schema import (
     MAX_TEXTS,
     ChatBody,
@@ -20,6 +23,7 @@ from suffolk.serving.openai.schema import (
     DraftFields,
     GenerationBody,
     Message,
+    TemplateFields,
     text_of,
 )
 from suffolk.serving.openai.tool_choice import ToolChoice, read_tool_choice, template_messages
@@ -32,30 +36,29 @@ from suffolk.serving.worker.service import DecodeService
 
 COMPLETION_TOKENS = 16
 """Default token limit of a text completion, as in OpenAI's API. By default, a chat may fill its slot."""
-_ID_DIGITS = 20
-"""Most digits of a token id in ``logit_bias``."""
-_SETTINGS = ("top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos")
 
 
 def require_model(service: DecodeService, model: str | None) -> None:
-    """Raises NotFound if ``model`` is not the model of ``service``. None is accepted."""
-    if model not in (None, service.model):
-        raise NotFound(f"model {model!r} does not exist here; this worker serves {service.model!r}")
+    """Raises NotFound if ``model`` is no name of the model of ``service``. None is accepted."""
+    if model is not None and model not in service.names:
+        raise NotFound(f"model {model!r} does not exist here; this worker serves {', '.join(map(repr, service.names))}")
 
 
 def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
     """One call for each text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
-    target, grammar = service.engine.target, read_grammar(body.response_format)
-    tools = chosen_tools(body)
-    prompt = encode_messages(target, body.messages, body.tools if tools is not None else None, service.engine.capacity)
+    target, tools = service.engine.target, chosen_tools(body)
+    shown = body.tools if tools is not None else None
+    messages = encode_messages(target, body.messages, shown, body, _most(service, body))
+    prompt = _truncated(service, body, messages)
+    grammar = read_guided(body) or read_grammar(body.response_format)
     if tools is not None:
         grammar = tools.grammar(form, target.tokenizer, grammar)
     length = body.max_completion_tokens or body.max_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    length = length or _rest(service, body, prompt, "messages")
-    return _calls(service, body, prompt, "messages", "chat", length, logprobs, grammar)
+    length = length or _rest(service, body, prompt, body.prompt_field)
+    return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
 
 
 def chosen_tools(body: ChatBody) -> ToolChoice | None:
@@ -69,39 +72,64 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
         raise InvalidField("suffix", ": texts are not inserted before a suffix; omit it")
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise InvalidField("best_of", f" is {body.best_of}; it must be equal to n, as texts are not ranked")
-    if body.echo and body.logprobs is not None:
-        raise InvalidField("echo", ": prompts have no log-probabilities; omit echo or logprobs")
     prompts = _prompts(body)
     if len(prompts) * (body.n or 1) > MAX_TEXTS:
         raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
-    length = body.max_tokens or COMPLETION_TOKENS
+    length = COMPLETION_TOKENS if body.max_tokens is None else max(1, body.max_tokens)  # an answer drops the token of 0
+    grammar = read_guided(body) or read_grammar(body.response_format)
     calls: list[GenerateCall] = []
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
-        ids = _encode(service.engine.target, prompt, service.engine.capacity)
-        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, read_grammar(body.response_format))
+        ids = _truncated(service, body, _encode(service.engine.target, prompt, _most(service, body)))
+        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, grammar)
     return calls
 
 
 def encode_messages(
-    target: Target, messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None, most: int
+    target: Target,
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]] | None,
+    template: TemplateFields,
+    most: int | None,
 ) -> list[int]:
     """The tokens of a conversation, with the template's prompt for the answer. Raises InvalidArgument.
 
     ``most``: as in ``encode_text``.
     """
+    if template.continue_final_message and template.add_generation_prompt:
+        raise InvalidField("add_generation_prompt", ": it excludes continue_final_message; omit one")
+    effort = {} if template.reasoning_effort is None else {"reasoning_effort": template.reasoning_effort}
     for index, message in enumerate(messages):
         if message.role == "user" and message.content is None:
             raise InvalidField(f"messages[{index}].content", ": field required in a message of role 'user'")
     contents = [text_of(message.content) for message in messages]
-    limits.check_chat("messages", [message.role for message in messages], contents)
+    limits.check_chat(template.prompt_field, [message.role for message in messages], contents)
+    knows_developer = "developer" in str(getattr(target.tokenizer, "chat_template", ""))
     conversation = [
-        {**(message.model_extra or {}), "role": message.role, "content": content}
+        {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
         for message, content in zip(messages, contents, strict=True)
     ]
-    if tools and "tools" not in str(target.tokenizer.chat_template):
-        raise InvalidField("tools", f": the chat template of model {target.name} takes none; omit them")
-    return encode_chat(target, template_messages(conversation), tools, most)
+    conversation = template_messages(conversation)
+    if tools and not takes_tools(target.tokenizer):
+        conversation, tools = generic_messages(conversation, tools), None
+    try:
+        return encode_chat(
+            target,
+            conversation,
+            tools,
+            most,
+            continues=template.continue_final_message is True,
+            generation_prompt=template.add_generation_prompt is not False,
+            special_tokens=template.add_special_tokens is True,
+            variables=effort | (template.chat_template_kwargs or {}),
+        )
+    except PromptTooLong as error:
+        raise InvalidField(template.prompt_field, f": {error}", "context_length_exceeded") from None
+
+
+def _role(role: str, knows_developer: bool) -> str:
+    """OpenAI's newer name of the system, which few templates know, is replaced in those that do not."""
+    return "system" if role == "developer" and not knows_developer else role
 
 
 def _calls(
@@ -120,18 +148,19 @@ def _calls(
     if (length if context is None else min(length, context - len(prompt))) > room:
         raise InvalidField(
             body.length_field,
-            f" is {length}; with a prompt of {len(prompt)} tokens there is room for {room}; lower it or shorten the prompt",
+            f" is {length}, but {_limit(room + len(prompt))}; with a prompt of {len(prompt)} there is room for {room}; lower it or "
+            "shorten the prompt",
             "context_length_exceeded",
         )
     own = body.suffolk or DraftFields()
     options = DraftOptions(
         prediction=None if body.prediction is None else text_of(body.prediction.content),
         datastores=None if own.datastores is None else tuple(own.datastores),
-        remember=own.remember is not False,
+        remember=own.remember is not False and not drops_answer(body),
         group=own.group,
         trace=own.trace is True,
     )
-    settings = _settings(body, length, logprobs) | {"grammar": grammar}
+    settings = sampling_settings(body, service.engine.target, length, logprobs) | {"grammar": grammar}
     seed = secrets.randbits(62) if body.seed is None else body.seed
     return [
         GenerateCall(
@@ -146,37 +175,33 @@ def _calls(
     ]
 
 
-def _settings(body: GenerationBody, length: int, logprobs: int | None) -> dict[str, Any]:
-    """All sampling settings except seed and grammar. OpenAI's default temperature is 1."""
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    biases = _biases(body.logit_bias or {})
-    limits.check_stops("stop", stop)
-    limits.check_biases("logit_bias", biases)
-    given = {name: getattr(body, name) for name in _SETTINGS}
-    return {name: value for name, value in given.items() if value is not None} | {
-        "max_new_tokens": length,
-        "temperature": 1.0 if body.temperature is None else body.temperature,
-        "top_k": max(body.top_k or 0, 0),  # -1 means no limit in vLLM's API
-        "stop": stop,
-        "logit_bias": biases,
-        "logprobs": logprobs,
-    }
+def _most(service: DecodeService, body: GenerationBody) -> int | None:
+    """The most tokens of a prompt before it is truncated, as in ``encode_text``."""
+    return service.engine.capacity if body.truncate_prompt_tokens is None else None
 
 
-def _biases(biases: dict[str, float]) -> dict[int, float]:
-    for token in biases:
-        if not (token.isascii() and token.isdigit() and len(token) <= _ID_DIGITS):
-            raise InvalidField("logit_bias", f" has the key {token[:20]!r}; its keys must be token ids")
-    return {int(token): value for token, value in biases.items()}
+def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[int]) -> Sequence[int]:
+    """The last tokens of ``prompt``, as many as the request says; for -1 as many as leave room for one more."""
+    if body.truncate_prompt_tokens is None:
+        return prompt
+    if body.truncate_prompt_tokens == 0:
+        raise InvalidField("truncate_prompt_tokens", " is 0; it must be 1 or more, or -1 for all that fit")
+    most = max_length(service, body.suffolk or DraftFields()) - 1
+    return prompt[-most:] if body.truncate_prompt_tokens < 0 else prompt[-body.truncate_prompt_tokens :]
 
 
 def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], field: str) -> int:
     """The most tokens that may be generated. Raises InvalidField if the prompt leaves no room for one."""
     most = max_length(service, body.suffolk or DraftFields())
     if len(prompt) >= most:
-        text = f": the prompt has {len(prompt)} tokens; this worker takes {most} with the answer; shorten it"
+        text = f": {_limit(most)}, and the prompt has {len(prompt)}; shorten it"
         raise InvalidField(field, text, "context_length_exceeded")
     return most - len(prompt)
+
+
+def _limit(most: int) -> str:
+    """The words by which clients recognize that a prompt is too long."""
+    return f"this model's maximum context length is {most} tokens"
 
 
 def max_length(service: DecodeService, own: DraftFields) -> int:
@@ -197,7 +222,7 @@ def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
     return cast("list[str] | list[list[int]]", prompt if several else [prompt])
 
 
-def _encode(target: Target, prompt: str | Sequence[int], most: int) -> Sequence[int]:
+def _encode(target: Target, prompt: str | Sequence[int], most: int | None) -> Sequence[int]:
     if isinstance(prompt, str):
         check_size("prompt", len(prompt), limits.MAX_TEXT, "characters", "shorten it")
         return encode_text(target, prompt, most=most)

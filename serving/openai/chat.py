@@ -15,6 +15,7 @@ from suffolk.serving.openai.schema import ChatBody
 from suffolk.serving.openai.text_run import TextRun, TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
 from suffolk.serving.openai.tool_format import ToolFormat
+from suffolk.serving.transport.request_metrics import CallOutcome
 
 
 class ChatAnswer(Answer[ChatBody]):
@@ -32,7 +33,7 @@ class ChatAnswer(Answer[ChatBody]):
 
     def choice(self, run: TextRun) -> dict[str, Any]:
         message = self._messages[run.index]
-        content, calls = message.add(run.text, is_last=True)
+        content, calls = message.add(run.text, run.finish)
         for call in calls:
             del call["index"]  # only chunks have it
         found: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
@@ -49,13 +50,18 @@ class ChatAnswer(Answer[ChatBody]):
             choices.append(_delta(run, {"role": "assistant", "content": ""}))
         logprobs = self._logprobs(step.log_probabilities, step.finish)
         message = self._messages[run.index]
-        content, calls = message.add(step.text, is_last=bool(step.finish))
+        content, calls = message.add(step.text, step.finish)
         if content or logprobs:
             choices.append(_delta(run, {"content": content}) | {"logprobs": logprobs})
         choices += [_delta(run, {"tool_calls": [call]}) for call in calls]
         if step.finish:
             choices.append(_delta(run, {}, message.finish(step.finish)))
         return choices
+
+    async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
+        answer = await super().whole(outcome)
+        scores = self.prompt_logprobs(self.runs[0])
+        return answer if scores is None else answer | {"prompt_logprobs": scores}
 
     def empty_delta(self, run: TextRun) -> dict[str, Any]:
         return _delta(run, {})
@@ -64,7 +70,8 @@ class ChatAnswer(Answer[ChatBody]):
         """The log-probabilities of the message. The end-of-text token is omitted."""
         if not self.body.logprobs:
             return None
-        return {"content": [self.tokens.entry(each) for each in _shown(found, finish)], "refusal": None}
+        as_ids = self.body.return_tokens_as_token_ids is True
+        return {"content": [self.tokens.entry(each, as_ids) for each in _shown(found, finish)], "refusal": None}
 
 
 def _delta(run: TextRun, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from suffolk.serving.transport.status import grpc_code
 _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
-    HTTPStatus.NOT_FOUND: "not_found_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
 _CODES = {
@@ -24,6 +23,7 @@ _CODES = {
 }
 _NAMES = {
     "max_new_tokens": "max_tokens",
+    "include_stop": "include_stop_str_in_output",
     "the prediction": "prediction",
     "the prompt": "prompt",
     "the grammar (json_schema)": "response_format",
@@ -34,7 +34,8 @@ _NAMES = {
 }
 """Beginning of an engine's message -> the request's name for the field, if the names differ."""
 _FIELDS = frozenset(
-    ("messages", "prompt", "tokens", "temperature", "seed", "stop", "logprobs", "grammar") + tuple(_NAMES.values())
+    ("messages", "input", "prompt", "tokens", "temperature", "seed", "stop", "tools", "logprobs", "grammar")
+    + tuple(_NAMES.values())
 )
 """Fields without an underscore. They could also be ordinary words."""
 _FIELD = re.compile(r"the prediction|the prompt|the grammar \(json_schema\)|[a-z_]+(?=[\[ :.])")

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.sampling.grammar_compiler import JSON_OPTIONS
 
+_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
+"""Keywords of an object that say what further properties it may have."""
+_DATA = ("const", "default", "enum", "example", "examples")
+"""Keywords whose values are no schemas."""
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords whose values are schemas by name."""
+
 
 def schema_text(schema: Mapping[str, Any], strict: bool) -> str:
-    """``schema`` as JSON.
+    """``schema`` as JSON. Objects that name their properties and say nothing of others have no others: models would invent them.
 
-    Unless ``strict`` is set, keywords unknown to the grammar library are ignored, as in OpenAI's API.
+    Unless ``strict`` is set, keywords that the grammar library does not enforce are ignored, as in OpenAI's API.
 
     Raises InvalidArgument if the schema's ``x-guidance`` is not an object.
     """
@@ -22,4 +29,50 @@ def schema_text(schema: Mapping[str, Any], strict: bool) -> str:
         raise InvalidArgument(
             f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
         )
-    return json.dumps({**schema, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
+    try:
+        found = _converted(schema, frozenset(_merged(schema)))
+        return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
+    except RecursionError:
+        raise InvalidArgument("a schema is nested too deeply; simplify it") from None
+
+
+def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
+    """A copy with closed objects. Of a union with a discriminator, as pydantic makes them, one branch at most fits.
+
+    ``merged``: paths of the schemas that are merged with others, and stay open.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {name: _converted_value(name, value, merged, path) for name, value in schema.items()}
+    if "discriminator" in found and "oneOf" in found and "anyOf" not in found:
+        found["anyOf"] = found.pop("oneOf")
+        del found["discriminator"]
+    is_open = path in merged or any(name in schema for name in _OPEN)
+    return found if is_open or "properties" not in schema else found | {"additionalProperties": False}
+
+
+def _converted_value(name: str, value: Any, merged: Collection[str], path: str) -> Any:
+    if name in _DATA:
+        return value
+    if name in _NAMED and isinstance(value, Mapping):
+        return {key: _converted(each, merged, f"{path}/{name}/{key}") for key, each in value.items()}
+    if isinstance(value, list):
+        return [_converted(each, merged, f"{path}/{name}/{at}") for at, each in enumerate(value)]
+    return _converted(value, merged, f"{path}/{name}")
+
+
+def _merged(schema: Any, path: str = "#") -> Iterator[str]:
+    """The paths of the schemas in each ``allOf`` of several, and those that they refer to."""
+    if isinstance(schema, list):
+        for at, each in enumerate(schema):
+            yield from _merged(each, f"{path}/{at}")
+    elif isinstance(schema, Mapping):
+        parts = schema.get("allOf")
+        is_merged = isinstance(parts, list) and (len(parts) > 1 or "properties" in schema)
+        for at, part in enumerate(parts if is_merged and isinstance(parts, list) else ()):
+            yield f"{path}/allOf/{at}"
+            if isinstance(part, Mapping) and isinstance(part.get("$ref"), str):
+                yield part["$ref"]
+        for name, value in schema.items():
+            if name not in _DATA:
+                yield from _merged(value, f"{path}/{name}")

@@ -13,17 +13,25 @@ from suffolk.serving.transport.http_body import InvalidField
 def read_grammar(response_format: Mapping[str, Any] | None) -> Grammar | None:
     """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema", "strict"}}; None for text.
 
+    As in llama.cpp, ``json_object`` may have a ``schema``.
+
     Raises InvalidArgument for any other value.
     """
     kind = None if response_format is None else response_format.get("type")
     if response_format is None or kind == "text":
         return None
     if kind == "json_object":
-        return Grammar("json_object")
+        own = response_format.get("schema")
+        return Grammar("json_object") if own is None else Grammar("json_schema", _schema_text(own, "schema", False))
     if kind != "json_schema":
         raise InvalidField("response_format.type", f" is {kind!r}; it must be text, json_object or json_schema")
     wrapper = response_format.get("json_schema")
     schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
-    if not isinstance(wrapper, dict) or not isinstance(schema, dict):
-        raise InvalidField("response_format.json_schema.schema", ": give the schema, a JSON object")
-    return Grammar("json_schema", schema_text(schema, wrapper.get("strict") is True))
+    is_strict = isinstance(wrapper, dict) and wrapper.get("strict") is True
+    return Grammar("json_schema", _schema_text(schema, "json_schema.schema", is_strict))
+
+
+def _schema_text(schema: object, path: str, is_strict: bool) -> str:
+    if not isinstance(schema, dict):
+        raise InvalidField(f"response_format.{path}", ": give the schema, a JSON object")
+    return schema_text(schema, is_strict)

@@ -1,19 +1,26 @@
-"""Bodies of OpenAI requests. Unknown fields are ignored. Values of known fields must have the right type.
+"""Bodies of OpenAI requests. Values of known fields must have the right type. Other fields: ``known_fields.py``.
 
 ``SamplingSettings`` checks the ranges of sampling settings. Null means the default, as in OpenAI's clients.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
+from suffolk.serving.openai.known_fields import check_extra
+from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.passages import MAX_FOLLOWING, MAX_PASSAGES
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
+MAX_CHOICES = 1024
+"""Most texts of a choice."""
 MAX_LOGPROBS = 20
 """Most alternative tokens per position in log-probabilities."""
 
@@ -35,23 +42,40 @@ MAX_PARTS = 1024
 
 
 class Body(BaseModel):
-    """Base of all bodies."""
+    """Base of all bodies. ``path``: path of the object in its request, with a dot at its end."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="allow")
+    path: ClassVar[str] = ""
+
+    @model_validator(mode="after")
+    def _check_extra(self) -> Self:
+        check_extra(self.path, self.model_extra or {}, type(self).model_fields)
+        return self
 
 
 class StreamOptions(Body):
     """``include_usage``: a last chunk with usage. ``continuous_usage_stats``: usage in every chunk."""
 
+    path = "stream_options."
+
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
 
-class TextPart(Body):
-    """A part of a message's content. Only text is supported."""
+class TextPart(BaseModel):
+    """A part of a message's content: a text, under the name of chats or of responses, or the refusal of an earlier answer."""
 
-    type: Literal["text"]
-    text: str
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    type: Literal["text", "input_text", "output_text", "refusal"]
+    text: str | None = None
+    refusal: str | None = None
+
+    @model_validator(mode="after")
+    def _check_text(self) -> Self:
+        if (self.refusal if self.type == "refusal" else self.text) is None:
+            raise ValueError(f"a part of type {self.type} needs {'refusal' if self.type == 'refusal' else 'text'}")
+        return self
 
 
 Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
@@ -62,6 +86,18 @@ class Prediction(Body):
 
     type: Literal["content"]
     content: Content
+
+
+class StructuredOutputs(Body):
+    """vLLM's constraints of a text; one of them may be set."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    json_schema: str | dict[str, Any] | None = Field(None, alias="json")
+    regex: str | None = None
+    choice: Annotated[list[str], Field(max_length=MAX_CHOICES)] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
 
 
 class DraftFields(BaseModel):
@@ -98,6 +134,12 @@ class GenerationBody(Body):
     min_p: float | None = None
     seed: Seed | None = None
     stop: str | Annotated[list[str], Field(max_length=limits.MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[int], Field(max_length=limits.MAX_STOP_TOKENS)] | None = None
+    include_stop_str_in_output: bool | None = None
+    min_tokens: int | None = None
+    skip_special_tokens: bool | None = None
+    bad_words: Annotated[list[str], Field(max_length=limits.MAX_BAD_WORDS)] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1)] | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
@@ -105,7 +147,24 @@ class GenerationBody(Body):
     ignore_eos: bool | None = None
     prediction: Prediction | None = None
     response_format: dict[str, Any] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: str | dict[str, Any] | None = None
+    guided_regex: str | None = None
+    guided_choice: Annotated[list[str], Field(max_length=MAX_CHOICES)] | None = None
+    guided_grammar: str | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | None = None
+    prompt_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    return_tokens_as_token_ids: bool | None = None
     suffolk: DraftFields | None = None
+
+    @model_validator(mode="after")
+    def _check_stream(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise InvalidField("stream_options", ": it needs stream: true")
+        if self.prompt_logprobs is not None and self.stream:
+            raise InvalidField("prompt_logprobs", ": a stream has none; omit it or stream")
+        return self
 
     @property
     def length_field(self) -> str:
@@ -124,7 +183,22 @@ class Message(BaseModel):
 Messages = Annotated[list[Message], Field(max_length=limits.MAX_MESSAGES), FIRST_ERROR]
 
 
-class ChatBody(GenerationBody):
+class TemplateFields(Body):
+    """How messages become a prompt, as in vLLM."""
+
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    add_special_tokens: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+
+    @property
+    def prompt_field(self) -> str:
+        """Name of the field with the messages, for error messages."""
+        return "messages"
+
+
+class ChatBody(GenerationBody, TemplateFields):
     """POST /v1/chat/completions."""
 
     messages: Messages
@@ -149,20 +223,20 @@ class CompletionBody(GenerationBody):
         | Annotated[list[str], Field(max_length=MAX_TEXTS), FIRST_ERROR]
         | Annotated[list[TokenIds], Field(max_length=MAX_TEXTS), FIRST_ERROR]
     )
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
     logprobs: int | None = None
     echo: bool | None = None
     suffix: str | None = None
     best_of: int | None = None
 
 
-class TokenizeBody(Body):
+class TokenizeBody(TemplateFields):
     """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer."""
 
     model: str | None = None
     prompt: str | None = None
     messages: Messages | None = None
     tools: list[dict[str, Any]] | None = None
-    add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
 
 
@@ -190,4 +264,4 @@ def text_of(content: Content | None) -> str:
     """The text of a message's content."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(part.text for part in content)
+    return "".join(part.text or part.refusal or "" for part in content)

@@ -18,12 +18,14 @@ _HEADERS = [
 DONE = b"data: [DONE]\n\n"
 
 
-async def send_events(send: Send, events: AsyncIterator[list[dict[str, Any]]]) -> None:
-    """Send each list of ``events`` at once, and [DONE] at the end."""
+async def send_events(send: Send, events: AsyncIterator[list[dict[str, Any]]], named: bool = False) -> None:
+    """Send each list of ``events`` at once, and [DONE] at the end. ``named``: with their types as names, without [DONE]."""
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     async for group in events:
-        await send({"type": "http.response.body", "body": b"".join(map(_event, group)), "more_body": True})
-    await send({"type": "http.response.body", "body": DONE, "more_body": False})
+        await send(
+            {"type": "http.response.body", "body": b"".join(_event(each, named) for each in group), "more_body": True}
+        )
+    await send({"type": "http.response.body", "body": b"" if named else DONE, "more_body": False})
 
 
 async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
@@ -47,5 +49,6 @@ async def _disconnection(receive: Receive) -> None:
         pass
 
 
-def _event(value: dict[str, Any]) -> bytes:
-    return b"data: %s\n\n" % json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+def _event(value: dict[str, Any], named: bool) -> bytes:
+    name = b"event: %s\n" % value["type"].encode() if named else b""
+    return name + b"data: %s\n\n" % json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -8,10 +8,12 @@ from typing import Any
 
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from suffolk.serving.engine.loop.text_stream import TextStream
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 
 _BYTES = {letter: byte for byte, letter in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
 _SINGLE = re.compile(r"<0x([0-9A-F]{2})>")
+_BROKEN = "\ufffd"
 _LEAST = -9999.0
 """Log-probability for a probability of 0, because JSON has no infinity."""
 
@@ -27,21 +29,52 @@ class TokenTexts:
     def text(self, token: int) -> str:
         return self._read(token)[0]
 
-    def join(self, tokens: Iterable[int]) -> str:
+    def name(self, token: int, as_id: bool = False) -> str:
+        """The text of a token, or its bytes as in OpenAI's API if it is a part of a character; ``as_id``: its id as in vLLM."""
+        if as_id:
+            return f"token_id:{token}"
+        text, data = self._read(token)
+        return text if _BROKEN not in text else "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+    def join(self, tokens: Iterable[int], skip_special_tokens: bool = True) -> str:
         """The text of a prompt's ``tokens``."""
         ids = [int(token) for token in tokens]
-        return "" if self._tokenizer is None else str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        if self._tokenizer is None:
+            return ""
+        return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
-    def entry(self, each: LogProbability) -> dict[str, Any]:
+    def stream(self, skip_special_tokens: bool = True) -> TextStream | None:
+        """Decodes tokens as they come; None without a tokenizer."""
+        if self._tokenizer is None:
+            return None
+        return TextStream(self._tokenizer, skip_special_tokens=skip_special_tokens)
+
+    def entry(self, each: LogProbability, as_ids: bool = False) -> dict[str, Any]:
         """One entry of ``choices[].logprobs.content``."""
         return {
-            **self._scored(each.token, each.value),
-            "top_logprobs": [self._scored(token, value) for token, value in each.alternatives],
+            **self._scored(each.token, each.value, as_ids),
+            "top_logprobs": [self._scored(token, value, as_ids) for token, value in each.alternatives],
         }
 
-    def _scored(self, token: int, value: float) -> dict[str, Any]:
+    def top(self, each: LogProbability, as_ids: bool = False) -> dict[str, float]:
+        """The token itself and its alternatives, by name. Of tokens with the same name, all but one are named by their ids."""
+        found: dict[str, float] = {}
+        for token, value in {each.token: each.value, **dict(each.alternatives)}.items():
+            name = self.name(token, as_ids)
+            found[self.name(token, as_ids or name in found)] = floored(value)
+        return found
+
+    def prompt_entry(self, each: LogProbability) -> dict[str, Any]:
+        """One entry of ``prompt_logprobs``, as in vLLM. The rank of a token that is no alternative is null."""
+        ranks = {token: rank for rank, (token, _) in enumerate(each.alternatives, start=1)}
+        return {
+            str(token): {"logprob": floored(value), "rank": ranks.get(token), "decoded_token": self.text(token)}
+            for token, value in (*each.alternatives, (each.token, each.value))
+        }
+
+    def _scored(self, token: int, value: float, as_id: bool) -> dict[str, Any]:
         text, data = self._read(token)
-        return {"token": text, "logprob": floored(value), "bytes": data}
+        return {"token": self.name(token, True) if as_id else text, "logprob": floored(value), "bytes": data}
 
     def _read(self, token: int) -> tuple[str, list[int]]:
         if token not in self._known:

@@ -21,7 +21,7 @@ def tokenize(service: DecodeService, body: TokenizeBody) -> dict[str, Any]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidField("prompt", ": give either prompt or messages")
     if body.messages is not None:
-        tokens = encode_messages(target, body.messages, body.tools, limits.MAX_TOKENIZED)
+        tokens = encode_messages(target, body.messages, body.tools, body, limits.MAX_TOKENIZED)
     else:
         check_size("prompt", len(body.prompt or ""), limits.MAX_TEXT, "characters", "shorten it")
         tokens = encode_text(target, body.prompt or "", body.add_special_tokens is not False, limits.MAX_TOKENIZED)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from suffolk.serving.openai.call_reader import CallReader, MoreArguments, ToolCall
 from suffolk.serving.openai.tool_format import ToolFormat
 
 MAX_OPEN = 16
@@ -20,21 +20,16 @@ _KEYS = ("name", "type", "function", "id", "arguments", "parameters")
 _OPENINGS = tuple(f'{bracket}{{"{key}"' for key in _KEYS for bracket in ("", "["))
 """Beginnings of calls without a mark. White space is removed before the comparison."""
 _SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A tool call. ``arguments`` is the text of a JSON object."""
-
-    name: str
-    arguments: str
+_CUT_HEAD = re.compile(r'\s*\[?\s*(\{\s*("\w*("\s*(:\s*("[^"]*"?)?)?)?)?)?')
+"""A beginning of a call that ends before its arguments."""
 
 
 class ToolCallParser:
     """Splits one text into content and calls: ``push`` its parts, then ``finish`` once. Not thread-safe.
 
     The result does not depend on how the text is split. Text that may belong to a call is held back. A malformed call, or one of
-    an unknown function, is content. White space around calls is left out.
+    an unknown function, is content. White space around calls is left out. Of a marked call that is cut off, the text's last, the
+    arguments so far are returned.
     """
 
     def __init__(self, form: ToolFormat, names: Collection[str]) -> None:
@@ -45,23 +40,25 @@ class ToolCallParser:
         self._may_be_bare = True  # whether a call without a mark may begin here
         self._follows_call = self._has_calls = False
         self._open = 0
+        self._is_cut = False
 
-    def push(self, text: str) -> list[str | ToolCall]:
+    def push(self, text: str) -> list[str | ToolCall | MoreArguments]:
         """Return the content and the calls that are final once ``text`` is added."""
         self._text += text
         return self._take(final=False)
 
-    def finish(self) -> list[str | ToolCall]:
-        """Return the content and calls that are left at the end of the text."""
+    def finish(self, is_cut: bool = False) -> list[str | ToolCall | MoreArguments]:
+        """Return the content and calls that are left at the end of the text. ``is_cut``: the text ended at its length."""
+        self._is_cut = is_cut
         return self._take(final=True)
 
-    def _take(self, final: bool) -> list[str | ToolCall]:
-        found: list[str | ToolCall] = []
+    def _take(self, final: bool) -> list[str | ToolCall | MoreArguments]:
+        found: list[str | ToolCall | MoreArguments] = []
         while self._text and self._advance(found, final):
             pass
         return found
 
-    def _advance(self, found: list[str | ToolCall], final: bool) -> bool:
+    def _advance(self, found: list[str | ToolCall | MoreArguments], final: bool) -> bool:
         """Move content or calls from the beginning of the text to ``found``. Returns False if more text is needed first."""
         if self._follows_call:
             self._text = self._text.lstrip(_WHITE + self._form.separator)
@@ -76,6 +73,8 @@ class ToolCallParser:
         if self._json is None or self._json.begin != body:
             self._json = _JsonScan(body)
         end = self._json.find_end(self._text)
+        if end is None and self._is_cut and begin != body and self._take_cut(body, found):
+            return False
         if end is None and final:
             self._open += 1
             return self._move(len(self._text) if self._open == MAX_OPEN else max(body, begin + 1), found)
@@ -90,6 +89,17 @@ class ToolCallParser:
         found += calls
         self._text, self._json = self._text[after:], None
         self._may_be_bare = self._follows_call = self._has_calls = True
+        return True
+
+    def _take_cut(self, body: int, found: list[str | ToolCall | MoreArguments]) -> bool:
+        """Move the calls of a text that is cut off after a mark to ``found``. Returns False if these are none."""
+        reader = CallReader()
+        events = [*reader.push(self._text[body:]), *reader.finish()]
+        names = [event.name for event in events if isinstance(event, ToolCall)]
+        if not (self._names.issuperset(names) if names else _CUT_HEAD.fullmatch(self._text[body:])):
+            return False
+        found += events
+        self._text = ""
         return True
 
     def _find_call(self) -> tuple[int, int]:
@@ -108,11 +118,17 @@ class ToolCallParser:
         """Length of the content in a text without calls. White space and a possible start of a mark at the end do not count."""
         size = len(self._text)
         if not final:
-            mark = self._form.begin
-            size -= next((part for part in range(len(mark) - 1, 0, -1) if self._text.endswith(mark[:part])), 0)
+            size -= self._mark_at_end()
+        elif self._is_cut and (part := self._mark_at_end()) > 1:
+            size -= part
         elif not self._has_calls:
             return size
         return len(self._text[:size].rstrip(_WHITE))
+
+    def _mark_at_end(self) -> int:
+        """Length of the beginning of a mark at the end of the text."""
+        mark = self._form.begin
+        return next((part for part in range(len(mark) - 1, 0, -1) if self._text.endswith(mark[:part])), 0)
 
     def _after_mark(self, end: int, final: bool) -> int | None:
         """Offset of the end of the mark after the JSON; None if the mark may still follow."""
@@ -121,7 +137,7 @@ class ToolCallParser:
             return len(self._text) - len(rest) + len(mark)
         return None if mark.startswith(rest) and not final else end
 
-    def _move(self, size: int, found: list[str | ToolCall]) -> bool:
+    def _move(self, size: int, found: list[str | ToolCall | MoreArguments]) -> bool:
         """Move the first ``size`` characters to ``found``, as content. Returns True."""
         if size:
             found.append(self._text[:size])

@@ -35,16 +35,23 @@ class ToolChoice:
     is_named: bool = False
 
     def parser(self, form: ToolFormat) -> ToolCallParser:
-        """A parser of one answer."""
+        """A parser of one answer that may have calls and content. If calls are required, ``CallReader`` reads them."""
         return ToolCallParser(form, self.functions)
 
     def grammar(self, form: ToolFormat, tokenizer: Any, answer: Grammar | None = None) -> Grammar | None:
-        """The grammar of calls. Unless a call is required, it also allows the JSON ``answer``. None if any text is allowed."""
+        """The grammar of calls. Unless a call is required, it also allows the JSON ``answer``. None if any text is allowed.
+
+        Raises InvalidArgument if ``answer`` is no JSON.
+        """
         if not self.is_required and answer is None:
             return None
         rules = _rules(self, form, tokenizer)
         if self.is_required or answer is None:
             return Grammar("lark", "start: calls\n" + rules)
+        if answer.kind not in ("json_object", "json_schema"):
+            raise InvalidArgument(
+                f"tools: an answer that may be a call takes a schema, no {answer.kind}; omit one of them"
+            )
         schema = answer.text or schema_text({"type": "object"}, strict=False)
         return Grammar("lark", f"start: answer | calls\nanswer: %json {schema}\n{rules}")
 
@@ -56,7 +63,8 @@ def read_tool_choice(
 
     Args:
         tools: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}, ...].
-        choice: none, auto, required, or {"type": "function", "function": {"name": ...}}; None for auto.
+        choice: none, auto, required, {"type": "function", "function": {"name": ...}}, or {"type": "allowed_tools",
+            "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}; None for auto.
         is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. It is enforced only if calls are
             required.
 
@@ -65,10 +73,16 @@ def read_tool_choice(
             exist.
     """
     functions = _read_functions(tools or ())
+    if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
+        functions, choice = _read_allowed(choice, functions)
     named = choice.get("function") if isinstance(choice, Mapping) else None
     if isinstance(choice, Mapping):
         name = named.get("name") if isinstance(named, Mapping) else None
-        if choice.get("type") != "function" or not isinstance(name, str) or name not in functions:
+        if choice.get("type") != "function":
+            raise InvalidArgument(
+                f"tool_choice.type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called"
+            )
+        if not isinstance(name, str) or name not in functions:
             known = ", ".join(functions) or "none"
             raise InvalidArgument(f"tool_choice names the function {name!r}; the functions of tools are {known}")
         return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
@@ -79,6 +93,23 @@ def read_tool_choice(
     if choice == "none" or not functions:
         return None
     return ToolChoice(functions, choice == "required", not is_parallel)
+
+
+def _read_allowed(
+    choice: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Mapping[str, Any]], str]:
+    """The allowed functions, and the mode of their choice."""
+    allowed = choice.get("allowed_tools")
+    mode, tools = (allowed.get("mode"), allowed.get("tools")) if isinstance(allowed, Mapping) else (None, None)
+    if mode not in ("auto", "required") or not isinstance(tools, list):
+        raise InvalidArgument("tool_choice.allowed_tools must have mode, auto or required, and tools")
+    entries = [tool.get("function") if isinstance(tool, Mapping) else None for tool in tools]
+    names = [str(entry.get("name")) if isinstance(entry, Mapping) else "" for entry in entries]
+    if unknown := [name for name in names if name not in functions]:
+        raise InvalidArgument(
+            f"tool_choice.allowed_tools names {unknown[0]!r}; the functions of tools are {', '.join(functions) or 'none'}"
+        )
+    return {name: functions[name] for name in names}, str(mode)
 
 
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

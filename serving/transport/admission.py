@@ -70,7 +70,7 @@ class AdmissionController:
         """Whether further calls are rejected, and no call runs any more."""
         return self._closed and not self._in_flight
 
-    def wait_idle(self, seconds: float) -> None:
-        """Block until no call runs, or until ``seconds`` have passed."""
+    def wait_idle(self, seconds: float) -> bool:
+        """Block until no call runs, or until ``seconds`` have passed. Returns whether no call runs."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._in_flight, max(0.0, seconds))
+            return self._changed.wait_for(lambda: not self._in_flight, max(0.0, seconds))

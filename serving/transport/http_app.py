@@ -33,6 +33,8 @@ from suffolk.serving.transport.identity import EVERY_TENANT, Role, caller
 from suffolk.serving.transport.readiness import Readiness
 from suffolk.serving.transport.request_metrics import RequestMetrics
 
+_NOT_SERVED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+
 
 def build_app(
     routes: Sequence[Route],
@@ -57,7 +59,7 @@ def build_app(
     """
 
     def answer(request: Request, error: Exception) -> Response:
-        return error_response(error, error_body)
+        return error_response(_explained(request, error, [*open_routes, *routes]), error_body)
 
     routes = [*routes, *_pages(metrics, ready)]
     refusals: dict[str, Any] = {"error_body": error_body, "metrics": metrics, "method_of": partial(_method_of, routes)}
@@ -72,6 +74,16 @@ def build_app(
         ],
         exception_handlers={SuffolkError: answer, HTTPException: answer, ClientDisconnect: _nothing},
     )
+
+
+def _explained(request: Request, error: Exception, routes: Sequence[Route]) -> Exception:
+    """``error``; with the paths that are served, if it says that this one is not."""
+    if not isinstance(error, HTTPException) or error.status_code not in _NOT_SERVED:
+        return error
+    methods = {route.path: "POST" if "POST" in (route.methods or ()) else "GET" for route in routes}
+    paths = ", ".join(f"{method} {path}" for path, method in methods.items())
+    text = f"{request.method} {request.url.path} is not served here; the paths are {paths}"
+    return HTTPException(error.status_code, text, error.headers)
 
 
 def _method_of(routes: Sequence[Route], scope: Scope) -> str:

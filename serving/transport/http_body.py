@@ -69,10 +69,16 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=len(data) <= _SMALL)
+        errors = error.errors(include_url=False, include_input=len(data) <= _SMALL)
         found = max(errors, key=_depth)
+        if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
+            raise cause from None
     field, text = _path(found["loc"]), found["msg"][0].lower() + found["msg"][1:]
     match found["type"], found.get("input"):
+        case "json_invalid", _ if "hex escape" in text:
+            raise InvalidField(
+                "", f": a text has half a surrogate pair, such as \\ud83d ({text}); send whole characters"
+            )
         case "json_invalid", _:
             raise InvalidField("", f": not JSON: {text}")
         case "extra_forbidden", _:

@@ -31,6 +31,8 @@ from suffolk.serving.transport.tls import ServerTls
 
 LOG = logging.getLogger("suffolk.server")
 ServerT = TypeVar("ServerT", bound="Server")
+_CANCEL_SECONDS = 2.0
+"""Seconds in which cancelled calls may send their errors."""
 _POLL_SECONDS = 0.2
 """Seconds between two checks for a requested reload."""
 
@@ -87,6 +89,10 @@ class Server(ABC):
     @abstractmethod
     def subject(self) -> str:
         """Name of the model or the datastores, for ``announcement``."""
+
+    def cancel_calls(self) -> None:
+        """Let calls that outlast the grace period end with an error. The connections of those that do not are closed."""
+        LOG.warning("the grace period of %g s is over: %d calls are cut off", self.config.grace, self.in_flight())
 
     def in_flight(self) -> int:
         """Calls that are running."""
@@ -182,7 +188,9 @@ class Server(ABC):
             self._admission.close()  # HTTP still answers health checks
             if self._grpc is not None:
                 self._grpc.stop(self.config.grace).wait()
-            self._admission.wait_idle(end - time.monotonic())
+            if not self._admission.wait_idle(end - time.monotonic()):
+                self.cancel_calls()
+                self._admission.wait_idle(_CANCEL_SECONDS)
             if self._http is not None:
                 self._http.stop(end - time.monotonic())
             while self._threads:

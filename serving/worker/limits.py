@@ -23,6 +23,8 @@ MAX_STOPS = 16
 """Stop strings."""
 MAX_STOP = 256
 """Characters of one stop string."""
+MAX_STOP_TOKENS = 1024
+"""Token ids that end a text."""
 MAX_BAD_WORDS = 1024
 """Banned token sequences (``bad_words``)."""
 MAX_BAD_WORD = 64
@@ -54,6 +56,10 @@ def check_stops(field: str, stops: Sequence[str]) -> None:
     check_range(f"{field}: the number of strings", len(stops), 0, MAX_STOPS)
     for index, stop in enumerate(stops):
         check_size(f"{field}[{index}]", len(stop), MAX_STOP, "characters")
+
+
+def check_stop_tokens(field: str, ids: Sequence[int]) -> None:
+    check_range(f"{field}: the number of tokens", len(ids), 0, MAX_STOP_TOKENS)
 
 
 def check_biases(field: str, biases: Collection[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 import grpc
@@ -21,6 +22,7 @@ from suffolk.serving.worker import limits
 from suffolk.serving.worker.grpc_server import DecodeServicer
 from suffolk.serving.worker.service import DecodeService
 
+LOG = logging.getLogger("suffolk.worker")
 _POLL_SECONDS = 0.1
 """Seconds between two checks of the engine's thread."""
 
@@ -45,6 +47,10 @@ class WorkerServer(Server):
         super().wait()
         if self.service.engine.death is not None:
             raise Internal(f"the engine has died ({self.service.engine.death}); start the worker again")
+
+    def cancel_calls(self) -> None:
+        cancelled = self.service.engine.cancel_all()
+        LOG.warning("the grace period of %g s is over: %d texts are cancelled", self.config.grace, cancelled)
 
     def build_grpc(self) -> tuple[grpc.Server, health.HealthServicer]:
         return build_grpc_server(

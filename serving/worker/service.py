@@ -44,6 +44,7 @@ class DecodeService:
 
     Attributes:
         model: name of the model, without its folder.
+        names: all names by which callers may call it; ``model`` is the first.
         default_drafter: drafter of requests that name none.
         max_nodes: most nodes of a draft tree that a request may ask for; also the default.
         admission: admits one stream per slot and per queue place of the engine. A stream occupies its place until its
@@ -64,6 +65,7 @@ class DecodeService:
         stream_interval: float = 0.0,
         policy: RemotePolicy = DEFAULT_POLICY,
         datastores: Sequence[Retriever] = (),
+        names: Sequence[str] = (),
     ) -> None:
         """Prepare to serve ``engine``, which the caller closes. Raises InvalidArgument if ``max_nodes`` is out of its range.
 
@@ -73,10 +75,12 @@ class DecodeService:
             appender: appends every finished answer to a live datastore; the caller closes it.
             stream_interval: least seconds between two replies of a stream, as in ``StepJoiner``.
             datastores: what drafters search, for the metrics and for passages.
+            names: names of the model in place of ``model``.
         """
         check_range("max_nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
-        self.model = model
+        self.names = tuple(names) or (model,)
+        self.model = self.names[0]
         self.default_drafter = next((name for name in PREFERRED if name in engine.drafters), "none")
         self.max_nodes = max_nodes
         self.admission = AdmissionController(engine.slots + engine.queue, "--slots or queue")

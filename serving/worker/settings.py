@@ -89,6 +89,11 @@ def _read_stops(stops: Sequence[str]) -> tuple[str, ...]:
     return tuple(stops)
 
 
+def _read_stop_tokens(ids: Sequence[int]) -> tuple[int, ...]:
+    limits.check_stop_tokens("sampling.stop_token_ids", ids)
+    return tuple(ids)
+
+
 def _read_new_tokens(count: int) -> int:
     limits.check_new_tokens("sampling.max_new_tokens", count)
     return count
@@ -104,5 +109,6 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "grammar": _read_grammar,
     "logit_bias": _read_biases,
     "stop": _read_stops,
+    "stop_token_ids": _read_stop_tokens,
     "max_new_tokens": _read_new_tokens,
 }

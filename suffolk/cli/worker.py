@@ -177,6 +177,7 @@ def _opened_service(
             appender=appender,
             policy=policy,
             datastores=stores,
+            names=options.served_model_name,
         )
         service.set_stream_interval(options.stream_interval)
         yield service

@@ -83,6 +83,14 @@ class Options(
         "web page at the HTTP address that shows drafts, and the draft trees and passages of datastores behind it"
     )
     cors_origin: tuple[str, ...] = rare((), "origin of web pages that may read answers, or * for all", metavar="ORIGIN")
+    served_model_name: tuple[str, ...] = option(
+        (),
+        "names by which requests may call the model (default: the name of its folder); answers to requests that name none have "
+        "the first",
+        metavar="NAME",
+        several=True,
+        group="serving",
+    )
     tool_format: str = rare(
         AUTO,
         "form in which the model writes tool calls; 'auto' is the form of its chat template",

@@ -18,7 +18,7 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.near_tie import first_difference
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.openai.tool_calls import ToolCall
+from suffolk.serving.openai.call_reader import ToolCall
 from suffolk.serving.openai.tool_choice import read_tool_choice
 from suffolk.serving.openai.tool_format import find_format
 from tests.support.drafters import eager_decoder

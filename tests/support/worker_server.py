@@ -50,6 +50,7 @@ def working(
     stream_interval: float = 0.0,
     policy: RemotePolicy = DEFAULT_POLICY,
     datastores: Sequence[Retriever] = (),
+    names: Sequence[str] = (),
     kind: Callable[[ServerConfig, DecodeService], WorkerServer] = WorkerServer,
     **settings: Any,
 ) -> Iterator[WorkerServer]:
@@ -67,6 +68,7 @@ def working(
                 stream_interval=stream_interval,
                 policy=policy,
                 datastores=datastores,
+                names=names,
             ),
         ) as server,
     ):

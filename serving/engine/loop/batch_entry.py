@@ -25,7 +25,7 @@ class BatchEntry:
 
     Attributes:
         layout: the rows.
-        wanted: how many of the last rows need logits; 0 while the request reads its prompt.
+        wanted: how many of the last rows need logits; 0 while the request reads its prompt, unless the prompt is scored.
         proposal: the draft among the rows, possibly empty.
         candidate: the draft as the planner saw it; None if the request had none.
         whole_draft: the draft before the planner cut it, for traces.
@@ -38,9 +38,13 @@ class BatchEntry:
     candidate: DraftCandidate | None
     whole_draft: Proposal | None = None
 
+    def __post_init__(self) -> None:
+        if self.request.reads_scored:
+            self.wanted = len(self.layout)
+
     @property
     def reading(self) -> bool:
-        """Whether the request still reads its prompt."""
+        """Whether no row needs logits."""
         return not self.wanted
 
     @property

@@ -161,6 +161,14 @@ class Engine:
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
+    def cancel_all(self) -> int:
+        """Cancel all requests that run or wait. Returns their number."""
+        with self._changed:
+            found = [*self._running.values(), *self._waiting]
+            self._cancelled += found
+            self._changed.notify_all()
+        return len(found)
+
     def close(self) -> None:
         """Cancel all requests, end the thread and close the drafters. Idempotent. Errors of drafters are logged."""
         with self._changed:

@@ -49,6 +49,11 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
         """Log-probabilities of ``tokens``; empty unless ``logprobs`` is set."""
         return self.request.log_probabilities[:]
 
+    @property
+    def prompt_log_probabilities(self) -> list[LogProbability]:
+        """Log-probabilities of the prompt's tokens except the first; empty unless ``prompt_logprobs`` is set."""
+        return self.request.prompt_log_probabilities[:]
+
     def cancel(self) -> None:
         """End the generation and free its slot before the engine's next step. Does nothing if it has ended."""
         self._cancel(self)

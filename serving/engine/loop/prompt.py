@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -89,16 +90,25 @@ def encode_chat(
     messages: Sequence[tuple[str, str] | Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] | None = None,
     most: int | None = None,
+    *,
+    continues: bool = False,
+    generation_prompt: bool = True,
+    special_tokens: bool = False,
+    variables: Mapping[str, Any] | None = None,
 ) -> list[int]:
     """The tokens of a conversation, with the template's prompt for the model's answer.
 
     Args:
         messages: (role, content) pairs, or other messages that the chat template accepts.
         tools: functions that the model may call, in OpenAI's form.
-        most: as in ``encode_text``.
+        most, special_tokens: as in ``encode_text``.
+        continues: the answer continues the last message, which is left open.
+        generation_prompt: whether the prompt for the answer follows the messages. Ignored with ``continues``.
+        variables: further variables of the template.
 
     Raises:
-        InvalidArgument: the target has no tokenizer or no chat template, or the template rejects the conversation.
+        InvalidArgument: the target has no tokenizer or no chat template, the template rejects the conversation, or a variable has
+            a name that is taken.
     """
     tokenizer = _tokenizer(target)
     if not has_template(target):
@@ -107,13 +117,21 @@ def encode_chat(
         dict(message) if isinstance(message, Mapping) else dict(zip(("role", "content"), message, strict=True))
         for message in messages
     ]
+    taken = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
+    if reserved := sorted(taken & set(variables or {})):
+        raise InvalidArgument(f"chat_template_kwargs has {reserved[0]!r}, which is no variable of a template; omit it")
     try:
         text = tokenizer.apply_chat_template(
-            conversation, tools=list(tools) if tools else None, add_generation_prompt=True, tokenize=False
+            conversation,
+            tools=list(tools) if tools else None,
+            add_generation_prompt=generation_prompt and not continues,
+            continue_final_message=continues,
+            tokenize=False,
+            **(variables or {}),
         )
     except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:  # fields of another type
         raise InvalidArgument(f"the chat template of model {target.name} rejects the conversation: {error}") from error
-    return encode_text(target, text, special_tokens=False, most=most)
+    return encode_text(target, text, special_tokens, most)
 
 
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
@@ -177,7 +195,9 @@ def _require_fit(tokenizer: Any, text: str, most: int) -> None:
     for begin in range(0, len(text), _PIECE):
         total += len(_encode(tokenizer, text[begin : begin + _PIECE], False))
         if total > 2 * most:
-            raise PromptTooLong(f"the prompt has more than {most} tokens, the most that fit here; shorten it")
+            raise PromptTooLong(
+                f"the prompt is too long: this model's maximum context length is {most} tokens; shorten it"
+            )
 
 
 def _tokenizer(target: Target, text: str = "prompt") -> Any:

@@ -31,7 +31,7 @@ class Request:
 
     Attributes:
         number: unique; constant while the request runs.
-        drafter: name of its drafter; empty for none.
+        drafter: name of its drafter; empty for none, and while log-probabilities of the prompt are wanted.
         max_nodes: most nodes of a draft tree.
         options: options of its drafts.
         prediction: int32[k], the tokens of the request's predicted text; None without one or for an empty one.
@@ -43,6 +43,7 @@ class Request:
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
+        prompt_log_probabilities: of the prompt's tokens except the first, if ``settings.prompt_logprobs`` is set.
         context: context variables of the thread that made the request. Drafters run in it, so that logs and traces of
             their calls name the request.
         keep_logits: whether its steps have ``logits``.
@@ -62,21 +63,22 @@ class Request:
         """Encodes the prompt and the prediction, and allocates the tokens.
 
         Raises:
-            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context; prompt or
-                prediction has ids outside the vocabulary; text, stop strings or a grammar are given and the target has no
-                tokenizer; or the grammar is refused.
+            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context; prompt, prediction
+                or ``stop_token_ids`` have ids outside the vocabulary; text, stop strings or a grammar are given and the target has
+                no tokenizer; or the grammar is refused.
             Unsupported: the grammar needs llguidance, which is not installed or cannot use the tokenizer.
             ResourceExhausted: no memory for the tokens.
         """
         ids = _checked_prompt(prompt, target)
         if settings.stop and target.tokenizer is None:
             raise InvalidArgument(f"stop strings need a tokenizer; model {target.name} was loaded without one")
+        _require_known("stop_token_ids", np.array(settings.stop_token_ids, np.int64), target)
         room = settings.max_new_tokens
         if target.context_length is not None:
             room = min(room, target.context_length - len(ids))
         self.number = number
         self.context = copy_context()
-        self.drafter = drafter
+        self.drafter = drafter if settings.prompt_logprobs is None else ""
         self.max_nodes = max_nodes
         self.options = options
         self.prediction = _encoded_prediction(options.prediction, ids, target)
@@ -87,15 +89,20 @@ class Request:
         self.length = len(ids)
         self.slot = -1
         self.matcher = target.match(settings.grammar)
-        self.sampler = Sampler(settings, target.vocab_size, target.device, self.matcher)
+        self.sampler = Sampler(settings, target.vocab_size, target.device, self.matcher, target.ends(settings))
         self.uniforms = SeededUniforms(settings.seed, target.device)
         missing = 0 if self.prediction is None else len(self.prediction)
         self.stats = GenerationStats(prompt_tokens=len(ids), rejected_prediction_tokens=missing)
         self.log_probabilities: list[LogProbability] = []
+        self.prompt_log_probabilities: list[LogProbability] = []
         self._predicted = None if self.prediction is None else PredictionCounter(self.prediction)
         self.keep_logits = keep_logits
         self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids
-        self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
+        self._hidden_ends = _hidden_ends(settings, self._eos_ids)
+        self._text = None
+        if target.tokenizer is not None:
+            shown = settings.min_tokens, settings.include_stop, settings.skip_special_tokens
+            self._text = TextStream(target.tokenizer, settings.stop, *shown)
 
     @property
     def room(self) -> int:
@@ -106,6 +113,11 @@ class Request:
     def generated(self) -> list[int]:
         """The tokens generated so far."""
         return [int(token) for token in self.tokens[self.stats.prompt_tokens : self.length]]
+
+    @property
+    def reads_scored(self) -> bool:
+        """Whether the request still reads a prompt whose log-probabilities are wanted."""
+        return self.settings.prompt_logprobs is not None and self.length == self.stats.prompt_tokens
 
     def contexts(self, tree: DraftTree) -> RowContexts:
         """The texts before each row of a step that verifies ``tree``."""
@@ -124,7 +136,7 @@ class Request:
             tokens.append(token)
             self.tokens[self.length] = token
             self.length += 1
-            if self._text is not None:
+            if self._text is not None and token not in self._hidden_ends:
                 pieces += self._text.push(token, source)
             self.stats.finish = self._finish(token)
             if self.stats.finish:
@@ -143,6 +155,8 @@ class Request:
     def _finish(self, token: int) -> str:
         if token in self._eos_ids:
             return "eos"
+        if token in self.settings.stop_token_ids:
+            return "stop"
         if self._text is not None and self._text.stopped:
             return "stop"
         if self.matcher is not None and self.matcher.is_complete(self.tokens[self.stats.prompt_tokens : self.length]):
@@ -150,6 +164,13 @@ class Request:
         if self.length - self.stats.prompt_tokens == self.settings.max_new_tokens:
             return "length"
         return "context" if self.length == len(self.tokens) else ""
+
+
+def _hidden_ends(settings: SamplingSettings, eos_ids: frozenset[int]) -> frozenset[int]:
+    """The tokens that end a text and whose own text is not shown. Otherwise special tokens are hidden as such."""
+    if settings.include_stop:
+        return frozenset()
+    return frozenset(settings.stop_token_ids) | (frozenset() if settings.skip_special_tokens else eos_ids)
 
 
 def _checked_prompt(prompt: Prompt, target: Target) -> npt.NDArray[np.int32]:

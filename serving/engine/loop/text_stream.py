@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _BROKEN = "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of the text. The text of a special token may be part of a stop string, and is not shown."""
+
+    text: str
+    source: int
+    is_shown: bool = True
 
 
 class TextStream:
@@ -17,27 +27,47 @@ class TextStream:
         stopped: whether a stop string is complete; the text ends before it.
     """
 
-    def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:
-        """``tokenizer``: any object with a method ``decode(ids, skip_special_tokens)`` as in transformers."""
+    def __init__(
+        self,
+        tokenizer: Any,
+        stop: Sequence[str] = (),
+        min_tokens: int = 0,
+        include_stop: bool = False,
+        skip_special_tokens: bool = True,
+    ) -> None:
+        """
+        Args:
+            tokenizer: any object with a method ``decode(ids, skip_special_tokens)`` as in transformers.
+            min_tokens: stop strings that are complete before this token do not count.
+            include_stop: the text ends after the stop string.
+            skip_special_tokens: special tokens show nothing.
+        """
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
-        self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()))  # these decode to nothing
+        self._min_tokens, self._include_stop, self._skips_special = min_tokens, include_stop, skip_special_tokens
+        # these decode to nothing
+        self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()) if skip_special_tokens else ())
+        self._marks = _marks(tokenizer, self._stop) if skip_special_tokens else {}
         self._tokens: list[int] = []
+        self._pushed = 0
         self._shown = 0  # tokens whose text was returned; decoding starts before them, for correct spaces
         self._start = 0
-        self._held: list[tuple[str, int]] = []
+        self._held: list[_Piece] = []
         self.stopped = False
 
     def push(self, token: int, source: int = 0) -> list[tuple[str, int]]:
         """The text that is final after ``token``."""
+        self._pushed += 1
+        if token in self._marks:
+            return self._release(_Piece(self._marks[token], source, is_shown=False), final=False)
         if token in self._silent:
             return []
         self._tokens.append(token)
-        return self._release(self._decode(final=False), source, final=False)
+        return self._release(_Piece(self._decode(final=False), source), final=False)
 
     def finish(self) -> list[tuple[str, int]]:
         """The text that was held back."""
-        return [] if self.stopped else self._release(self._decode(final=True), 0, final=True)
+        return [] if self.stopped else self._release(_Piece(self._decode(final=True), 0), final=True)
 
     def _decode(self, final: bool) -> str:
         before = self._text(self._tokens[self._start : self._shown])
@@ -48,17 +78,20 @@ class TextStream:
         return after[len(before) :]
 
     def _text(self, tokens: list[int]) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=self._skips_special))
 
-    def _release(self, text: str, source: int, final: bool) -> list[tuple[str, int]]:
-        if not self._stop:
-            return [(text, source)] if text else []
-        if text:
-            self._held.append((text, source))
-        held = "".join(piece for piece, _ in self._held)
-        found = [at for at in (held.find(stop) for stop in self._stop) if at >= 0]
+    def _release(self, piece: _Piece, final: bool) -> list[tuple[str, int]]:
+        if not self._stop or self._pushed < self._min_tokens:
+            return [(piece.text, piece.source)] if piece.text and piece.is_shown else []
+        if piece.text:
+            self._held.append(piece)
+        held = "".join(piece.text for piece in self._held)
+        found = [(at, stop) for at, stop in ((held.find(stop), stop) for stop in self._stop) if at >= 0]
         self.stopped = bool(found)
-        return self._take(min(found) if found else len(held) if final else len(held) - self._doubtful(held))
+        if found:
+            at, stop = min(found)
+            return self._take(at + len(stop) if self._include_stop else at)
+        return self._take(len(held) if final else len(held) - self._doubtful(held))
 
     def _doubtful(self, text: str) -> int:
         """Length of the longest suffix of ``text`` that begins a stop string."""
@@ -70,10 +103,18 @@ class TextStream:
     def _take(self, length: int) -> list[tuple[str, int]]:
         pieces: list[tuple[str, int]] = []
         while self._held and length > 0:
-            text, source = self._held.pop(0)
-            if len(text) > length:
-                self._held.insert(0, (text[length:], source))
-                text = text[:length]
+            piece = self._held.pop(0)
+            text = piece.text[:length]
+            if len(piece.text) > length:
+                self._held.insert(0, _Piece(piece.text[length:], piece.source, piece.is_shown))
             length -= len(text)
-            pieces.append((text, source))
+            if piece.is_shown:
+                pieces.append((text, piece.source))
         return pieces
+
+
+def _marks(tokenizer: Any, stop: Sequence[str]) -> dict[int, str]:
+    """The text of all special tokens by id, if any is a part of a stop string; else none."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}) if stop else {}
+    found = {int(id): str(token) for id, token in added.items() if token.special and str(token)}
+    return found if any(text in each for text in found.values() for each in stop) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ from suffolk.serving.engine.sampling.verification.rejection import sound_rows, v
 from suffolk.serving.engine.sampling.verification.typical import typical_path
 from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
+_SCORED_ROWS = 64
+"""Rows of logits whose log-probabilities are computed at once, which takes memory."""
 log = logging.getLogger(__name__)
 
 
@@ -45,11 +48,46 @@ def verify(
 ) -> list[Outcome | SuffolkError]:
     """Accept drafted tokens and sample the next token: one outcome per request, or the error of its settings or functions.
 
-    ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal.
+    ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a request
+    reads a prompt that is scored: those after each token of the chunk, without a proposal. Its outcome is then None until the
+    prompt is read.
 
     Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
     Further copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
     """
+    scored = [
+        _score_prompt(request, rows) if request.reads_scored else []
+        for request, rows in zip(requests, logits, strict=True)
+    ]
+    ready = [
+        at for at, request in enumerate(requests) if not request.reads_scored or _is_read(request, len(logits[at]))
+    ]
+    rows_of = {at: logits[at][-1:] if requests[at].reads_scored else logits[at] for at in ready}
+    outcomes = _verify([requests[at] for at in ready], [proposals[at] for at in ready], list(rows_of.values()))
+    found = dict(zip(ready, outcomes, strict=True))
+    for request, scores in zip(requests, scored, strict=True):  # last, because a step without memory is repeated
+        request.prompt_log_probabilities += scores
+    return cast("list[Outcome | SuffolkError]", [found.get(at) for at in range(len(requests))])
+
+
+def _is_read(request: Request, rows: int) -> bool:
+    """Whether a chunk of ``rows`` tokens is the end of a prompt that is scored."""
+    return len(request.prompt_log_probabilities) + rows == request.stats.prompt_tokens
+
+
+def _score_prompt(request: Request, logits: torch.Tensor) -> list[LogProbability]:
+    """The log-probabilities of the tokens after each token of a chunk, as far as they are of the prompt."""
+    begin = len(request.prompt_log_probabilities) + 1
+    tokens = torch.from_numpy(request.tokens[begin : begin + len(logits)].astype(np.int64))
+    tokens = tokens[: request.stats.prompt_tokens - begin].to(logits.device)
+    parts = zip(torch.split(logits[: len(tokens)], _SCORED_ROWS), torch.split(tokens, _SCORED_ROWS), strict=True)
+    alternatives = request.settings.prompt_logprobs or 0
+    return [each for rows, part in parts for each in log_probabilities(rows, part, alternatives)]
+
+
+def _verify(
+    requests: Sequence[Request], proposals: Sequence[Proposal], logits: Sequence[torch.Tensor]
+) -> list[Outcome | SuffolkError]:
     sampled: list[torch.Tensor] = []
     failed: dict[int, SuffolkError] = {}
     for at, (request, proposal, rows) in enumerate(zip(requests, proposals, logits, strict=True)):

@@ -14,6 +14,7 @@ from suffolk.serving.engine.model.target_loader import context_length, eos_ids, 
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.grammar_compiler import GrammarCompiler
 from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,10 @@ class Target(LanguageModel):
     def match(self, grammar: Grammar | None) -> GrammarMatcher | None:
         """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
         return None if grammar is None else GrammarMatcher(partial(self.grammars.compile, grammar), self.vocab_size)
+
+    def ends(self, settings: SamplingSettings) -> frozenset[int]:
+        """The tokens that end a text of these settings."""
+        return frozenset(settings.stop_token_ids) | (frozenset() if settings.ignore_eos else self.eos_ids)
 
     @staticmethod
     def load(

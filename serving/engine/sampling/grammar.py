@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from suffolk.datastore.errors import InvalidArgument
 
-KINDS = ("json_object", "json_schema", "regex", "lark")
+KINDS = ("json_object", "json_schema", "regex", "lark", "gbnf")
 MAX_GRAMMAR = 1 << 18
 """Characters of a grammar's text."""
 
@@ -20,7 +20,7 @@ class Grammar:
 
     Attributes:
         kind: ``json_object`` (any JSON object), ``json_schema`` (JSON Schema, draft 2020-12), ``regex`` (the Rust syntax, for the
-            whole text) or ``lark`` (a context-free grammar in llguidance's Lark syntax).
+            whole text), ``lark`` (a context-free grammar in llguidance's Lark syntax) or ``gbnf`` (the same in llama.cpp's syntax).
         text: the schema as JSON, the expression or the rules; empty for ``json_object``. At most 2^18 characters.
 
     Raises:

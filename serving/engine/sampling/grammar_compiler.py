@@ -85,10 +85,22 @@ def _source(grammar: Grammar) -> str:
         return LLMatcher.grammar_from_regex(grammar.text)
     if grammar.kind == "lark":
         return LLMatcher.grammar_from_lark(grammar.text)
+    if grammar.kind == "gbnf":
+        return LLMatcher.grammar_from_lark(_lark(grammar.text))
     try:
         return LLMatcher.grammar_from_json_schema(grammar.text or '{"type": "object"}', JSON_OPTIONS, None)
     except ValueError as error:  # nested too deeply, or options under "x-guidance" that it does not know
         raise InvalidArgument(f"the grammar ({grammar.kind}) is refused: {first_line(error)}") from None
+
+
+def _lark(text: str) -> str:
+    """Rules in llama.cpp's syntax as rules in Lark's."""
+    from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+
+    try:
+        return gbnf_to_lark(text)
+    except (GbnfToLarkError, RecursionError) as error:
+        raise InvalidArgument(f"the grammar (gbnf) is refused: {first_line(error)}") from None
 
 
 def _reason(matcher: LLMatcher) -> str:

@@ -53,6 +53,6 @@ def _scores(
 ) -> torch.Tensor:
     text = np.asarray([*prompt, *generated], np.int32)
     logits = target.prefill(text.tolist(), target.new_cache(1, len(text)))
-    sampler = Sampler(settings, target.vocab_size, target.device, target.match(settings.grammar))
+    sampler = Sampler(settings, target.vocab_size, target.device, target.match(settings.grammar), target.ends(settings))
     with torch.inference_mode():
         return sampler.scores(logits, RowContexts.of_text(text, len(prompt)))[0].double()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 
 from suffolk.datastore.errors import InvalidArgument
@@ -30,11 +32,12 @@ class Sampler:
         vocab_size: int,
         device: torch.device,
         matcher: GrammarMatcher | None = None,
+        ends: Collection[int] = (),
     ) -> None:
-        """``matcher``: the matcher of ``settings.grammar``. Raises InvalidArgument if a bad word is not of this vocabulary."""
+        """``matcher``, ``ends`` and errors: as for ``LogitsProcessing``."""
         self._settings = settings
         self._vocab_size = vocab_size
-        self._processing = LogitsProcessing(settings, vocab_size, matcher)
+        self._processing = LogitsProcessing(settings, vocab_size, matcher, ends)
         self._keeps_all = keeps_all(settings, vocab_size)
         self._noise = SeededNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
 
@@ -122,8 +125,8 @@ def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowConte
             best, position = float(logits[row].amax()), len(contexts.tokens)
             if best == -torch.inf:
                 raise InvalidArgument(
-                    f"no token is allowed at position {position}: bad_words, processors, token_mask and grammar together forbid "
-                    "all; allow at least one, such as the end of the text"
+                    f"no token is allowed at position {position}: bad_words, min_tokens, processors, token_mask and grammar "
+                    "together forbid all; allow at least one, such as the end of the text"
                 )
             raise InvalidArgument(
                 f"processors gave a score of {best} at position {position}; scores must be finite or -inf"

@@ -25,6 +25,7 @@ VERIFICATIONS = ("match", "rejection", "typical")
 
 Seed = Annotated[int, Within(0, MAX_SEED)]
 NewTokens = Annotated[int, Within(1, MAX_COUNT)]
+MinTokens = Annotated[int, Within(0, MAX_COUNT)]
 Temperature = Annotated[float, Within(0, 100, "between 0 (greedy) and 100")]
 TopK = Annotated[int, Within(0, MAX_COUNT, f"between 0 (no limit) and {MAX_COUNT}")]
 TopP = Annotated[float, Within(ABOVE_0, 1, "above 0 and at most 1 (no limit)")]
@@ -42,8 +43,8 @@ class SamplingSettings:
     """How tokens are sampled and where a text ends. Checked when made; immutable.
 
     The settings act in the order of transformers' ``generate``: logit bias, repetition penalty, presence and frequency penalty,
-    bad words, processors, token mask, grammar, temperature, top-k, top-p, min-p. At temperature 0, all of these except the last
-    four act.
+    bad words, min_tokens, processors, token mask, grammar, temperature, top-k, top-p, min-p. At temperature 0, all of these except
+    the last four act.
 
     Attributes:
         max_new_tokens: at most this many tokens are generated; 1 or more.
@@ -51,7 +52,11 @@ class SamplingSettings:
         top_k: sample among the ``top_k`` likeliest tokens, and those as likely as the last of them; 0 = no limit.
         top_p: sample among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
         seed: the same seed gives the same text, under verification ``match`` with or without drafts; 0..2^63-1.
-        stop: strings; the text ends before the first one.
+        stop: strings; the text ends before the first one. A special token counts with its text, although it is not shown.
+        stop_token_ids: the text ends before the first of these tokens.
+        min_tokens: no end-of-text token, token of ``stop_token_ids`` or stop string ends the text before it has this many tokens.
+        include_stop: show the stop string or token that ended the text.
+        skip_special_tokens: leave special tokens out of the text.
         ignore_eos: do not end at the model's end-of-text tokens (for measurements).
         min_p: sample among tokens of at least ``min_p`` times the highest probability; 0..1, 0 = no limit.
         repetition_penalty: the logit of a token of the prompt or the generated text is divided by it if positive, else
@@ -63,6 +68,7 @@ class SamplingSettings:
             token that is a sequence of its own: texts then end by their length.
         logprobs: return the log-probability of each token and of this many alternatives, from the target's unprocessed
             logits; 0..20, None = off.
+        prompt_logprobs: the same for each token of the prompt except the first; the text is then decoded without drafts.
         processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``. Each
             is called once per depth of a draft tree, with all texts of that length. They must be stateless, because a text may
             come several times, and may be a draft that is never accepted.
@@ -87,6 +93,10 @@ class SamplingSettings:
     top_p: TopP = 1.0
     seed: Seed = 0
     stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[TokenId, ...] = ()
+    min_tokens: MinTokens = 0
+    include_stop: bool = False
+    skip_special_tokens: bool = True
     ignore_eos: bool = False
     min_p: MinP = 0.0
     repetition_penalty: Factor = 1.0
@@ -95,6 +105,7 @@ class SamplingSettings:
     logit_bias: tuple[tuple[TokenId, Bias], ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
     logprobs: Logprobs | None = None
+    prompt_logprobs: Logprobs | None = None
     processors: tuple[Processor, ...] = ()
     token_mask: TokenMask | None = None
     grammar: Grammar | None = None

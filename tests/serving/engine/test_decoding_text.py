@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,3 +84,55 @@ def test_after_the_stop_finish_gives_nothing(stop: str) -> None:
         if stream.stopped:
             break
     assert stream.finish() == []
+
+
+def marked_tokenizer() -> Any:
+    """The tiny tokenizer with special tokens <|end|> and <|user|>, whose ids are 257 and 258."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>", "<|user|>"]})
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("stop", "shown"),
+    [
+        ("<|end|>", "ab"),
+        ("b<|end|>", "a"),
+        ("<|end|><|user|>", "ab"),
+        ("<|end|>c", None),
+        ("<|user|>c", "ab"),
+        ("|end|", None),
+        ("c", "ab"),
+    ],
+)
+@pytest.mark.parametrize("skip", [True, False])
+def test_a_stop_string_may_be_or_contain_a_special_token(stop: str, shown: str | None, skip: bool) -> None:
+    tokenizer = marked_tokenizer()
+    stream = TextStream(tokenizer, [stop], skip_special_tokens=skip)
+    text = ""
+    for token in tokenizer("ab<|end|><|user|>cd")["input_ids"]:
+        text += "".join(piece for piece, _ in stream.push(token))
+        if stream.stopped:
+            break
+    text += "".join(piece for piece, _ in stream.finish())
+    if skip:
+        assert (text, stream.stopped) == (shown or "abcd", shown is not None)
+    else:
+        whole = "ab<|end|><|user|>cd"
+        assert (text, stream.stopped) == (whole.partition(stop)[0], stop in whole)
+
+
+def test_the_stop_string_is_shown_on_request_and_does_not_count_before_the_least_tokens() -> None:
+    def text(*stop: str, **more: Any) -> str:
+        stream, shown = TextStream(TOKENIZER, stop, **more), ""
+        for token in encode("ab,cd,ef"):
+            shown += "".join(piece for piece, _ in stream.push(token))
+            if stream.stopped:
+                break
+        return shown + "".join(piece for piece, _ in stream.finish())
+
+    assert text(",", include_stop=True) == "ab,"
+    assert text("b,", ",", include_stop=True) == "ab,"
+    assert text(",", min_tokens=3) == "ab"
+    assert text(",", min_tokens=4) == "ab,cd"
+    assert text(",", min_tokens=9) == "ab,cd,ef"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -26,6 +28,12 @@ from tests.support.waiting import HANG
 
 CHAT = "/v1/chat/completions"
 USER = [{"role": "user", "content": "abc"}]
+CLIENT_HEADERS = (
+    "authorization,content-type,http-referer,openai-organization,openai-project,traceparent,x-stainless-arch,"
+    "x-stainless-helper-method,x-stainless-lang,x-stainless-os,x-stainless-package-version,x-stainless-retry-count,"
+    "x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout,x-title"
+)
+"""The headers that a browser asks for, for pages with the official JavaScript client and with clients of routers."""
 
 
 def test_a_token_is_needed_where_an_access_file_is_set(target: Target, tmp_path: Path) -> None:
@@ -64,14 +72,18 @@ def test_origins_have_the_form_that_browsers_send() -> None:
 
 def test_web_pages_of_allowed_origins_may_read_answers(target: Target, tmp_path: Path) -> None:
     headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
-    headers |= {"Access-Control-Request-Headers": "authorization,content-type"}
+    headers |= {"Access-Control-Request-Headers": CLIENT_HEADERS, "Access-Control-Request-Private-Network": "true"}
     token = add_token(tmp_path / "access.toml", "page", {"default": Role.READ})
     with answering(target, access=tmp_path / "access.toml", cors_origins=("https://a.example",)) as server:
         status, found, _ = ask(server, "OPTIONS", CHAT, headers=headers)
         assert (status, found["access-control-allow-origin"]) == (200, "https://a.example")
+        assert set(CLIENT_HEADERS.split(",")) <= set(found["access-control-allow-headers"].split(","))
+        assert found["access-control-allow-private-network"] == "true"
+        assert ask(server, "OPTIONS", CHAT, headers=headers | {"Origin": "https://b.example"})[0] == 400
         key = {"Authorization": f"Bearer {token}"}
         found = ask(server, "GET", "/v1/models", headers={"Origin": "https://a.example"} | key)[1]
         assert found["access-control-allow-origin"] == "https://a.example"
+        assert found["access-control-expose-headers"] == "x-request-id, retry-after"
         found = ask(server, "GET", "/v1/models", headers={"Origin": "https://b.example"} | key)[1]
         assert "access-control-allow-origin" not in found
     with answering(target) as server:
@@ -134,11 +146,15 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(messages=[{"role": "user", "content": 3}]), "messages[0].content", "messages[0].content is 3"),
         (chat(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), "messages[0].content[0].type", "text"),
         (chat(messages=[{"role": "robot", "content": "x"}]), None, "the chat template of model tiny rejects"),
-        (chat(messages=[{"role": "user", "content": "x" * 5000}]), "messages", "the prompt has 50"),
+        (
+            chat(messages=[{"role": "user", "content": "x" * 5000}]),
+            "messages",
+            "maximum context length is 4032 tokens, and the prompt has 50",
+        ),
         (chat(max_tokens=0), "max_tokens", "max_tokens is 0; input should be greater than or equal to 1"),
-        (chat(max_tokens=4096), "max_tokens", "max_tokens is 4096; with a prompt of"),
+        (chat(max_tokens=4096), "max_tokens", "max_tokens is 4096, but this model's maximum context length is"),
         (chat(max_tokens=1 << 30), "max_tokens", "max_tokens is 1073741824; it must be in 1..1048576"),
-        (chat(max_completion_tokens=4096), "max_completion_tokens", "max_completion_tokens is 4096; with a prompt of"),
+        (chat(max_completion_tokens=4096), "max_completion_tokens", "max_completion_tokens is 4096, but this model's"),
         (
             chat(max_completion_tokens=1 << 30),
             "max_completion_tokens",
@@ -147,7 +163,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(max_completion_tokens="9"), "max_completion_tokens", "is '9'; input should be a valid integer"),
         (chat(temperature=-1), "temperature", "temperature is -1.0; it must be between 0 (greedy) and 100"),
         (chat(temperature="hot"), "temperature", "temperature is 'hot'; input should be a valid number"),
-        (chat(top_p=0), "top_p", "top_p is 0.0; it must be above 0"),
+        (chat(top_p=-0.1), "top_p", "top_p is -0.1; it must be above 0"),
         (chat(top_k=-2), "top_k", "top_k is -2"),
         (chat(n=0), "n", "n is 0; input should be greater than or equal to 1"),
         (chat(n=129), "n", "n is 129; input should be less than or equal to 128"),
@@ -179,7 +195,11 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(suffolk={"datastores": ["wiki"]}), "suffolk.datastores", "datastore 'wiki' is not loaded"),
         (chat(suffolk={"remember": "no"}), "suffolk.remember", "suffolk.remember is 'no'"),
         (chat(suffolk={"remeber": False}), "suffolk.remeber", "suffolk.remeber: unknown key"),
-        (chat(stream_options={"include_usage": 1}), "stream_options.include_usage", "should be a valid boolean"),
+        (
+            chat(stream=True, stream_options={"include_usage": 1}),
+            "stream_options.include_usage",
+            "should be a valid boolean",
+        ),
     ],
 )
 def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, server: WorkerServer) -> None:
@@ -200,7 +220,8 @@ def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, serv
         ({"prompt": [257]}, "prompt"),
         ({"prompt": "x", "suffix": "y"}, "suffix"),
         ({"prompt": "x", "best_of": 2}, "best_of"),
-        ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
+        ({"prompt": "x", "echo": True, "logprobs": 21}, "logprobs"),
+        ({"prompt": "x", "max_tokens": -1}, "max_tokens"),
         ({"prompt": ["x"] * 65, "n": 2}, "prompt"),
         ({"prompt": ["x"] * 129}, "prompt"),
     ],
@@ -213,12 +234,49 @@ def test_wrong_prompts_are_rejected(body: Any, param: str | None, server: Worker
 
 def test_another_model_is_not_found(server: WorkerServer) -> None:
     status, _, reply = ask(server, "POST", CHAT, chat(model="gpt-9"))
-    assert (status, reply["error"]["code"], reply["error"]["param"]) == (404, "model_not_found", "model")
+    error = reply["error"]
+    assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
+    assert error["type"] == "invalid_request_error"
+
+
+def test_a_model_may_have_several_names(target: Target) -> None:
+    with answering(target, names=("big", "gpt-4o")) as server:
+        assert server.subject() == "big"
+        assert [each["id"] for each in ask(server, "GET", "/v1/models")[2]["data"]] == ["big", "gpt-4o"]
+        for name in ("big", "gpt-4o"):
+            assert ask(server, "GET", f"/v1/models/{name}")[2]["id"] == name
+            assert ask(server, "POST", CHAT, chat(model=name))[2]["model"] == name
+        assert ask(server, "POST", CHAT, chat())[2]["model"] == "big"
+        assert "serves 'big', 'gpt-4o'" in ask(server, "POST", CHAT, chat(model="tiny"))[2]["error"]["message"]
+
+
+def test_paths_that_are_not_served_name_those_that_are(server: WorkerServer) -> None:
+    for method, path in (("GET", "/docs"), ("POST", "/v1/embeddings"), ("GET", CHAT), ("GET", "/v1/files/1")):
+        status, _, reply = ask(server, method, path)
+        assert (status, reply["error"]["type"]) == (405 if path == CHAT else 404, "invalid_request_error")
+        assert f"{method} {path} is not served here; the paths are " in reply["error"]["message"]
+        assert "POST /v1/chat/completions" in reply["error"]["message"]
+    assert ask(server, "GET", "/v1/models/")[2] == ask(server, "GET", "/v1/models")[2]
+
+
+def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:
+    packed = gzip.compress(json.dumps(chat()).encode())
+    status, _, reply = ask(server, "POST", CHAT, packed, {"Content-Encoding": "gzip"})
+    assert (status, "the content encoding is 'gzip'; send the body as it is" in reply["error"]["message"]) == (
+        415,
+        True,
+    )
+    half = b'{"messages": [{"role": "user", "content": "a \\ud83d b"}]}'
+    status, _, reply = ask(server, "POST", CHAT, half)
+    assert (status, "half a surrogate pair" in reply["error"]["message"]) == (400, True)
 
 
 def test_a_prompt_that_fills_the_slot_has_a_code_of_its_own(server: WorkerServer) -> None:
-    for body in (chat(max_tokens=4090), chat(messages=[{"role": "user", "content": "x" * 5000}])):
-        assert ask(server, "POST", CHAT, body)[2]["error"]["code"] == "context_length_exceeded"
+    long = [[{"role": "user", "content": "x" * size}] for size in (5_000, 500_000)]
+    for body, param in ((chat(max_tokens=4090), "max_tokens"), *((chat(messages=each), "messages") for each in long)):
+        error = ask(server, "POST", CHAT, body)[2]["error"]
+        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+        assert "maximum context length is 40" in error["message"]
 
 
 def test_prompt_and_answer_may_have_as_many_tokens_as_the_model_states(server: WorkerServer) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 
@@ -158,13 +159,33 @@ def test_stopping_lets_running_texts_finish(target: Target) -> None:
         stopping.join(HANG)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_texts_that_outlast_the_grace_end_with_an_error(
+    target: Target, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = LONG | LONG["extra_body"] | {"stream": stream}
+    with answering(target, slots=1, grace=0.1) as server, ThreadPoolExecutor(2) as pool:
+        answers = [
+            pool.submit(ask, server, "POST", "/v1/chat/completions", body) for _ in range(2)
+        ]  # one runs, one waits
+        until(lambda: server.service.engine.stats()["waiting"] == 1 and server.service.engine.stats()["running"] == 1)
+        server.stop()
+        for status, _, reply in (answer.result() for answer in answers):
+            error = events(reply)[-1]["error"] if stream else reply["error"]
+            assert (status, error["code"]) == (200 if stream else 503, "unavailable")
+            assert "the worker is stopping" in error["message"]
+    messages = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert [each.exc_info for each in messages] == [None]
+    assert "2 texts are cancelled" in messages[0].message
+
+
 def test_stopping_cancels_texts_that_outlast_the_grace(target: Target) -> None:
     with answering(target, slots=1, grace=0.1) as server, client_of(server) as client:
         stream = iter(client.chat.completions.create(**LONG, stream=True))
         next(stream)
         server.stop()
         until(lambda: server.service.engine.stats()["running"] == 0)
-        with pytest.raises((openai.APIError, httpx2.HTTPError)):  # the connection is cut
+        with pytest.raises(openai.APIError, match="the worker is stopping"):
             list(stream)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel, Field
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.target import Target
@@ -29,6 +30,60 @@ def test_response_formats_become_grammars(target: Target) -> None:
     strict = read_grammar({"type": "json_schema", "json_schema": {"schema": schema, "strict": True}})
     with pytest.raises(InvalidArgument, match=r'Unimplemented keys: \["not"\]'):
         target.match(strict)
+
+
+def accepts(target: Target, schema: dict[str, Any], text: str, strict: bool = True) -> bool:
+    grammar = read_grammar({"type": "json_schema", "json_schema": {"schema": schema, "strict": strict}})
+    assert grammar is not None
+    target.match(grammar)
+    return Oracle(target, grammar).is_whole(tokens_of(text))
+
+
+def test_objects_have_only_the_properties_that_they_name(target: Target) -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}, "required": ["a"], "$defs": {"B": inner}}
+    assert accepts(target, schema, '{"a": {"b": 1}}')
+    assert not accepts(target, schema, '{"a": {"b": 1, "c": 2}}')
+    assert not accepts(target, schema, '{"a": {"b": 1}, "c": 2}')
+    assert not accepts(target, schema, '{"a": {"b": 1}, "c": 2}', strict=False)
+    assert accepts(target, schema | {"additionalProperties": True}, '{"a": {"b": 1}, "c": 2}')
+    assert accepts(target, {"type": "object"}, '{"any": 1}')
+    both = {"allOf": [{"$ref": "#/$defs/B"}, {"type": "object", "properties": {"c": {}}}], "$defs": {"B": inner}}
+    assert accepts(target, both, '{"b": 1, "c": 2}')
+    assert accepts(target, {"enum": [{"properties": {"a": 1}}]}, '{"properties": {"a": 1}}')
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    name: str
+
+
+class Owner(BaseModel):
+    pet: Cat | Dog = Field(discriminator="kind")
+
+
+def test_a_discriminated_union_of_pydantic_is_one_of_its_branches(target: Target) -> None:
+    schema = Owner.model_json_schema()
+    assert "oneOf" in schema["properties"]["pet"]
+    for strict in (True, False):
+        assert accepts(target, schema, '{"pet": {"kind": "cat", "lives": 9}}', strict)
+        assert accepts(target, schema, '{"pet": {"kind": "dog", "name": "x"}}', strict)
+        assert not accepts(target, schema, '{"pet": {"kind": "cow", "lives": 9}}', strict)
+
+
+@pytest.mark.parametrize(
+    "keyword", [{"uniqueItems": True}, {"contains": {"const": 1}}, {"if": {}, "then": {}}, {"not": {}}]
+)
+def test_strict_schemas_may_not_have_keywords_that_are_not_enforced(target: Target, keyword: dict[str, Any]) -> None:
+    nested = {"type": "object", "properties": {"a": {"type": "array", **keyword}}}
+    with pytest.raises(InvalidArgument, match="Unimplemented keys"):
+        accepts(target, nested, "{}")
+    accepts(target, nested, "{}", strict=False)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.openai import tool_calls
-from suffolk.serving.openai.tool_calls import MAX_OPEN, ToolCall, ToolCallParser, _JsonScan
+from suffolk.serving.openai.call_reader import CallReader, ToolCall
+from suffolk.serving.openai.tool_calls import MAX_OPEN, ToolCallParser, _JsonScan
 from suffolk.serving.openai.tool_format import FORMATS, find_format
+from tests.support.tool_calls import joined
 
 NAMES = ("f", "get_weather")
 F = ToolCall("f", '{"a": 1}')
@@ -61,11 +63,30 @@ TABLE = [
 ]
 
 
-def parse(form: str, parts: list[str]) -> tuple[str, list[ToolCall]]:
+CUT = [
+    # format, text that ended at its length, content, calls
+    ("hermes", "Well <tool_call>", "Well", []),
+    ("hermes", "Well <tool_ca", "Well", []),
+    ("hermes", "a <", "a <", []),
+    ("hermes", '<tool_call>\n{"name": "get_', "", []),
+    ("hermes", '<tool_call>\n{"name": "f"', "", [ToolCall("f", "")]),
+    ("hermes", '<tool_call>\n{"name": "f", "arguments": {"a": "x"', "", [ToolCall("f", '{"a": "x"')]),
+    (
+        "hermes",
+        f"<tool_call>{F_TEXT}</tool_call><tool_call>" + '{"name": "f", "arguments": {',
+        "",
+        [F, ToolCall("f", "{")],
+    ),
+    ("hermes", '<tool_call>{"name": "g", "arguments": {', '<tool_call>{"name": "g", "arguments": {', []),
+    ("hermes", "<tool_call>{no", "<tool_call>{no", []),
+    ("mistral", f'[TOOL_CALLS] [{F_TEXT}, {{"name": "f", "arguments": {{"a', "", [F, ToolCall("f", '{"a')]),
+]
+
+
+def parse(form: str, parts: list[str], is_cut: bool = False) -> tuple[str, list[ToolCall]]:
     parser = ToolCallParser(FORMATS[form], NAMES)
-    events = [event for part in parts for event in parser.push(part)] + parser.finish()
-    content = "".join(event for event in events if isinstance(event, str))
-    return content, [event for event in events if isinstance(event, ToolCall)]
+    events = [event for part in parts for event in parser.push(part)] + parser.finish(is_cut)
+    return "".join(event for event in events if isinstance(event, str)), joined(events)
 
 
 @pytest.mark.parametrize(("form", "text", "content", "calls"), TABLE)
@@ -77,6 +98,27 @@ def test_content_and_calls_do_not_depend_on_the_split(
     assert parse(form, list(text)) == expected
     for at in range(1, len(text)):
         assert parse(form, [text[:at], text[at:]]) == expected, at
+
+
+@pytest.mark.parametrize(("form", "text", "content", "calls"), CUT)
+def test_no_mark_of_a_call_that_is_cut_off_is_content(
+    form: str, text: str, content: str, calls: list[ToolCall]
+) -> None:
+    for parts in ([text], list(text)):
+        assert parse(form, parts, is_cut=True) == (content, calls)
+
+
+def test_required_calls_are_read_in_pieces() -> None:
+    for text in (f"<tool_call>\n{F_TEXT}\n</tool_call>\n<tool_call>{G_TEXT}</tool_call>", f"[{F_TEXT}, {G_TEXT}]"):
+        for size in range(len(text) + 1):
+            expected = joined((whole := CallReader()).push(text[:size]) + whole.finish())
+            reader = CallReader()
+            events = [event for letter in text[:size] for event in reader.push(letter)] + reader.finish()
+            assert joined(events) == expected
+            assert [call.name for call in expected] == ["f", "get_weather"][: len(expected)]
+        assert [json.loads(call.arguments) for call in expected] == [json.loads(F.arguments), json.loads(G.arguments)]
+    reader = CallReader()
+    assert [len(reader.push(letter)) for letter in '{"name": "f", "arguments": {"a": 1'][-6:] == [1, 1, 1, 1, 1, 1]
 
 
 def test_random_texts_are_split_alike() -> None:
@@ -141,7 +183,7 @@ def test_calls_without_an_end_are_not_read_over_and_over(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("template", "name"),
     [
-        ("...<tool_call>\\n{...", "hermes"),
+        ("...<tool_call>\n{...", "hermes"),
         ("...{{ '[TOOL_CALLS] [' }}", "mistral"),
         ("<|python_tag|>", "llama"),
         ({"default": "", "tool_use": "<tool_call>"}, "hermes"),

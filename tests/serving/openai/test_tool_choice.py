@@ -12,7 +12,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.openai.tool_calls import ToolCall
+from suffolk.serving.openai.call_reader import ToolCall
 from suffolk.serving.openai.tool_choice import MAX_TOOLS, read_tool_choice, template_messages
 from suffolk.serving.openai.tool_format import FORMATS
 from tests.support.drafters import MadeUpDrafter, eager_decoder, random_tree
@@ -81,6 +81,14 @@ def test_several_calls_may_be_required(target: Target) -> None:
         assert parser.push(text) + parser.finish() == [ToolCall("now", "{}")] * 2
 
 
+def test_the_tools_that_are_allowed_are_the_only_ones() -> None:
+    for mode in ("auto", "required"):
+        allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "now"}}]}
+        found = read_tool_choice(TOOLS, {"type": "allowed_tools", "allowed_tools": allowed})
+        assert found is not None
+        assert (list(found.functions), found.is_required, found.is_named) == (["now"], mode == "required", False)
+
+
 def test_a_mark_that_is_a_token_is_generated_as_that_token() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.add_tokens(["<tool_call>"])
@@ -124,7 +132,13 @@ def test_an_answer_of_json_may_be_a_call_instead(target: Target) -> None:
         (TOOLS, "maybe", "tool_choice is 'maybe'; it must be none, auto, required or a function"),
         (TOOLS, {"type": "function", "function": {"name": "g"}}, "names the function 'g'; the functions of tools are"),
         (TOOLS, {"type": "function", "function": {"name": []}}, "names the function"),
-        (TOOLS, {"type": "allowed_tools"}, "tool_choice names the function None"),
+        (TOOLS, {"type": "allowed_tools"}, "tool_choice.allowed_tools must have mode, auto or required, and tools"),
+        (
+            TOOLS,
+            {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("g")]}},
+            "tool_choice.allowed_tools names 'g'; the functions of tools are weather, now",
+        ),
+        (TOOLS, {"type": "custom", "custom": {"name": "g"}}, "tool_choice.type is 'custom'; it must be function"),
         (None, "required", "tool_choice is 'required'; give tools"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.grammars import ending_target
+from tests.support.http_requests import ask
 from tests.support.openai_server import answering, client_of
 
 TEMPLATE = (
@@ -74,11 +75,25 @@ def test_a_required_call_is_one_in_the_answer_and_in_the_stream(client: openai.O
     chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**fields, stream=True) if chunk.choices]
     assert chunks[-1].finish_reason == finish
     assert "".join(chunk.delta.content or "" for chunk in chunks) == ""
-    [streamed] = [each for chunk in chunks for each in chunk.delta.tool_calls or []]
-    assert (streamed.index, streamed.function) == (0, call.function) or (
-        streamed.function is not None
-        and (streamed.function.name, streamed.function.arguments) == (call.function.name, call.function.arguments)
-    )
+    parts = [each for chunk in chunks for each in chunk.delta.tool_calls or []]
+    assert {part.index for part in parts} == {0}
+    assert [part.function.name for part in parts if part.function] == [call.function.name] + [None] * (len(parts) - 1)
+    assert "".join(part.function.arguments or "" for part in parts if part.function) == call.function.arguments
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_call_that_is_cut_off_has_no_content(client: openai.OpenAI, choice: Any) -> None:
+    for most in (1, 5, 20, 40, 60):
+        fields = ASKED | {"tools": TOOLS, "tool_choice": choice, "max_completion_tokens": most}
+        answer = client.chat.completions.create(**fields).choices[0]
+        chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**fields, stream=True)]
+        assert answer.message.content in (None, "")
+        assert "".join(chunk.delta.content or "" for chunk in chunks) == ""
+        arguments = [call.function.arguments for call in answer.message.tool_calls or [] if call.type == "function"]
+        parts = [part.function for chunk in chunks for part in chunk.delta.tool_calls or [] if part.function]
+        assert "".join(part.arguments or "" for part in parts) == "".join(arguments)
+        if answer.finish_reason == "length":
+            assert not arguments or most > 20
 
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
@@ -154,9 +169,27 @@ def test_wrong_tools_and_schemas_are_bad_requests(client: openai.OpenAI, fields:
         client.chat.completions.create(**ASKED, **fields)
 
 
-def test_a_template_without_tools_refuses_them() -> None:
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_template_without_tools_gets_them_as_text(choice: Any) -> None:
     target = ending_target()
-    target.tokenizer.chat_template = "{{ messages[0]['content'] }}"
-    refusal = pytest.raises(openai.BadRequestError, match="the chat template of model tiny takes none; omit them")
-    with answering(target) as server, client_of(server) as client, refusal:
-        client.chat.completions.create(**ASKED, tools=TOOLS)
+    target.tokenizer.chat_template = (
+        "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}"
+    )
+    messages: Any = [
+        *ASKED["messages"],
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
+    fields = ASKED | {"messages": messages, "tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False}
+    with answering(target) as server, client_of(server) as client:
+        tokens = ask(server, "POST", "/tokenize", {"messages": messages, "tools": TOOLS[1:]})[2]["tokens"]
+        prompt = ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"]
+        [call] = client.chat.completions.create(**fields).choices[0].message.tool_calls or []
+    assert call.type == "function"
+    assert call.function.name in ("weather", "now")
+    assert isinstance(json.loads(call.function.arguments), dict)
+    assert prompt == (
+        "<user>These functions can be called. To call some, answer with a JSON list alone: "
+        '[{"name": FUNCTION, "arguments": {ARGUMENT: VALUE}}]\n{"name": "now"}\n\nIs it <tool_call>?'
+        '<assistant>[{"name": "weather", "arguments": {"unit": "C", "days": 2}}]<user>The function returned: rain'
+    )

@@ -1,0 +1,17 @@
+"""Runs the checks of OpenAI's Python client that ``make clients`` runs for all clients, against a tiny model."""
+
+from __future__ import annotations
+
+from tests.clients.checks import CHECKS, Worker
+from tests.serving.openai.test_tools import TEMPLATE
+from tests.support.grammars import ending_target
+from tests.support.openai_server import answering
+
+
+def test_openais_python_client() -> None:
+    target = ending_target()
+    target.tokenizer.chat_template = TEMPLATE
+    with answering(target) as server:
+        for name, check in CHECKS["openai"][1](Worker(f"http://{server.http}", "")):
+            print(name)  # shown if the check fails
+            check()

@@ -1,0 +1,190 @@
+"""Tests the fields of vLLM and llama.cpp: those that act, those that are refused, and misspelled ones."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.worker.server import WorkerServer
+from tests.support.grammars import END, ending_target, tokens_of
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering
+from tests.support.worker_server import TEMPLATE
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+USER = [{"role": "user", "content": "abc"}]
+CHATS: dict[str, Any] = {"messages": USER, "max_tokens": 40, "temperature": 0}
+TEXTS: dict[str, Any] = {"prompt": "abcabc", "max_tokens": 40, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[WorkerServer]:
+    target = ending_target()
+    target.tokenizer.chat_template = TEMPLATE.replace("<assistant>", "") + (
+        "{% if thinking %}!{% endif %}{{ reasoning_effort or '' }}{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    with answering(target) as server:
+        yield server
+
+
+def text_of(server: WorkerServer, **fields: Any) -> str:
+    status, _, reply = ask(server, "POST", TEXT, TEXTS | fields)
+    assert status == 200, reply
+    return str(reply["choices"][0]["text"])
+
+
+def prompt_of(server: WorkerServer, **fields: Any) -> str:
+    """The prompt that the messages of a chat become, which a chat reads as well."""
+    status, _, reply = ask(server, "POST", "/tokenize", {"messages": USER, **fields})
+    assert status == 200, reply
+    chat = ask(server, "POST", CHAT, {"messages": USER, "max_tokens": 1, **fields})[2]
+    assert chat["usage"]["prompt_tokens"] == reply["count"]
+    return str(ask(server, "POST", "/detokenize", {"tokens": reply["tokens"]})[2]["prompt"])
+
+
+def test_fields_of_the_chat_template(server: WorkerServer) -> None:
+    assert prompt_of(server) == "<user>abc<assistant>"
+    assert prompt_of(server, add_generation_prompt=False) == "<user>abc"
+    assert prompt_of(server, chat_template_kwargs={"thinking": True}) == "<user>abc!<assistant>"
+    assert prompt_of(server, reasoning_effort="low") == "<user>abclow<assistant>"
+    begun = [*USER, {"role": "assistant", "content": "So"}]
+    assert prompt_of(server, messages=begun, continue_final_message=True) == "<user>abc<assistant>So"
+    for fields, param in (
+        ({"continue_final_message": True, "add_generation_prompt": True}, "add_generation_prompt"),
+        ({"chat_template_kwargs": {"tokenize": False}}, "chat_template_kwargs"),
+    ):
+        assert ask(server, "POST", CHAT, CHATS | fields)[2]["error"]["param"] == param
+
+
+def test_ends_of_a_text(server: WorkerServer) -> None:
+    letters: dict[str, Any] = {"guided_regex": "[a-z]{40}"}
+    plain = text_of(server, **letters)
+    first = plain.index(plain[9])
+    fields: dict[str, Any] = {**letters, "stop_token_ids": tokens_of(plain[9])}
+    status, _, reply = ask(server, "POST", TEXT, TEXTS | fields)
+    assert (status, reply["choices"][0]["finish_reason"]) == (200, "stop")
+    assert reply["usage"]["completion_tokens"] == first + 1
+    shown = reply["choices"][0]["text"]
+    assert shown == plain[:first]
+    assert text_of(server, **fields, include_stop_str_in_output=True) == plain[: first + 1]
+    longer = ask(server, "POST", TEXT, TEXTS | fields | {"min_tokens": 30})[2]
+    assert longer["usage"]["completion_tokens"] >= 30
+    letter = plain[3]
+    assert text_of(server, **letters, stop=letter, include_stop_str_in_output=True) == plain[: plain.index(letter) + 1]
+    assert ask(server, "POST", TEXT, TEXTS | {"stop_token_ids": [257]})[2]["error"]["param"] == "stop_token_ids"
+    assert ask(server, "POST", TEXT, TEXTS | {"min_tokens": 41})[2]["error"]["param"] == "min_tokens"
+
+
+def test_words_that_may_not_come(server: WorkerServer) -> None:
+    fields: dict[str, Any] = {"structured_outputs": {"regex": "[xyz]{3}"}, "temperature": 1}
+    assert "x" in "".join(text_of(server, **fields, seed=seed) for seed in range(5))
+    assert "x" not in "".join(text_of(server, **fields, seed=seed, bad_words=["x", "yyy"]) for seed in range(5))
+    assert ask(server, "POST", TEXT, TEXTS | {"bad_words": [" "]})[2]["error"]["param"] == "bad_words"
+
+
+def test_prompts_are_cut_from_the_left(server: WorkerServer) -> None:
+    def count(**fields: Any) -> int:
+        return int(ask(server, "POST", TEXT, TEXTS | {"max_tokens": 1} | fields)[2]["usage"]["prompt_tokens"])
+
+    assert text_of(server, prompt="xyzabc", truncate_prompt_tokens=3) == text_of(server, prompt="abc")
+    assert count(prompt="x" * 9000, truncate_prompt_tokens=5) == 5
+    assert count(prompt="x" * 9000, truncate_prompt_tokens=-1) == 4095
+    chat = ask(server, "POST", CHAT, CHATS | {"truncate_prompt_tokens": 4})[2]
+    assert chat["usage"]["prompt_tokens"] == 4
+
+
+def test_special_tokens_are_shown_on_request(target: Target, server: WorkerServer) -> None:
+    fields: dict[str, Any] = {"logit_bias": {str(END): 100}, "ignore_eos": True, "max_tokens": 3}
+    end = target.tokenizer.decode([END])
+    assert text_of(server, **fields) == ""
+    assert text_of(server, **fields, skip_special_tokens=False) == end * 3
+    assert text_of(server, **fields, stop=end * 2, skip_special_tokens=False) == ""
+    assert ask(server, "POST", TEXT, TEXTS | fields | {"stop": end})[2]["choices"][0]["finish_reason"] == "stop"
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
+GBNF = 'root ::= "yes" | "no" | digit+\ndigit ::= [0-9]\n'
+
+
+@pytest.mark.parametrize(
+    ("fields", "form"),
+    [
+        ({"structured_outputs": {"choice": ["red (1)", "blue|2"]}}, r"red \(1\)|blue\|2"),
+        ({"guided_choice": ["red", "blue"]}, "red|blue"),
+        ({"structured_outputs": {"regex": "[0-9]{3}"}}, "[0-9]{3}"),
+        ({"guided_regex": "(ab|cd)e"}, "abe|cde"),
+        ({"structured_outputs": {"grammar": 'start: "x" | "yz"'}}, "x|yz"),
+        ({"guided_grammar": GBNF}, "yes|no|[0-9]+"),
+        ({"grammar": GBNF}, "yes|no|[0-9]+"),
+        ({"structured_outputs": {"json": SCHEMA}}, None),
+        ({"structured_outputs": {"json": json.dumps(SCHEMA)}}, None),
+        ({"guided_json": SCHEMA}, None),
+        ({"json_schema": SCHEMA}, None),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, None),
+    ],
+)
+def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, Any], form: str | None) -> None:
+    found = [text_of(server, **fields, seed=3, temperature=1, max_tokens=99)]
+    found.append(ask(server, "POST", CHAT, CHATS | fields | {"max_tokens": 99})[2]["choices"][0]["message"]["content"])
+    for text in found:
+        if form is None:
+            jsonschema.validate(json.loads(text), SCHEMA)
+        else:
+            assert re.fullmatch(form, text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "text"),
+    [
+        ({"max_token": 5}, "max_token", "unknown field; did you mean max_tokens?"),
+        ({"tempreature": 0.5}, "tempreature", "did you mean temperature?"),
+        ({"stream": True, "stream_options": {"include_usge": True}}, "stream_options.include_usge", "include_usage"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "it needs stream: true"),
+        ({"functions": [{"name": "f"}]}, "functions", "this worker does not support it; use tools"),
+        ({"n_predict": 5}, "n_predict", "use max_tokens"),
+        ({"use_beam_search": True}, "use_beam_search", "does not support it; leave it out"),
+        ({"mirostat": 2}, "mirostat", "does not support it"),
+        ({"modalities": ["text", "audio"]}, "modalities", "does not support it"),
+        ({"structured_outputs": {"chioce": ["a"]}}, "structured_outputs.chioce", "unknown key"),
+        ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice", "give one of guided_regex, guided_choice"),
+        (
+            {"guided_regex": "a", "response_format": {"type": "json_object"}},
+            "response_format",
+            "each constrains the whole text",
+        ),
+        ({"guided_json": "{"}, "guided_json", "no JSON"),
+        ({"echo": True}, "echo", "this worker does not support it"),
+        (
+            {"guided_regex": "a", "tools": [{"type": "function", "function": {"name": "f"}}]},
+            "tools",
+            "takes a schema, no regex",
+        ),
+        ({"guided_choice": []}, "guided_choice", "give one or more texts"),
+        ({"guided_grammar": 'root ::= "a'}, None, "the grammar (gbnf) is refused"),
+    ],
+)
+def test_fields_that_are_refused(server: WorkerServer, fields: dict[str, Any], param: str | None, text: str) -> None:
+    status, _, reply = ask(server, "POST", CHAT, CHATS | fields)
+    assert (status, reply["error"]["param"]) == (400, param), reply
+    assert text in reply["error"]["message"]
+
+
+def test_fields_that_ask_for_nothing_are_ignored(server: WorkerServer, caplog: pytest.LogCaptureFixture) -> None:
+    fields = {"user": "me", "store": True, "metadata": {"a": "b"}, "functions": None, "use_beam_search": False}
+    fields |= {"length_penalty": 1.0, "modalities": ["text"], "mirostat": 0, "chat_id": "7"}
+    expected = ask(server, "POST", CHAT, CHATS)[2]["choices"]
+    with caplog.at_level(logging.INFO, "suffolk.worker"):
+        for _ in range(2):
+            assert ask(server, "POST", CHAT, CHATS | fields)[2]["choices"] == expected
+    assert [each.message for each in caplog.records] == ["ChatCompletions: the field 'chat_id' is unknown, and ignored"]
+
+
+def test_top_p_of_0_takes_the_likeliest_token(server: WorkerServer) -> None:
+    assert text_of(server, top_p=0, temperature=1) == text_of(server)
