@@ -239,13 +239,13 @@ def check_new_folder(output: Path, store: Path) -> None:
         raise InvalidArgument(f"{output} is inside the datastore {store}; name a folder outside of it")
 
 
-def disk_error(path: Path, error: OSError) -> SuffolkError:
-    """The error for a ``path`` that cannot be written."""
+def disk_error(path: Path, error: OSError, option: str = "--output") -> SuffolkError:
+    """The error for a ``path`` that cannot be written. ``option``: the option that names another."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceExhausted(f"{path}: the disk is full; free some space and run the command again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another --output")
-    return InvalidArgument(f"{path}: cannot be written ({error.strerror or error}); choose another --output")
+        return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another {option}")
+    return InvalidArgument(f"{path}: cannot be written ({error.strerror or error}); choose another {option}")
 
 
 def _make(store: Path) -> Path | None:

@@ -57,6 +57,13 @@ def open_url(url: str) -> BinaryIO:
         return io.BufferedReader(_Stream(url, files.open(path, "rb", block_size=READ_BYTES)), READ_BYTES)
 
 
+def read_head(url: str, size: int) -> bytes:
+    """The first ``size`` bytes of a file that ``find_files`` found, or all if it is shorter. Errors as ``storage_errors``."""
+    files, path = file_system_at(url)
+    with storage_errors(url):
+        return bytes(files.cat_file(path, start=0, end=size))
+
+
 class _Stream(io.RawIOBase):
     """An open file of fsspec, with the errors of ``storage_errors``."""
 
