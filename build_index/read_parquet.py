@@ -16,6 +16,7 @@ from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.paths import name_text
 from suffolk.datastore.remote_files import open_url
 
 IDS_COLUMN = "input_ids"
@@ -83,7 +84,11 @@ def _opened(path: str) -> Iterator[Any]:
     except ImportError as error:
         raise Unsupported(f"corpus {path}: reading Parquet needs pyarrow; pip install 'suffolk[parquet]'") from error
     try:
-        source: Any = open_url(path) if is_storage_url(path) else path  # pyarrow reads paths without Python
+        source: Any = path  # pyarrow reads paths without Python
+        if is_storage_url(path):
+            source = open_url(path)
+        elif path != name_text(path):
+            source = pyarrow.PythonFile(open(path, "rb"))  # noqa: SIM115  a path that is not UTF-8; closed with the table
         with parquet.ParquetFile(source) as table:
             yield table
     except pyarrow.ArrowException as error:

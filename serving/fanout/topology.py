@@ -89,7 +89,7 @@ def write_topology(topology: Topology, path: Path) -> None:
     """Replace the file ``path`` at once, so that a reader never sees half of it. Raises InvalidArgument as ``check_topology``."""
     check_topology(topology, f"topology {path}")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(topology.model_dump_json(indent=2, exclude_defaults=True) + "\n")
+    temporary.write_text(topology.model_dump_json(indent=2, exclude_defaults=True) + "\n", encoding="utf-8")
     temporary.replace(path)
 
 

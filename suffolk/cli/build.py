@@ -35,6 +35,7 @@ from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.cli.push import push_facts
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.paths import name_text
 from suffolk.datastore.readers import reader_lines, wait_for_readers
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.storage.build import build_at
@@ -179,7 +180,7 @@ def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
     """The parts of a list. Raises InvalidArgument: it has none."""
     if text is None:
         return ()
-    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    parts = tuple(part.strip() for part in name_text(text).split(",") if part.strip())
     if not parts:
         raise InvalidArgument(f"{option} {text!r} names nothing; give a list such as {example}, or leave it out")
     return parts
@@ -200,6 +201,8 @@ def _build_options(options: Options) -> BuildOptions:
         options,
         BuildOptions,
         output=_folder(options),
+        text_field=name_text(options.text_field),
+        id_field=None if options.id_field is None else name_text(options.id_field),
         mode="append" if options.append else "replace" if options.replace else "new",
         metadata=_names("--metadata", options.metadata, "license,repo.name"),
         extensions=_names("--extensions", options.extensions, ".py,.md"),
