@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -238,6 +239,7 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
 def _clean(raw: str | bytes) -> tuple[str, int, int]:
     """Valid text, its size in UTF-8, and the number of replaced sequences."""
     if isinstance(raw, bytes):
+        raw = raw.removeprefix(BOM_UTF8)
         text, bad = _decode(raw)
         return text, len(raw), bad
     bad = getattr(raw, "bad", 0)

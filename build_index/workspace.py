@@ -35,6 +35,7 @@ from suffolk.datastore.manifest import (
     writer_lock,
 )
 from suffolk.datastore.open_segment import open_segment
+from suffolk.datastore.paths import refuse_dangling
 from suffolk.datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
@@ -233,6 +234,7 @@ def open_workspace(
 
 def check_new_folder(output: Path, store: Path) -> None:
     """Refuse an ``output`` that exists or is inside ``store``. Raises InvalidArgument."""
+    refuse_dangling(output)
     if output.exists():
         raise InvalidArgument(f"{output} exists; name a new folder")
     if store.resolve() in output.resolve().parents:
@@ -250,6 +252,7 @@ def disk_error(path: Path, error: OSError, option: str = "--output") -> SuffolkE
 
 def _make(store: Path) -> Path | None:
     """Make the folder ``store``. Returns the topmost folder that was made, or None."""
+    refuse_dangling(store)
     if store.exists() and not store.is_dir():
         raise InvalidArgument(f"output {store} is a file; name a new or empty folder")
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]

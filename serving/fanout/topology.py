@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -79,7 +80,7 @@ def read_topology(path: Path) -> Topology:
         InvalidArgument: it is no topology; see ``check_topology``.
     """
     try:
-        content = path.read_bytes()
+        content = path.read_bytes().removeprefix(BOM_UTF8)
     except OSError as error:
         raise NotFound(f"topology {path}: cannot be read ({error.strerror}); name a JSON file with 'shards'") from None
     return check_topology(_validated(content, f"topology {path}"), f"topology {path}")
