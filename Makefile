@@ -8,7 +8,7 @@ NATIVE := $(shell find csrc -name '*.cc' -o -name '*.h' 2>/dev/null) CMakeLists.
 .PHONY: demo test lint types docs clean
 PAGES := $(shell git ls-files '*.md')
 demo: .venv/ready
-	.venv/bin/python -m demo $(DEMO_ARGS)
+	.venv/bin/suffolk demo --folder .cache $(if $(MODEL),--model $(MODEL)) $(DEMO_ARGS)
 
 # In file order: xdist would run files of few tests last, and those are the long ones.
 TEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
@@ -18,7 +18,7 @@ test: .venv/ready
 lint: .venv/ready
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo
 	.venv/bin/mdformat --check $(PAGES)
-	.venv/bin/codespell $(PAGES) CITATION.cff demo datastore build_index serving suffolk benchmarks research csrc
+	.venv/bin/codespell $(PAGES) CITATION.cff datastore build_index serving suffolk benchmarks research csrc
 	.venv/bin/md-dead-link-check
 
 # The documentation site, into build/site; broken links and anchors are errors.
@@ -105,14 +105,14 @@ wheel: .venv-wheel/ready
 # MODEL=FOLDER takes another model than 'make demo', VLLM_PROMPTS="FILE ..." other prompts; VLLM_ARGS="--limit 8 --threads 2" ...
 .PHONY: vllm
 VLLM_PYTHON ?= python3.11
-VLLM_PROMPTS ?= demo/prompts.jsonl benchmarks/vllm/prompts.jsonl
+VLLM_PROMPTS ?= benchmarks/demo/prompts.jsonl benchmarks/vllm/prompts.jsonl
 VLLM_PIP = .venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check
 SMOLLM = .cache/models/smollm2-135m-instruct
 vllm: .venv-vllm/ready $(if $(MODEL),,$(SMOLLM)/config.json)
 	.venv-vllm/bin/python -m suffolk.benchmarks.vllm --model $(or $(MODEL),$(SMOLLM)) --prompts $(VLLM_PROMPTS) $(VLLM_ARGS)
 
 $(SMOLLM)/config.json: | .venv/ready
-	.venv/bin/python -c "from pathlib import Path; from demo.model import fetch_model; fetch_model(Path('.cache/models'))"
+	.venv/bin/python -c "from pathlib import Path; from suffolk.benchmarks.demo.model import fetch_model; fetch_model(Path('.cache/models'))"
 
 # Runs the tutorial's commands with the model of 'make demo', and writes their output into its page.
 .PHONY: tutorial

@@ -9,6 +9,7 @@ from pathlib import Path
 import pybind11
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.editable_wheel import editable_wheel
 
 
 class CMakeBuild(build_ext):
@@ -30,11 +31,28 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--build", str(build), "--target", "_native"], check=True)
 
 
-ROOMS = ("datastore", "build_index", "serving", "benchmarks")
-"""Top-level folders that are packages of ``suffolk``; pyproject.toml maps them."""
+class PathEditable(editable_wheel):
+    """An editable install that adds this folder to the path.
 
-packages = find_packages(include=["suffolk", "suffolk.cli", "suffolk.cli.*"])
-packages += [f"suffolk.{name}" for room in ROOMS for name in find_packages(include=[room, f"{room}.*"])]
+    The other kinds are import hooks, which Python asks only after the path. Beside a clone called ``suffolk`` they would not be
+    asked, because any folder of that name is a namespace package.
+    """
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.mode = "compat"
+
+
+ROOMS = ("datastore", "build_index", "serving", "benchmarks")
+"""Top-level folders that are packages of ``suffolk``. In this folder, links in ``suffolk/`` lead to them."""
+
+if "editable_wheel" in sys.argv:
+    package_dir = {}
+    packages = find_packages(include=["suffolk", "suffolk.*"])
+else:
+    package_dir = {f"suffolk.{room}": room for room in ROOMS}
+    packages = find_packages(include=["suffolk", "suffolk.cli", "suffolk.cli.*"])
+    packages += [f"suffolk.{name}" for room in ROOMS for name in find_packages(include=[room, f"{room}.*"])]
 
 HOME = Path(__file__).parent.resolve()
 version = runpy.run_path(str(HOME / "datastore" / "version.py"))["__version__"]
@@ -42,6 +60,7 @@ version = runpy.run_path(str(HOME / "datastore" / "version.py"))["__version__"]
 setup(
     version=version,
     packages=packages,
+    package_dir=package_dir,
     ext_modules=[Extension("suffolk.datastore._native", sources=[])],
-    cmdclass={"build_ext": CMakeBuild},
+    cmdclass={"build_ext": CMakeBuild, "editable_wheel": PathEditable},
 )

@@ -20,7 +20,7 @@ def write_text(file: Path, content: str) -> None:
         PermissionDenied, ResourceExhausted: as ``write_atomically``.
     """
     if is_device(file):
-        file.write_text(content)
+        file.write_text(content, encoding="utf-8")
     else:
         write_atomically(file.resolve(), content.encode())
 

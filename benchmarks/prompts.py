@@ -163,7 +163,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
 
 def _text(path: Path, data: bytes) -> str:
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
         raise InvalidArgument(

@@ -87,10 +87,8 @@ class Block:
         payload: the content.
         next: where reading continues after this block.
         bytes_read: bytes of the inputs read up to here.
-        skipped: number of files skipped up to here, by reason.
     """
 
     payload: Payload
     next: Position
     bytes_read: int
-    skipped: dict[str, int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,8 @@ from suffolk.build_index.counts import Counts
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
 from suffolk.build_index.here import make_segments_here
-from suffolk.build_index.inputs import TOKEN_KINDS, Inputs, find_inputs
+from suffolk.build_index.input_file import TOKEN_KINDS
+from suffolk.build_index.inputs import Inputs, find_inputs
 from suffolk.build_index.journal import (
     FinishedSegment,
     Journal,
@@ -25,7 +25,8 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
 from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
-from suffolk.build_index.report import BuildReport, count, skipped_line
+from suffolk.build_index.report import BuildReport, count
+from suffolk.build_index.skipped import SkippedLog
 from suffolk.build_index.state import BuildState, MakeSegments
 from suffolk.build_index.target import Target, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
@@ -75,6 +76,8 @@ def build(
     began = time.monotonic()
     show = progress or SilentProgress()
     inputs = find_inputs(options)
+    if inputs.textless:
+        show.note(_textless(inputs))
     with open_workspace(options.output, make=make_workspace) as workspace:
         target = find_target(options)
         generation = target.previous.generation if target.previous else 0
@@ -86,16 +89,16 @@ def build(
                 workspace.require_whole(target.previous)
             generation += 1
         state = _resume(workspace, inputs, target, options, generation, show)
-        gatherer = Gatherer(workspace, options, target, inputs, show)
         tokenizer_json = target.tokenizer.to_str() if target.tokenizer is not None else None
         setup = EncodeSetup(options, tokenizer_json, state.proof.fast, target.vocab_size, target.rules)
-        memory = make_segments(gatherer, state, setup)
+        keep = state.finished[-1].skipped_bytes if state.finished else 0
+        with SkippedLog(options.skipped, inputs.unread, keep) as skipped:
+            gatherer = Gatherer(workspace, options, target, inputs, show, skipped)
+            memory = make_segments(gatherer, state, setup)
         if not state.finished:
-            left_out = f"skipped: {skipped_line(state.skipped)}"
+            left_out = f"{count(len(inputs.files), 'file')} of {count(inputs.size, 'byte')} read, without any text"
             if gatherer.run.left_out:
                 left_out = f"{count(gatherer.run.left_out, 'record')} left out, the first {gatherer.first_left_out}"
-            elif not any(state.skipped.values()):
-                left_out = f"{count(len(inputs.files), 'file')} of {count(inputs.size, 'byte')} read, without any text"
             raise InvalidArgument(
                 f"corpus {' '.join(options.corpora)}: holds no tokens ({left_out}); name files that hold text"
             )
@@ -118,8 +121,7 @@ def _resume(
             show.note(f"going on after {count(len(journal.finished), 'segment')} of an interrupted build")
         if not journal.complete:
             write_journal(workspace.journal, settings, journal.proof, journal.finished)  # drops a torn or unusable end
-        skipped = Counter(journal.finished[-1].skipped if journal.finished else {})
-        return BuildState(generation, journal.proof, workers, list(journal.finished), len(journal.finished), skipped)
+        return BuildState(generation, journal.proof, workers, list(journal.finished), len(journal.finished))
     if journal is not None:
         show.note(f"starting over, not going on with the interrupted build in {workspace.folder}: {journal}")
     proof = _prove(inputs, target, options)
@@ -129,7 +131,7 @@ def _resume(
         show.note(f"tokenizing by {'the fast path' if proof.fast else 'Hugging Face tokenizers'}: {proof.reason}")
     workspace.clear()
     write_journal(workspace.journal, settings, proof)
-    return BuildState(generation, proof, workers, [], 0, Counter())
+    return BuildState(generation, proof, workers, [], 0)
 
 
 def _publish(workspace: Workspace, target: Target, options: BuildOptions, state: BuildState, generation: int) -> None:
@@ -168,6 +170,13 @@ def _prove(inputs: Inputs, target: Target, options: BuildOptions) -> Proof:
     return prove(target.tokenizer, sample, options.tokenization)
 
 
+def _textless(inputs: Inputs) -> str:
+    return (
+        f"{count(len(inputs.textless), 'file')} of JSON records without a text: left out, or read as plain text if the name ends "
+        f"with .json; the first is {inputs.textless[0]}; --text-field names the field"
+    )
+
+
 def _workers(inputs: Inputs, options: BuildOptions) -> int:
     text_bytes = sum(file.size for file in inputs.files if file.kind not in TOKEN_KINDS)
     return options.workers() if text_bytes > INLINE_BYTES else 1
@@ -183,7 +192,8 @@ def _totals(finished: list[FinishedSegment]) -> Counts:
 def _report(
     options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, seconds: float
 ) -> BuildReport:
-    counts = _totals(state.finished)
+    counts = _totals(state.finished[: state.resumed])
+    counts.add(gatherer.run)  # with the blocks without tokens after the last segment
     return BuildReport(
         store=str(options.output),
         generation=generation,
@@ -203,7 +213,8 @@ def _report(
         workers=state.workers,
         left_out=counts.left_out,
         replaced_invalid=counts.replaced,
-        skipped=dict(gatherer.inputs.skipped + state.skipped),
+        skipped=dict(gatherer.inputs.skipped),
+        examples=gatherer.inputs.examples,
         fast=state.proof.fast,
         tokenization=state.proof.reason,
         routed=counts.routed,

@@ -72,7 +72,7 @@ def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
     written = model_file(name_or_path, TEMPLATE_FILE)
     found = config.get("chat_template") or _read_json(name_or_path, OLD_FILE).get("chat_template")
     if written is not None:
-        found = written.read_text(encoding="utf-8")
+        found = written.read_text(encoding="utf-8-sig")
     if isinstance(found, list):
         found = {str(each.get("name")): each.get("template") for each in found if isinstance(each, dict)}
     named = found if isinstance(found, dict) else {DEFAULT: found}
@@ -95,7 +95,7 @@ def _read_json(name_or_path: str | Path, file: str) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise Corruption(f"{path}: not JSON ({error}); fetch it again") from error
     return found if isinstance(found, dict) else {}

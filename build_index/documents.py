@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -10,8 +11,9 @@ from typing import Any
 
 from suffolk.build_index.block import Lines, Records, Texts
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.records import LeftOut, RecordRules, is_recording, read_chat, read_recording
-from suffolk.datastore.documents import NO_METADATA, Metadata
+from suffolk.build_index.records import LeftOut, RecordRules, is_chat, is_recording, read_chat, read_recording
+from suffolk.build_index.skipped import Skipped
+from suffolk.datastore.documents import NO_METADATA, Metadata, checked_metadata
 from suffolk.datastore.errors import InvalidArgument
 
 MAX_TEXT_CHARACTERS = 1 << 20
@@ -28,7 +30,7 @@ class Documents:
         recorded: map from a document's index to its recorded tokens.
         text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.
         replaced: number of invalid UTF-8 sequences, each replaced by U+FFFD.
-        left_out: records without a document, each with its place and the reason.
+        left_out: records without a document.
     """
 
     sources: list[str] = field(default_factory=list)
@@ -37,7 +39,7 @@ class Documents:
     recorded: dict[int, list[int]] = field(default_factory=dict)
     text_bytes: int = 0
     replaced: int = 0
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[Skipped] = field(default_factory=list)
 
     def add(self, source: str, metadata: Metadata, content: str | bytes | list[int]) -> None:
         """Add a document; a text of more than a million characters becomes several."""
@@ -76,42 +78,56 @@ def parse_documents(
         for (source, raw), kept in zip(payload.documents, payload.metadata or repeat(NO_METADATA), strict=False):
             documents.add(source, kept, raw)
         return documents
-    for place, record, bad in read_records(payload):
-        content = _content(record, place, options, rules)
-        if isinstance(content, LeftOut):
-            documents.left_out.append(f"{place}: {content.reason}")
-            continue
-        source = _source(record, place, payload.path, options)
-        kept = keep_metadata(record, options.metadata) if options.metadata else NO_METADATA
-        documents.add(source, kept, _Repaired(content, bad) if bad and isinstance(content, str) else content)
+    for place, raw in _raw_records(payload):
+        try:
+            reason = _add_record(documents, payload.path, place, raw, options, rules)
+        except InvalidArgument as error:
+            if options.on_error == "stop":
+                raise InvalidArgument(f"{error}; or leave such records out with --on-error skip") from error
+            reason = str(error).removeprefix(place).removeprefix(":").strip()
+        if reason:
+            documents.left_out.append(Skipped(place, reason))
     return documents
 
 
-def _content(record: Any, place: str, options: BuildOptions, rules: RecordRules) -> str | list[int] | LeftOut:
+def _add_record(
+    documents: Documents, path: str, place: str, raw: Any, options: BuildOptions, rules: RecordRules
+) -> str:
+    """Add the document of a record; or the reason why it has none. Raises as ``parse_documents``."""
+    record, bad = _parse_record(raw, place)
+    content = _content(record, place, options, rules)
+    if isinstance(content, LeftOut):
+        return content.reason
+    source = name_record(record, place, path, options)
+    kept = checked_metadata(place, keep_metadata(record, options.metadata)) if options.metadata else NO_METADATA
+    documents.add(source, kept, _Repaired(content, bad) if bad and isinstance(content, str) else content)
+    return ""
+
+
+def holds_content(record: Any, options: BuildOptions) -> bool:
+    """Whether a record has a field that may hold its content, in the form that ``options`` select."""
+    form = options.records
+    if form in ("auto", "text") and has_field(record, options.text_field):
+        return True
+    return (form in ("auto", "recording") and is_recording(record)) or (form in ("auto", "chat") and is_chat(record))
+
+
+def _content(record: Any, place: str, options: BuildOptions, rules: RecordRules) -> str | bytes | list[int] | LeftOut:
     """The text or the recorded tokens of a record, in the form that ``options`` select."""
     form = options.records
-    text = _field(record, options.text_field.split("."), options.text_field) if form in ("auto", "text") else None
-    if isinstance(text, str):
+    text = read_field(record, options.text_field) if form in ("auto", "text") else None
+    if isinstance(text, str | bytes):
         return text
     if form == "recording" or (form == "auto" and is_recording(record)):
         if not is_recording(record):
-            raise InvalidArgument(f"{place}: not a recording; name a file that --record has written")
+            raise InvalidArgument(no_content(place, options, record))
         return read_recording(record, rules, place)
     chat = read_chat(record, rules, place) if form in ("auto", "chat") else None
+    if chat is None and text is None and form != "chat" and has_field(record, options.text_field):
+        return LeftOut(f"field '{options.text_field}' is null")
     if chat is None:
-        raise InvalidArgument(_no_content(place, options, text, record))
+        raise InvalidArgument(no_content(place, options, record))
     return chat
-
-
-def _source(record: Any, place: str, path: str, options: BuildOptions) -> str:
-    if options.id_field is None:
-        return place
-    name = _field(record, options.id_field.split("."), options.id_field)
-    if name is None:
-        raise InvalidArgument(
-            f"{place}: no field '{options.id_field}' (--id-field); name a field that every record has, or leave the option out"
-        )
-    return f"{path}#{name}"
 
 
 def read_records(payload: Lines | Records) -> Iterator[tuple[str, Any, int]]:
@@ -120,19 +136,35 @@ def read_records(payload: Lines | Records) -> Iterator[tuple[str, Any, int]]:
     Raises:
         InvalidArgument: a line is not JSON; the message names it.
     """
+    for place, raw in _raw_records(payload):
+        yield place, *_parse_record(raw, place)
+
+
+def _raw_records(payload: Lines | Records) -> Iterator[tuple[str, Any]]:
+    """Yield the place of each record, and its row or its line."""
     if isinstance(payload, Records):
-        for number, row in enumerate(payload.rows, payload.first_row):
-            yield f"{payload.path}:{number}", row, 0
+        yield from ((f"{payload.path}:{number}", row) for number, row in enumerate(payload.rows, payload.first_row))
         return
     for number, line in enumerate(payload.data.split(b"\n"), payload.first_line):
         if line and not line.isspace():
-            place = f"{payload.path}:{number}"
-            yield place, *_parse_line(line, place)
+            yield f"{payload.path}:{number}", line
+
+
+def name_record(record: Any, place: str, path: str, options: BuildOptions) -> str:
+    """The source of a record: its place, or its id after ``path``. Raises InvalidArgument: it has no id."""
+    if options.id_field is None:
+        return place
+    name = read_field(record, options.id_field)
+    if name is None:
+        raise InvalidArgument(
+            f"{place}: no field '{options.id_field}' (--id-field); name a field that every record has, or leave the option out"
+        )
+    return f"{path}#{name}"
 
 
 def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
     """The values of ``fields`` in a record. Missing and null fields are left out."""
-    found = {name: _field(record, name.split("."), name) for name in fields}
+    found = {name: read_field(record, name) for name in fields}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -148,8 +180,10 @@ class _Repaired(str):
         return repaired
 
 
-def _parse_line(line: bytes, place: str) -> tuple[Any, int]:
-    text, bad = _decode(line)
+def _parse_record(raw: Any, place: str) -> tuple[Any, int]:
+    if not isinstance(raw, bytes):
+        return raw, 0
+    text, bad = _decode(raw)
     try:
         return json.loads(text), bad
     except (ValueError, RecursionError) as error:
@@ -159,30 +193,43 @@ def _parse_line(line: bytes, place: str) -> tuple[Any, int]:
 def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
     """The error for a line that ``json.loads`` refuses."""
     if isinstance(error, json.JSONDecodeError):
-        return InvalidArgument(f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object")
+        return InvalidArgument(f"{place}: not a JSON value ({error}); every record is one JSON object")
     problem = "is nested too deep" if isinstance(error, RecursionError) else "holds a number with too many digits"
     return InvalidArgument(
         f"{place}: not a JSON value that can be read: it {problem}; correct the line or leave it out"
     )
 
 
-def _field(record: Any, path: list[str], name: str) -> Any:
-    """The value of a field; None if it is missing. The name itself may contain dots."""
+def read_field(record: Any, name: str) -> Any:
+    """The value of a field; None if it is missing. A dotted name reads nested objects, unless it is the name of a field."""
     if isinstance(record, dict) and name in record:
         return record[name]
-    for part in path:
+    for part in name.split("."):
         if not isinstance(record, dict):
             return None
         record = record.get(part)
     return record
 
 
-def _no_content(place: str, options: BuildOptions, value: Any, record: Any) -> str:
+def has_field(record: Any, name: str) -> bool:
+    """Whether a record has a field, also if it is null. A dotted name reads nested objects."""
+    if not isinstance(record, dict) or name in record:
+        return isinstance(record, dict)
+    outer, dot, inner = name.rpartition(".")
+    parent = read_field(record, outer) if dot else None
+    return isinstance(parent, dict) and inner in parent
+
+
+def no_content(place: str, options: BuildOptions, record: Any) -> str:
+    """Why a record has no content, and what to do."""
     field = options.text_field
+    value = read_field(record, field)
     if not isinstance(record, dict):
-        return f"{place}: a JSON {type(record).__name__}, not an object; every line of a .jsonl file is one object"
-    if options.records != "chat" and (value is not None or field in record):
-        return f"{place}: field '{field}' holds {type(value).__name__}, not text; name the text field with --text-field"
+        return f"{place}: a JSON {type(record).__name__}, not an object; every record is one JSON object"
+    if options.records == "recording":
+        return f"{place}: not a recording; name a file that --record has written"
+    if options.records != "chat" and value is not None:
+        return f"{place}: field '{field}' holds {type(value).__name__}, not text; name another field with --text-field"
     fields = ", ".join(sorted(map(str, record))[:12]) or "none"
     if options.records == "chat":
         return f"{place}: no conversation; the line has {fields}; 'messages' or 'conversations' hold one"
@@ -192,6 +239,7 @@ def _no_content(place: str, options: BuildOptions, value: Any, record: Any) -> s
 def _clean(raw: str | bytes) -> tuple[str, int, int]:
     """Valid text, its size in UTF-8, and the number of replaced sequences."""
     if isinstance(raw, bytes):
+        raw = raw.removeprefix(BOM_UTF8)
         text, bad = _decode(raw)
         return text, len(raw), bad
     bad = getattr(raw, "bad", 0)

@@ -17,6 +17,7 @@ from suffolk.build_index.encoder import EncodedTexts, Encoder
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import load_fast
 from suffolk.build_index.records import RecordRules
+from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.documents import NO_METADATA, Metadata
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.segment import separator, token_dtype
@@ -41,14 +42,14 @@ class EncodedBlock:
         tokens: uint16 or uint32 [n], separators included.
         sources, metadata: the origin of each document; documents without tokens are left out.
         counts: the totals of the block.
-        left_out: records without a document, each with its place and the reason.
+        left_out: records without a document.
     """
 
     tokens: npt.NDArray[Any]
     sources: list[str]
     metadata: list[Metadata]
     counts: Counts
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[Skipped] = field(default_factory=list)
 
 
 class BlockEncoder:
@@ -145,7 +146,7 @@ def _block(
     sources: list[str],
     metadata: list[Metadata],
     counts: Counts,
-    left_out: Sequence[str] = (),
+    left_out: Sequence[Skipped] = (),
 ) -> EncodedBlock:
     counts.documents, counts.described = len(sources), sum(map(bool, metadata))
     counts.tokens = len(tokens) - len(sources)

@@ -68,6 +68,21 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
     )
 
 
+def find_answers(record: Any, place: str) -> tuple[Answer, ...] | None:
+    """The answers of a line of a batch, which holds a request or a response; None if the record is none.
+
+    Lines of OpenAI's batch files have a ``custom_id``. A request, and a request that failed, have no answers.
+    """
+    if not isinstance(record, dict):
+        return None
+    response = _object(next((record[name] for name in RESPONSES if record.get(name) is not None), None))
+    if isinstance(response, dict):
+        response = _object(response.get("body", response))
+    if isinstance(response, dict) and isinstance(response.get("choices"), list):
+        return _answers(response, place)
+    return () if "custom_id" in record and ("response" in record or _is_request(record.get("body"))) else None
+
+
 def _object(value: Any) -> Any:
     """Return ``value``, or its parsed content if it is a JSON string, or the ``body`` of a logged HTTP request."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):

@@ -14,6 +14,7 @@ from suffolk.build_index.journal import FinishedSegment, reached, record_segment
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import WorkProgress, rate
 from suffolk.build_index.report import megabytes
+from suffolk.build_index.skipped import Skipped, SkippedLog
 from suffolk.build_index.target import Target
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace
@@ -32,6 +33,7 @@ class Gatherer:
         run: totals of this run. Earlier runs of the same build are not included.
         read_seconds, sort_seconds: wall time of this run.
         first_left_out: the first record of this run without a document, with the reason.
+        skipped: writes these records to a file.
     """
 
     workspace: Workspace
@@ -39,6 +41,7 @@ class Gatherer:
     target: Target
     inputs: Inputs
     progress: WorkProgress
+    skipped: SkippedLog
     run: Counts = field(default_factory=Counts)
     read_seconds: float = 0.0
     sort_seconds: float = 0.0
@@ -56,7 +59,7 @@ class Gatherer:
             yield segment
             number += 1
 
-    def count(self, counts: Counts, left_out: Sequence[str], bytes_read: int) -> None:
+    def count(self, counts: Counts, left_out: Sequence[Skipped], bytes_read: int) -> None:
         """Add a block to the totals, and show them.
 
         Args:
@@ -64,15 +67,16 @@ class Gatherer:
             bytes_read: bytes of the inputs read up to here.
         """
         if left_out and not self.first_left_out:
-            self.first_left_out = left_out[0]
+            self.first_left_out = str(left_out[0])
             self.progress.note(f"left out {self.first_left_out}; the summary counts such records")
+        self.skipped.add(left_out)
         self.run.add(counts)
         self.progress.advance("reading", bytes_read / max(1, self.inputs.size), self._rates())
 
-    def finish(self, entry: SegmentEntry, place: Position, counts: Counts, skipped: dict[str, int]) -> FinishedSegment:
-        """Record a new segment, which is named by its content, in the journal."""
+    def finish(self, entry: SegmentEntry, place: Position, counts: Counts, skipped_bytes: int) -> FinishedSegment:
+        """Record a new segment, which is named by its content, in the journal. ``skipped_bytes``: see ``FinishedSegment``."""
         failpoint("segment.written")
-        segment = FinishedSegment(entry, place, reached(self.inputs, place), counts, skipped)
+        segment = FinishedSegment(entry, place, reached(self.inputs, place), counts, skipped_bytes)
         record_segment(self.workspace.journal, segment)
         return segment
 
@@ -111,7 +115,7 @@ class Gatherer:
             ),
         )
         self.sort_seconds += time.monotonic() - begin
-        return self.finish(self.workspace.name_by_content(entry), block.next, counts, block.skipped)
+        return self.finish(self.workspace.name_by_content(entry), block.next, counts, self.skipped.size)
 
     def _rates(self) -> str:
         seconds, run = max(time.monotonic() - self._began, 1e-9), self.run

@@ -12,7 +12,7 @@ from suffolk.build_index.state import BuildState
 
 def make_segments_here(gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
     """Read in this process, tokenize in ``state.workers`` processes, and sort one segment after the other. See ``MakeSegments``."""
-    blocks = read_blocks(gatherer.inputs, gatherer.options, gatherer.target.token_width, state.skipped, state.next)
+    blocks = read_blocks(gatherer.inputs, gatherer.options, gatherer.target.token_width, state.next)
     with open_encoder(setup, state.workers) as encoder:
         encoded = encoder.encode(blocks)
         state.finished.extend(gatherer.gather(encoded, len(state.finished), state.generation))

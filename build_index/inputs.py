@@ -6,73 +6,72 @@ import glob
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
+from suffolk.build_index.form import Form, find_form
+from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.datastore.remote_files import find_files, open_url
+from suffolk.datastore.remote_files import find_files
 
-ENDINGS = {
-    ".jsonl": "lines",
-    ".jsonl.gz": "lines-gz",
-    ".jsonl.zst": "lines-zst",
-    ".parquet": "parquet",
-    ".npy": "npy",
-    ".bin": "bin",
-}
-"""Ending of a file's name -> kind; every other file is plain text."""
-
-TOKEN_KINDS = ("npy", "bin")
-RECORD_KINDS = ("lines", "lines-gz", "lines-zst", "parquet")
+KIND_NAMES = {"npy": ".npy", "bin": ".bin", "parquet": ".parquet", "lines": "JSON lines", "array": "JSON array"}
 PATTERN = frozenset("*?[")
+HUB_CACHE, HUB_COPIES = {"blobs", "snapshots"}, {"blobs", "refs"}
+"""Folders of a model or data set in the hub's local cache, and those of them that hold the snapshots' files without their names."""
+EXAMPLES = 3
+"""Files that a summary names for each reason."""
+FORMS = "text, JSON lines, JSON arrays, Parquet, .npy or .bin files"
+REMOTE_STARTS = 32
+"""Files in storage whose first bytes are read at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """One file of a corpus.
+@dataclass(slots=True)
+class Inputs:
+    """The files of a corpus in reading order, and what is left out.
 
     Attributes:
-        path: path or URL.
-        kind: a value of ENDINGS, or "text".
-        size: bytes on disk.
-        modified_ns: time of the last change; for a URL a number that changes with the file.
-        named: whether the user gave this path. A named file must not be skipped.
+        unread: files and folders that are left out, although they may hold text.
+        passed_over: number of files that hold no text or that the options exclude, by reason.
+        textless: files of JSON records without a text. They are unread, or read as plain text.
     """
 
-    path: str
-    kind: str
-    size: int
-    modified_ns: int
-    named: bool
-
-    def open(self) -> BinaryIO:
-        """The content, from its start. Raises OSError; for a URL SuffolkError, also while it is read."""
-        return open_url(self.path) if is_storage_url(self.path) else open(self.path, "rb")
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The files of a corpus in reading order, and the number of skipped files by reason."""
-
     files: tuple[InputFile, ...]
-    skipped: Counter[str] = field(default_factory=Counter)
+    unread: list[Skipped] = field(default_factory=list)
+    passed_over: Counter[str] = field(default_factory=Counter)
+    textless: list[str] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Bytes of all files as they lie on disk."""
         return sum(file.size for file in self.files)
 
+    @property
+    def skipped(self) -> Counter[str]:
+        """Number of files that are left out, by reason."""
+        return +self.passed_over + Counter(file.reason for file in self.unread)
+
+    @property
+    def examples(self) -> dict[str, list[str]]:
+        """Reason -> the first paths of ``unread``."""
+        found: dict[str, list[str]] = {}
+        for file in self.unread:
+            if len(paths := found.setdefault(file.reason, [])) < EXAMPLES:
+                paths.append(file.place)
+        return found
+
     def identity(self, count: int) -> str:
-        """SHA-256 (hex) of the names, sizes and modification times of the first ``count`` files."""
+        """SHA-256 (hex) of the names, forms, sizes and modification times of the first ``count`` files."""
         digest = hashlib.sha256()
         for file in self.files[:count]:
-            digest.update(
-                f"{file.path}\0{file.kind}\0{file.size}\0{file.modified_ns}\n".encode("utf-8", "surrogateescape")
-            )
+            facts = f"{file.path}\0{file.kind}\0{file.packing}\0{file.size}\0{file.modified_ns}\n"
+            digest.update(facts.encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
 
@@ -81,81 +80,128 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
     Raises:
         NotFound: a file or folder does not exist, or a pattern matches nothing.
-        InvalidArgument: a folder cannot be read, there is no file, or an option applies to none of the files.
+        InvalidArgument: a named file is of a form that is not read, a folder cannot be read, there is no file, or an option
+            applies to none of the files. With ``options.strict`` also: a file is left out that may hold text.
         Unavailable, PermissionDenied, Unsupported: a URL cannot be read.
     """
-    skipped: Counter[str] = Counter()
+    inputs = Inputs(())
     files: list[InputFile] = []
     seen: set[object] = set()
+    textless: list[tuple[InputFile, str]] = []
     for corpus in options.corpora:
         find = _find_remote if is_storage_url(corpus) else _find_local
-        for identity, file in find(corpus, options, skipped):
-            if identity in seen:
-                skipped["given twice"] += 1
-                continue
+        for identity, file, form in find(corpus, options, inputs, seen):
             seen.add(identity)
-            files.append(file)
-    if not files:
-        left_out = ", ".join(f"{count} {reason}" for reason, count in skipped.items() if count) or "no files at all"
+            if form.lacks:
+                textless.append((file, form.lacks))
+            if form.problem == "empty":
+                inputs.passed_over["empty"] += 1
+            elif form.problem and file.named:
+                reason = form.lacks or f"corpus {file.path}: {form.problem}, which is not read; name {FORMS}"
+                raise InvalidArgument(reason)
+            elif form.problem:
+                inputs.unread.append(Skipped(file.path, form.problem))
+            else:
+                files.append(replace(file, kind=form.kind, packing=form.packing))
+    inputs.files = tuple(files)
+    inputs.textless = [file.path for file, _ in textless]
+    _require_texts(inputs, options, textless)
+    _require_use(options, {file.kind for file in files})
+    return inputs
+
+
+def _require_texts(inputs: Inputs, options: BuildOptions, textless: Sequence[tuple[InputFile, str]]) -> None:
+    """Refuse corpora that are mostly records without a text, or have files that ``options.strict`` refuses, or no files."""
+    left_out = skipped_line(inputs.skipped, inputs.examples)
+    if options.strict and inputs.unread:
+        raise InvalidArgument(
+            f"strict: {left_out}; convert or remove such files, choose others with --extensions, or leave --strict out"
+        )
+    lacking = set(inputs.textless)
+    others = sum(file.size for file in inputs.files if file.path not in lacking)
+    if textless and sum(file.size for file, _ in textless) > others:
+        raise InvalidArgument(textless[0][1])
+    if not inputs.files:
         raise InvalidArgument(
             f"corpus {' '.join(options.corpora)}: nothing to read ({left_out}); name files that hold text"
         )
-    _require_use(options, {file.kind for file in files})
-    return Inputs(tuple(files), skipped)
+
+
+def skipped_line(skipped: Mapping[str, int], examples: Mapping[str, Sequence[str]]) -> str:
+    """What is left out, as a text: how many files by reason, and the first names."""
+    return "; ".join(_one_reason(*each, examples.get(each[0], ())) for each in sorted(skipped.items())) or "no files"
+
+
+def _one_reason(reason: str, count: int, paths: Sequence[str]) -> str:
+    names = ", ".join([*paths, *["..."] * (count > len(paths))])
+    return f"{count:,} {reason}" + f": {names}" * bool(paths)
 
 
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
     """Refuse an option that acts on none of the files. A Parquet file counts as tokenized, because it may hold token ids."""
-    for name, value, acts_on in (
-        ("end of document", options.end_of_document, (*TOKEN_KINDS, "parquet")),
-        ("token format", options.token_format, ("bin",)),
-        ("records", None if options.records == "auto" else options.records, RECORD_KINDS),
+    for name, value, unset, acts_on in (
+        ("end of document", options.end_of_document, None, (*TOKEN_KINDS, "parquet")),
+        ("token format", options.token_format, None, ("bin",)),
+        ("records", options.records, "auto", RECORD_KINDS),
+        ("text field", options.text_field, "text", RECORD_KINDS),
+        ("id field", options.id_field, None, RECORD_KINDS),
+        ("metadata", ",".join(options.metadata), "", RECORD_KINDS),
+        ("on error", options.on_error, "stop", RECORD_KINDS),
     ):
-        if value is not None and kinds.isdisjoint(acts_on):
+        if value != unset and kinds.isdisjoint(acts_on):
             raise InvalidArgument(
-                f"{name}: {value} has no effect: no corpus is a {' or '.join(_ending(kind) for kind in acts_on)} file; "
-                f"leave --{name.replace(' ', '-')} out, or name {'tokenized corpora' if name != 'records' else 'records'}"
+                f"{name}: {value} has no effect: no corpus is a {' or '.join(KIND_NAMES[kind] for kind in acts_on)} file; "
+                f"leave --{name.replace(' ', '-')} out, or name {'tokenized corpora' if 'lines' not in acts_on else 'records'}"
             )
 
 
-def _ending(kind: str) -> str:
-    return next(ending for ending, each in ENDINGS.items() if each == kind)
+Found = tuple[object, InputFile, Form]
+"""What distinguishes a file from all others, the file, and its form."""
 
 
-def recognise(path: str) -> str:
-    """The kind of a file, by its name alone."""
-    lower = path.lower()
-    return next((kind for ending, kind in ENDINGS.items() if lower.endswith(ending)), "text")
-
-
-def _find_remote(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[object, InputFile]]:
-    """The files at a URL, each with what distinguishes it from all others."""
+def _find_remote(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[object]) -> Iterator[Found]:
+    """The files at a URL."""
     files, named = find_files(corpus)
-    for file in files:
-        kind = recognise(file.url)
-        if kind in TOKEN_KINDS and named:
-            raise InvalidArgument(
-                f"corpus {file.url}: an array of tokens is mapped into memory; copy the file to disk, and name that"
-            )
-        if kind in TOKEN_KINDS:
-            skipped["token arrays in storage (copy them to disk)"] += 1
-        elif not named and options.extensions and not file.url.lower().endswith(_endings(options.extensions)):
-            skipped["other extension"] += 1
+    found: list[InputFile] = []
+    for remote in files:
+        if remote.url in seen:
+            inputs.passed_over["given twice"] += 1
+        elif not named and options.extensions and not remote.url.lower().endswith(_endings(options.extensions)):
+            inputs.passed_over["other extension"] += 1
         else:
-            yield file.url, InputFile(file.url, kind, file.size, file.version, named)
+            found.append(InputFile(remote.url, "text", "", remote.size, remote.version, named))
+    with ThreadPoolExecutor(REMOTE_STARTS) as pool:
+        forms = pool.map(lambda file: find_form(file.path, partial(read_start, file.path), options), found)
+        for file, form in zip(found, forms, strict=True):
+            if form.kind in TOKEN_KINDS and named:
+                raise InvalidArgument(
+                    f"corpus {file.path}: an array of tokens is mapped into memory; copy the file to disk, and name that"
+                )
+            if form.kind in TOKEN_KINDS:
+                form = Form("", problem="token array in storage (copy it to disk)")
+            yield file.path, file, form
 
 
-def _find_local(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[object, InputFile]]:
-    """The files on disk, each with what distinguishes it from all others."""
-    for path, named in _expand(corpus, options, skipped):
-        status = os.stat(path)
-        file = InputFile(path, recognise(path), status.st_size, status.st_mtime_ns, named)
-        yield (status.st_dev, status.st_ino), file
+def _find_local(corpus: str, options: BuildOptions, inputs: Inputs, seen: set[object]) -> Iterator[Found]:
+    """The files on disk."""
+    for path, named in _expand(corpus, options, inputs):
+        try:
+            status = os.stat(path)
+            identity = status.st_dev, status.st_ino
+            if identity in seen:
+                inputs.passed_over["given twice"] += 1
+                continue
+            form = find_form(path, partial(read_start, path), options)
+        except OSError as error:
+            raise read_error(path, error) from error
+        if form.kind in TOKEN_KINDS and not named and not _takes_tokens(options):
+            form = Form("", problem="token array in a folder (name it, or give --end-of-document)")
+        yield identity, InputFile(path, "text", "", status.st_size, status.st_mtime_ns, named), form
 
 
-def _expand(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[str, bool]]:
+def _expand(corpus: str, options: BuildOptions, inputs: Inputs) -> Iterator[tuple[str, bool]]:
     if os.path.isdir(corpus):
-        yield from ((path, False) for path in _walk(corpus, options, skipped))
+        yield from ((path, False) for path in _walk(corpus, options, inputs))
     elif os.path.isfile(corpus):
         yield corpus, True
     elif PATTERN & set(corpus):
@@ -163,36 +209,37 @@ def _expand(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterat
         if not matches:
             raise NotFound(f"corpus {corpus}: the pattern matches no file; check it, and quote it against the shell")
         for match in matches:
-            yield from _expand_match(match, corpus, options, skipped)
+            yield from _expand_match(match, corpus, options, inputs)
     elif os.path.exists(corpus):
         raise InvalidArgument(f"corpus {corpus}: neither a file nor a folder; name a file or a folder")
     else:
         raise NotFound(f"corpus {corpus}: no such file or folder; check the name")
 
 
-def _expand_match(match: str, pattern: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[str, bool]]:
+def _expand_match(match: str, pattern: str, options: BuildOptions, inputs: Inputs) -> Iterator[tuple[str, bool]]:
     if os.path.isfile(match):
         yield match, True
     elif os.path.isdir(match) and "**" not in pattern:  # "**" also matches the files inside folders
-        yield from ((path, False) for path in _walk(match, options, skipped))
+        yield from ((path, False) for path in _walk(match, options, inputs))
 
 
-def _walk(folder: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[str]:
+def _walk(folder: str, options: BuildOptions, inputs: Inputs) -> Iterator[str]:
     for parent, folders, names in os.walk(folder, onerror=_refuse):
-        skipped["hidden"] += sum(name.startswith(".") for name in (*folders, *names))
+        inputs.passed_over["hidden"] += sum(name.startswith(".") for name in (*folders, *names))
+        if set(folders) >= HUB_CACHE:
+            folders[:] = set(folders) - HUB_COPIES
         seen = sorted(name for name in folders if not name.startswith(".") and not _is_store(parent, name, options))
         folders[:] = [name for name in seen if not os.path.islink(os.path.join(parent, name))]
-        skipped["linked folder (name it)"] += len(seen) - len(folders)  # links may form cycles
+        for name in (name for name in seen if name not in folders):  # links may form cycles
+            inputs.unread.append(Skipped(os.path.join(parent, name), "linked folder (name it)"))
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name.startswith("."):
                 continue
             if not os.path.isfile(path):
-                skipped["not a regular file"] += 1
+                inputs.unread.append(Skipped(path, "not a regular file"))
             elif options.extensions and not name.lower().endswith(_endings(options.extensions)):
-                skipped["other extension"] += 1
-            elif recognise(path) in TOKEN_KINDS and not _takes_tokens(options):
-                skipped["token arrays in a folder (name them, or give --end-of-document)"] += 1
+                inputs.passed_over["other extension"] += 1
             else:
                 yield path
 

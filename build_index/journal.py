@@ -18,7 +18,7 @@ from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest, write_atomically
 from suffolk.datastore.segment import SegmentEntry
 
-JOURNAL_FORMAT = 2
+JOURNAL_FORMAT = 3
 """Increased whenever blocks are cut or tokenized differently. A build is resumed only by a version with the same number."""
 
 
@@ -31,14 +31,14 @@ class FinishedSegment:
         next: where reading continues after the segment.
         inputs: identity of the files up to ``next``. The segment is valid while these files are unchanged.
         counts: totals of the segment.
-        skipped: number of files skipped up to ``next``, by reason.
+        skipped_bytes: size of the file of skipped records (``SkippedLog``) after the segment.
     """
 
     entry: SegmentEntry
     next: Position
     inputs: str
     counts: Counts
-    skipped: dict[str, int]
+    skipped_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,5 +136,5 @@ def _segment(record: dict[str, Any]) -> FinishedSegment:
         Position(*record["next"]),
         record["inputs"],
         Counts(**record["counts"]),
-        record["skipped"],
+        record["skipped_bytes"],
     )

@@ -16,6 +16,7 @@ MAX_SEGMENT_TOKENS = (1 << 31) - (1 << 28)
 TOKEN_FORMATS = ("u16", "u32")
 TOKENIZATIONS = ("auto", "exact")
 RECORDS = ("auto", "text", "chat", "recording")
+ON_ERROR = ("stop", "skip")
 MODES = ("new", "append", "replace")
 
 
@@ -41,6 +42,9 @@ class BuildOptions:
         segment_tokens: the size of a segment, in tokens; it bounds memory.
         order_depth: tokens by which suffixes are sorted. None: 64, or when appending the datastore's depth.
         tokenization: "auto" uses Kitoken if it gives equal ids for a sample, "exact" uses only Hugging Face tokenizers.
+        on_error: "stop" ends the build at a record that cannot be read; "skip" leaves such records out and counts them.
+        strict: whether a file that may hold text and cannot be read is an error.
+        skipped: a file for the names of all files and records that are left out, with the reasons; None: not written.
         threads: processes for tokenizing and threads for sorting; 0: every core that this process may use.
 
     Raises:
@@ -62,6 +66,9 @@ class BuildOptions:
     segment_tokens: int = DEFAULT_SEGMENT_TOKENS
     order_depth: int | None = None
     tokenization: str = "auto"
+    on_error: str = "stop"
+    strict: bool = False
+    skipped: Path | None = None
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +80,7 @@ class BuildOptions:
             (bool(self.text_field), "text field", "''", "the name of a field, such as text"),
             (all(self.metadata), "metadata", "''", "names of fields, such as license,repo.name"),
             (self.records in RECORDS, "records", self.records, f"one of {', '.join(RECORDS)}"),
+            (self.on_error in ON_ERROR, "on error", self.on_error, f"one of {', '.join(ON_ERROR)}"),
             (self.token_format in (None, *TOKEN_FORMATS), "token format", self.token_format, "u16 or u32"),
             (self.tokenization in TOKENIZATIONS, "tokenization", self.tokenization, "auto or exact"),
             (end is None or 0 <= end < 1 << 32, "end of document", end, "a token id, 0 to 4294967295"),

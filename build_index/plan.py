@@ -7,10 +7,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.build_index.inputs import TOKEN_KINDS, Inputs
+from suffolk.build_index.input_file import TOKEN_KINDS
+from suffolk.build_index.inputs import Inputs, skipped_line
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import Proof
-from suffolk.build_index.report import count, megabytes, skipped_line
+from suffolk.build_index.report import count, megabytes
 from suffolk.build_index.target import Target
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.segment import token_dtype
@@ -39,6 +40,7 @@ class BuildPlan:
 
     Attributes:
         files, input_bytes: the inputs on disk.
+        skipped: number of files left out, by reason. examples: the paths of the first ones.
         text_bytes, tokens: their content, estimated from a sample.
         tokenize_seconds, sort_seconds: time with ``workers`` processes.
         memory_bytes: resident size of builder and workers together.
@@ -49,6 +51,7 @@ class BuildPlan:
     files: int
     input_bytes: int
     skipped: dict[str, int]
+    examples: dict[str, list[str]]
     text_bytes: int
     tokens: int
     segments: int
@@ -65,9 +68,10 @@ class BuildPlan:
     def lines(self) -> list[str]:
         """The plan as lines of text."""
         seconds = self.tokenize_seconds + self.sort_seconds
+        left_out = skipped_line(self.skipped, self.examples)
         way = "fast path" if self.fast else "Hugging Face tokenizers"
         return [
-            f"input      {count(self.files, 'file')}, {megabytes(self.input_bytes)} on disk; skipped: {skipped_line(self.skipped)}",
+            f"input      {count(self.files, 'file')}, {megabytes(self.input_bytes)} on disk; skipped: {left_out}",
             f"text       about {megabytes(self.text_bytes)}",
             f"tokens     about {self.tokens:,} in {count(self.segments, 'segment')}",
             f"time       about {duration(seconds)} with {count(self.workers, 'process')} "
@@ -93,6 +97,7 @@ def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proo
         files=len(inputs.files),
         input_bytes=inputs.size,
         skipped=dict(inputs.skipped),
+        examples=inputs.examples,
         text_bytes=text_bytes,
         tokens=tokens,
         segments=max(1, -(-tokens // options.segment_tokens)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -14,7 +13,8 @@ from tokenizers import Tokenizer
 from suffolk.build_index.block import TokenRun
 from suffolk.build_index.documents import TEXTS_ALONE, parse_documents
 from suffolk.build_index.encoder import Encoder
-from suffolk.build_index.inputs import TOKEN_KINDS, Inputs
+from suffolk.build_index.input_file import TOKEN_KINDS
+from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
 from suffolk.build_index.records import RecordRules
@@ -114,7 +114,7 @@ def take_sample(inputs: Inputs, options: BuildOptions, rules: RecordRules = TEXT
     for number, file in enumerate(files, 1):
         wanted = SAMPLE_BYTES * number // len(files)
         here = 0
-        for block in read_blocks(Inputs((file,)), options, "u32", Counter()):
+        for block in read_blocks(Inputs((file,)), options, "u32"):
             if isinstance(block.payload, TokenRun):
                 break
             documents = parse_documents(block.payload, options, rules)

@@ -1,22 +1,22 @@
-"""Reads JSON lines, plain or compressed, as blocks of whole lines in bounded memory."""
+"""Reads JSON lines and JSON arrays as blocks of whole records in bounded memory."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from typing import BinaryIO
-
-import zstandard
+from typing import Any
 
 from suffolk.build_index.block import BLOCK_BYTES, MAX_LINE_BYTES, Lines
-from suffolk.build_index.inputs import InputFile
-from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.build_index.input_file import InputFile
+from suffolk.build_index.packing import read_chunks
+from suffolk.datastore.errors import InvalidArgument
 
-COMPRESSED_CHUNK = 512
-"""Bytes of a zstd stream that are read at a time. Unpacked, they have at most 16 MiB, which is 32,000 times as much."""
-MAX_WINDOW = 1 << 31
+DAMAGED_CHARACTERS = 200
+"""So much of a damaged array becomes a line."""
+_BETWEEN = re.compile(r"[\s,]*")
+_DECODER = json.JSONDecoder()
 
 
 def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
@@ -28,7 +28,7 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
     """
     first_line, rest = 1, b""
     bytes_read = 0
-    for number, (chunk, bytes_read) in enumerate(_chunks(file)):
+    for number, (chunk, bytes_read) in enumerate(read_chunks(file)):
         if number == 0:
             chunk = chunk.removeprefix(BOM_UTF8)  # some editors and export tools write a byte order mark
         cut = chunk.rfind(b"\n") + 1
@@ -47,55 +47,62 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
         yield Lines(file.path, first_line, rest), bytes_read
 
 
-def _chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
-    """Yield about 1 MiB of decompressed data at a time, with the number of bytes of the file read so far."""
-    with file.open() as stream:
-        source = {"lines": _plain, "lines-gz": _gunzip, "lines-zst": _unzstd}[file.kind](stream, file.path)
-        pieces: list[bytes] = []
-        size = 0
-        for piece in source:
-            pieces.append(piece)
-            size += len(piece)
-            if size >= BLOCK_BYTES:
-                yield b"".join(pieces), stream.tell()
-                pieces, size = [], 0
-        if pieces:
-            yield b"".join(pieces), stream.tell()
+def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
+    """As ``read_lines``, for one JSON array. Each of its elements becomes a line; lines are numbered like elements.
+
+    What cannot be read as elements, because the array is damaged or cut off, becomes one line that is not JSON.
+    """
+    first, rest, wanted = 1, "", BLOCK_BYTES
+    bytes_read = 0
+    for number, (chunk, bytes_read) in enumerate(read_chunks(file)):
+        text = chunk.decode("latin-1")  # a character for each byte; the structure of JSON is ASCII
+        rest = text.removeprefix(BOM_UTF8.decode("latin-1")).lstrip()[1:] if number == 0 else rest + text
+        if len(rest) < wanted:
+            continue  # without this, an element of many chunks would be parsed as often
+        lines, rest = _take(rest)
+        if lines:
+            yield Lines(file.path, first, b"\n".join(lines)), bytes_read
+        first += len(lines)
+        wanted = max(BLOCK_BYTES, 2 * len(rest))
+        if len(rest) > MAX_LINE_BYTES:
+            break
+    lines, rest = _take(rest)
+    after = rest[1:].strip() if rest.startswith("]") else rest[:DAMAGED_CHARACTERS] + " and no end of the array"
+    if after:
+        lines.append(_one_line(after[:DAMAGED_CHARACTERS]))
+    if lines:
+        yield Lines(file.path, first, b"\n".join(lines)), bytes_read
 
 
-def _plain(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    while chunk := stream.read(BLOCK_BYTES):
-        yield chunk
+def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
+    """Yield the elements of a JSON array that are whole, each with its first and last place in ``text``.
+
+    ``text`` begins after the opening bracket, and may be cut off. The last tuple is the end of reading, twice, and None.
+    """
+    place = _skip(text, 0)
+    while place < len(text) and text[place] != "]":
+        try:
+            element, end = _DECODER.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            break  # perhaps cut off
+        if end == len(text):
+            break  # a number may go on
+        yield place, end, element
+        place = _skip(text, end)
+    yield place, place, None
 
 
-def _gunzip(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    try:
-        with gzip.GzipFile(fileobj=stream) as unzipped:
-            while chunk := unzipped.read(BLOCK_BYTES):
-                yield chunk
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _broken(path, "gzip", error) from error
+def _take(text: str) -> tuple[list[bytes], str]:
+    """The elements at the start of ``text``, each on one line, and what follows them."""
+    *found, (place, _, _) = array_elements(text)
+    return [_one_line(text[start:end]) for start, end, _ in found], text[place:]
 
 
-def _unzstd(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    """Decompress frame by frame: a stream that stops inside a frame is truncated."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
-    frame = decompressor.decompressobj()
-    inside = False
-    try:
-        while chunk := stream.read(COMPRESSED_CHUNK):
-            while chunk:
-                inside = True
-                if data := frame.decompress(chunk):
-                    yield data
-                chunk = frame.unused_data if frame.eof else b""
-                if frame.eof:
-                    frame, inside = decompressor.decompressobj(), False
-    except zstandard.ZstdError as error:
-        raise _broken(path, "zstandard", error) from error
-    if inside:
-        raise _broken(path, "zstandard", "the last frame is cut off")
+def _one_line(text: str) -> bytes:
+    return text.encode("latin-1").replace(b"\n", b" ")
 
 
-def _broken(path: str, format_name: str, reason: object) -> Corruption:
-    return Corruption(f"corpus {path}: broken {format_name} stream ({reason}); fetch the file again or leave it out")
+def _skip(text: str, place: int) -> int:
+    """The place of the next character that is neither space nor comma."""
+    match = _BETWEEN.match(text, place)
+    return match.end() if match else place

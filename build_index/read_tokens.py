@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.block import BLOCK_TOKENS, TokenRun
-from suffolk.build_index.inputs import InputFile
+from suffolk.build_index.input_file import InputFile
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
 

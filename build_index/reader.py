@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from suffolk.build_index.block import BLOCK_BYTES, START, Block, Payload, Position, Texts
-from suffolk.build_index.inputs import InputFile, Inputs, read_error
+from suffolk.build_index.input_file import InputFile
+from suffolk.build_index.inputs import Inputs, read_error
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.read_lines import read_lines
+from suffolk.build_index.read_lines import read_array, read_lines
 from suffolk.build_index.read_parquet import read_parquet
-from suffolk.build_index.read_texts import read_large_text, read_small_text
+from suffolk.build_index.read_texts import read_large_text
 from suffolk.build_index.read_tokens import read_bin, read_npy
 
 
-def read_blocks(
-    inputs: Inputs, options: BuildOptions, token_width: str, skipped: Counter[str], start: Position = START
-) -> Iterator[Block]:
-    """Yield the blocks of all inputs in order, from ``start`` on. Skipped files are counted in ``skipped``.
+def read_blocks(inputs: Inputs, options: BuildOptions, token_width: str, start: Position = START) -> Iterator[Block]:
+    """Yield the blocks of all inputs in order, from ``start`` on.
 
     A resumed build reads the blocks that an uninterrupted build would read next.
 
@@ -31,27 +29,26 @@ def read_blocks(
     for index in range(start.file, len(inputs.files)):
         file = inputs.files[index]
         done = start.block if index == start.file else 0
-        if file.kind == "text" and file.size <= BLOCK_BYTES and not done:
-            with _naming(file):
-                data = read_small_text(file, skipped)
-            if data is not None:
-                group.append((file.path, data))
-                group_bytes += len(data)
+        if file.is_small_text and not done:
+            with _naming(file), file.open() as stream:
+                data = stream.read()
+            group.append((file.path, data))
+            group_bytes += len(data)
             before += file.size
             if group_bytes >= BLOCK_BYTES:
-                yield Block(Texts(tuple(group)), Position(index + 1, 0), before, dict(skipped))
+                yield Block(Texts(tuple(group)), Position(index + 1, 0), before)
                 group, group_bytes = [], 0
             continue
         if group:
-            yield Block(Texts(tuple(group)), Position(index, 0), before, dict(skipped))
+            yield Block(Texts(tuple(group)), Position(index, 0), before)
             group, group_bytes = [], 0
         with _naming(file):
-            for number, (payload, bytes_read) in enumerate(_read(file, options, token_width, skipped), 1):
+            for number, (payload, bytes_read) in enumerate(_read(file, options, token_width), 1):
                 if number > done:
-                    yield Block(payload, Position(index, number), before + bytes_read, dict(skipped))
+                    yield Block(payload, Position(index, number), before + bytes_read)
         before += file.size
     if group:
-        yield Block(Texts(tuple(group)), Position(len(inputs.files), 0), before, dict(skipped))
+        yield Block(Texts(tuple(group)), Position(len(inputs.files), 0), before)
 
 
 @contextmanager
@@ -62,17 +59,17 @@ def _naming(file: InputFile) -> Iterator[None]:
         raise read_error(file.path, error) from error
 
 
-def _read(
-    file: InputFile, options: BuildOptions, token_width: str, skipped: Counter[str]
-) -> Iterator[tuple[Payload, int]]:
+def _read(file: InputFile, options: BuildOptions, token_width: str) -> Iterator[tuple[Payload, int]]:
     match file.kind:
         case "text":
-            return read_large_text(file, skipped)
+            return read_large_text(file)
         case "parquet":
             return read_parquet(file, options)
         case "npy":
             return read_npy(file, options.end_of_document)
         case "bin":
             return read_bin(file, token_width, options.end_of_document)
+        case "array":
+            return read_array(file)
         case _:
             return read_lines(file)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffolk.build_index.chat_template import ChatTemplate
-from suffolk.build_index.conversation import Conversation, find_conversation
-from suffolk.build_index.exchange import Exchange, find_exchange
+from suffolk.build_index.conversation import FIELDS, Conversation, find_conversation
+from suffolk.build_index.exchange import find_answers, find_exchange
 from suffolk.datastore.errors import InvalidArgument
 
 RECORDING_FORMAT = 1
@@ -39,19 +39,39 @@ class LeftOut:
 def read_chat(record: Any, rules: RecordRules, place: str) -> str | LeftOut | None:
     """Render a conversation, or a request with its first answer, as text; None if the record has neither.
 
+    Of a response without its request, the first answer alone is the text.
+
     Raises:
         InvalidArgument: a message is malformed, or there is no chat template.
     """
     found = find_exchange(record, place) or find_conversation(record, place)
-    if isinstance(found, Exchange):
-        if not found.answers:
-            return LeftOut("a request without an answer")
-        first = found.answers[0].content
-        if isinstance(found.prompt, str):
-            return found.prompt + (first if isinstance(first, str) else str(first["content"]))
-        answer = {"role": "assistant", "content": first} if isinstance(first, str) else first
-        found = Conversation((*found.prompt.messages, answer), found.prompt.tools)
-    return None if found is None else _render(found, rules, place)
+    if isinstance(found, Conversation):
+        return _render(found, rules, place)
+    answers = find_answers(record, place) if found is None else found.answers
+    if answers is None:
+        return None
+    if not answers:
+        return LeftOut("a request without an answer")
+    first = answers[0].content
+    if found is None or isinstance(found.prompt, str):
+        prompt = "" if found is None else str(found.prompt)
+        return prompt + (first if isinstance(first, str) else str(first["content"]))
+    answer = {"role": "assistant", "content": first} if isinstance(first, str) else first
+    return _render(Conversation((*found.prompt.messages, answer), found.prompt.tools), rules, place)
+
+
+def is_chat(record: Any) -> bool:
+    """Whether a record has a field for ``read_chat``."""
+    if not isinstance(record, dict):
+        return False
+    try:
+        return (
+            any(record.get(name) is not None for name in FIELDS)
+            or find_exchange(record, "") is not None
+            or find_answers(record, "") is not None
+        )
+    except InvalidArgument:  # malformed; the build says where
+        return True
 
 
 def is_recording(record: Any) -> bool:

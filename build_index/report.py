@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from suffolk.build_index.inputs import skipped_line
+
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
@@ -27,7 +29,7 @@ class BuildReport:
         workers: number of tokenizing processes.
         left_out: number of records that yield no document.
         replaced_invalid: number of invalid UTF-8 sequences, each replaced by U+FFFD.
-        skipped: number of files left out, by reason.
+        skipped: number of files left out, by reason. examples: the paths of the first ones.
         fast: whether the fast path was used; ``tokenization`` gives the reason.
         routed: number of documents with content that only Hugging Face tokenizers handle.
         checked: number of slices of documents that both libraries tokenized during the build.
@@ -53,6 +55,7 @@ class BuildReport:
     left_out: int
     replaced_invalid: int
     skipped: dict[str, int]
+    examples: dict[str, list[str]]
     fast: bool
     tokenization: str
     routed: int
@@ -86,7 +89,7 @@ class BuildReport:
             f"  memory     {megabytes(self.peak_memory_bytes)} at most, with {count(self.workers, 'tokenizing process')}",
             f"  tokenizer  {self._tokenizer_line()}",
             f"  text       {self.replaced_invalid:,} invalid UTF-8 places replaced",
-            f"  skipped    {skipped_line(self.skipped)}",
+            f"  skipped    {skipped_line(self.skipped, self.examples)}",
         ]
         if self.left_out:
             lines.append(f"  left out   {count(self.left_out, 'record')} without a document")
@@ -119,8 +122,3 @@ def megabytes(size: float) -> str:
 def count(number: int, noun: str) -> str:
     """A number and a noun; the noun is in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
-
-
-def skipped_line(skipped: dict[str, int]) -> str:
-    """Skipped files as a text."""
-    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()) if count) or "no files"

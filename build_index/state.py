@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +22,6 @@ class BuildState:
         workers: tokenizing processes.
         finished: the segments in the journal, in order.
         resumed: number of segments of an interrupted run.
-        skipped: number of files skipped so far, by reason.
     """
 
     generation: int
@@ -31,7 +29,6 @@ class BuildState:
     workers: int
     finished: list[FinishedSegment]
     resumed: int
-    skipped: Counter[str]
 
     @property
     def next(self) -> Position:

@@ -60,6 +60,7 @@ class Target:
             "token_width": self.token_width,
             "end_of_document": options.end_of_document,
             "tokenization": options.tokenization,
+            "on_error": options.on_error,
         }
 
 

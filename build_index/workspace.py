@@ -35,6 +35,7 @@ from suffolk.datastore.manifest import (
     writer_lock,
 )
 from suffolk.datastore.open_segment import open_segment
+from suffolk.datastore.paths import refuse_dangling
 from suffolk.datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
@@ -233,23 +234,25 @@ def open_workspace(
 
 def check_new_folder(output: Path, store: Path) -> None:
     """Refuse an ``output`` that exists or is inside ``store``. Raises InvalidArgument."""
+    refuse_dangling(output)
     if output.exists():
         raise InvalidArgument(f"{output} exists; name a new folder")
     if store.resolve() in output.resolve().parents:
         raise InvalidArgument(f"{output} is inside the datastore {store}; name a folder outside of it")
 
 
-def disk_error(path: Path, error: OSError) -> SuffolkError:
-    """The error for a ``path`` that cannot be written."""
+def disk_error(path: Path, error: OSError, option: str = "--output") -> SuffolkError:
+    """The error for a ``path`` that cannot be written. ``option``: the option that names another."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceExhausted(f"{path}: the disk is full; free some space and run the command again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another --output")
-    return InvalidArgument(f"{path}: cannot be written ({error.strerror or error}); choose another --output")
+        return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another {option}")
+    return InvalidArgument(f"{path}: cannot be written ({error.strerror or error}); choose another {option}")
 
 
 def _make(store: Path) -> Path | None:
     """Make the folder ``store``. Returns the topmost folder that was made, or None."""
+    refuse_dangling(store)
     if store.exists() and not store.is_dir():
         raise InvalidArgument(f"output {store} is a file; name a new or empty folder")
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]

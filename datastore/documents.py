@@ -18,6 +18,7 @@ import zstandard
 
 from suffolk.datastore.arguments import is_list
 from suffolk.datastore.errors import Corruption, InvalidArgument, damaged
+from suffolk.datastore.paths import name_text
 
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24
@@ -104,7 +105,7 @@ class DocumentTableWriter:
         Raises:
             InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
         """
-        source = source[:MAX_SOURCE_CHARACTERS]
+        source = name_text(source)[:MAX_SOURCE_CHARACTERS]
         entry = {"source": source, "metadata": checked_metadata(source, metadata)} if metadata else {"source": source}
         self._pending.append(_json(entry))
         if len(self._pending) == BLOCK_DOCUMENTS:

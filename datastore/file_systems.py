@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -31,23 +32,37 @@ FORMS = (
 def is_storage_url(text: str) -> bool:
     """Whether ``text`` is the URL of a place in storage, and neither a path nor the URL of a service."""
     scheme, found, _ = text.partition("://")
-    return bool(found) and not scheme.startswith(("grpc", "http"))
+    lacks_slash = text.startswith(tuple(f"{scheme}:/" for scheme in SCHEMES))  # no folder of that name is meant
+    return lacks_slash or (bool(found) and not scheme.startswith(("grpc", "http")))
 
 
 def open_file_system(url: str) -> tuple[AbstractFileSystem, str]:
     """The file system of ``url``, and the path of ``url`` in it. Directories are listed anew each time.
 
     Raises:
-        InvalidArgument: ``url`` is no URL, names no bucket or folder, or has another scheme than SCHEMES.
+        InvalidArgument: ``url`` is no URL, names no bucket or folder, has another scheme than SCHEMES, or an empty, ``.`` or
+            ``..`` name between slashes. Object stores take such names literally, and their clients do not agree on them.
         Unsupported: the package for its scheme is not installed.
     """
-    if not is_storage_url(url):
+    if not is_storage_url(url) or "://" not in url:
         raise InvalidArgument(f"{url}: not the URL of a place in storage; the forms are {FORMS}")
     scheme, _, place = url.partition("://")
     if scheme not in SCHEMES:
         raise InvalidArgument(f"{url}: {scheme}:// is not supported; the forms of URLs are {FORMS}")
     if not place.strip("/"):
         raise InvalidArgument(f"{url}: names no bucket or folder; the forms of URLs are {FORMS}")
+    root = "/" if scheme in ("file", "memory") else ""
+    if scheme == "file" and not place.startswith("/"):
+        raise InvalidArgument(f"{url}: file:// takes a path from the root, as in file:///{place}")
+    if odd := {"", ".", ".."}.intersection(place.removeprefix(root).removesuffix("/").split("/")):
+        name = f"the name {max(odd)!r}" if any(odd) else "an empty name"
+        clean = root * place.startswith("/") + posixpath.normpath(f"/{place}").strip("/")
+        raise InvalidArgument(f"{url}: has {name} between slashes; write {scheme}://{clean}")
+    return file_system_at(url)
+
+
+def file_system_at(url: str) -> tuple[AbstractFileSystem, str]:
+    """As ``open_file_system``, for a URL that a file system has listed. Its names are taken as they are."""
     with storage_errors(url):
         from fsspec.core import url_to_fs
 

@@ -46,7 +46,7 @@ def adapter_base(folder: Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        base = json.loads(path.read_text(encoding="utf-8-sig")).get("base_model_name_or_path")
     except (ValueError, AttributeError) as error:
         raise Corruption(f"{path}: not a JSON object ({short_reason(error)}); save the adapter again") from error
     if not isinstance(base, str) or not base or (expand(base).is_dir() and expand(base).samefile(folder)):

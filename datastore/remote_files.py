@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from suffolk.datastore.errors import NotFound
-from suffolk.datastore.file_systems import open_file_system, storage_errors
+from suffolk.datastore.file_systems import file_system_at, open_file_system, storage_errors
 
 READ_BYTES = 4 << 20
 """Bytes of one request."""
@@ -51,10 +51,17 @@ def find_files(url: str) -> tuple[list[RemoteFile], bool]:
 
 
 def open_url(url: str) -> BinaryIO:
-    """The content of a file, from its start. Errors as ``open_file_system`` and ``storage_errors``, also while it is read."""
-    files, path = open_file_system(url)
+    """The content of a file that ``find_files`` found, from its start. Errors as ``storage_errors``, also while it is read."""
+    files, path = file_system_at(url)
     with storage_errors(url):
         return io.BufferedReader(_Stream(url, files.open(path, "rb", block_size=READ_BYTES)), READ_BYTES)
+
+
+def read_head(url: str, size: int) -> bytes:
+    """The first ``size`` bytes of a file that ``find_files`` found, or all if it is shorter. Errors as ``storage_errors``."""
+    files, path = file_system_at(url)
+    with storage_errors(url):
+        return bytes(files.cat_file(path, start=0, end=size))
 
 
 class _Stream(io.RawIOBase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,9 @@ def _feed(digest: Any, *parts: str) -> None:
 
 def _load_file(path: Path) -> Tokenizer:
     try:
-        return Tokenizer.from_file(str(path))
+        return Tokenizer.from_buffer(
+            path.read_bytes().removeprefix(BOM_UTF8)
+        )  # its own reader takes no path that is not UTF-8
     except Exception as error:  # the library raises plain Exception for every error
         raise Corruption(
             f"tokenizer {path}: not a tokenizer.json ({error}); give a Hugging Face folder or its tokenizer.json"

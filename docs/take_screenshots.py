@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from demo.__main__ import CACHE
-from demo.model import fetch_model
-from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.benchmarks.demo.model import fetch_model
+from suffolk.benchmarks.demo.run import python_store
 from tests.support.browser import Page, chromium
 from tests.support.processes import ENVIRONMENT, running
 
+CACHE = Path(".cache")  # where 'make demo' keeps its files
 PLOTS = Path(__file__).parent / "plots"
 THREADS = "1"  # the browser needs the other core
 WARM_UP = "Write a haiku about horses."
@@ -31,7 +31,7 @@ TYPED = "# my tools\nimport os\nimport sys\n"
 
 def main() -> None:
     model = fetch_model(CACHE / "models")
-    store = CACHE / "demo" / f"python-{fingerprint(load_tokenizer(str(model)))[:12]}"
+    store = python_store(CACHE, str(model))
     ENVIRONMENT["OMP_NUM_THREADS"] = THREADS
     if "worker" in (sys.argv[1:] or ["worker"]):
         take_worker(model, store)

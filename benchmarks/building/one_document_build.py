@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,7 @@ def count_equal(digests: Path, store: Path) -> tuple[int, int]:
 
 def _texts(options: BuildOptions) -> Iterator[tuple[list[str], int]]:
     """The documents as the builder reads them, a block at a time, with their size in bytes."""
-    for block in read_blocks(find_inputs(options), options, "u16", Counter()):
+    for block in read_blocks(find_inputs(options), options, "u16"):
         if isinstance(block.payload, TokenRun):
             raise InvalidArgument(f"{block.payload.path} is tokenized already; give text")
         parsed = parse_documents(block.payload, options)

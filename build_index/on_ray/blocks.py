@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -47,12 +47,7 @@ class EncodedReference:
 
 @dataclass(slots=True)
 class BlockSource:
-    """Encodes the blocks of ``inputs`` from ``start`` on. For one thread.
-
-    Attributes:
-        skipped: number of files skipped so far, by reason; with those before ``start``.
-        wait: waits until an object is there.
-    """
+    """Encodes the blocks of ``inputs`` from ``start`` on. For one thread. ``wait`` waits until an object is there."""
 
     inputs: Inputs
     options: BuildOptions
@@ -60,7 +55,6 @@ class BlockSource:
     setup: EncodeSetup
     cluster: Cluster
     start: Position
-    skipped: Counter[str]
     wait: Callable[[Any], None]
 
     def blocks(self) -> Iterator[EncodedReference]:
@@ -91,15 +85,13 @@ class BlockSource:
         running = deque((unit, self._begin(unit)) for unit in islice(units, min(READERS, self.cluster.cores + 1)))
         while running:
             unit, reader = running.popleft()
-            before = Counter(self.skipped)
             while True:
                 self.wait(reader)
                 place: Place = ray.get(next(reader))
-                self.skipped = before + Counter(place.skipped)
                 if not place.has_block:
                     break
                 self.wait(reader)
-                yield next(reader), unit.in_inputs(place, dict(self.skipped))
+                yield next(reader), unit.in_inputs(place)
             running.extend((each, self._begin(each)) for each in islice(units, 1))
 
     def _begin(self, unit: Unit) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +100,7 @@ class _Sorting:
     parts: Any
     place: Place
     counts: Counts
+    skipped_bytes: int
 
 
 @dataclass(slots=True)
@@ -118,7 +119,7 @@ class _Work:
         """Make all missing segments."""
         gatherer, state, begin = self.gatherer, self.state, time.monotonic()
         gatherer.run = self._finished_now()
-        skipped = Counter(state.finished[-1].skipped if state.finished else {})
+        gatherer.skipped.cut(state.finished[-1].skipped_bytes if state.finished else None)
         source = BlockSource(
             gatherer.inputs,
             gatherer.options,
@@ -126,7 +127,6 @@ class _Work:
             self.setup,
             self.cluster,
             state.next,
-            skipped,
             self._wait,
         )
         most = max(1, self.cluster.cores // self._sort_cores())
@@ -134,7 +134,6 @@ class _Work:
             self._sorting.append(self._sort(gathering, len(state.finished) + len(self._sorting)))
             while len(self._sorting) > most or (self._sorting and self._is_ready(self._sorting[0].parts)):
                 self._receive()
-        state.skipped = source.skipped
         gatherer.read_seconds += time.monotonic() - begin
         begin, left = time.monotonic(), len(self._sorting)
         while self._sorting:
@@ -176,7 +175,7 @@ class _Work:
         )
         setup = SortSetup(target.vocab_size, target.order_depth, target.fingerprint, cores, self.url)
         parts = task.remote(name, gathering.blocks, setup)
-        return _Sorting(parts, gathering.last.place, gathering.counts)
+        return _Sorting(parts, gathering.last.place, gathering.counts, self.gatherer.skipped.size)
 
     def _sort_cores(self) -> int:
         return min(self.gatherer.options.threads or SORT_CORES, SORT_CORES, self.cluster.node_cores)
@@ -190,7 +189,7 @@ class _Work:
         if self.url is None:
             self._write(self.gatherer.workspace.new_segment(done.entry.name), sorting.parts)
         self.state.finished.append(
-            self.gatherer.finish(done.entry, sorting.place.next, sorting.counts, sorting.place.skipped)
+            self.gatherer.finish(done.entry, sorting.place.next, sorting.counts, sorting.skipped_bytes)
         )
         self._sorting.popleft()
 

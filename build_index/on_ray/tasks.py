@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import Any
 from suffolk.build_index.block import Payload, Position
 from suffolk.build_index.counts import Counts
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
-from suffolk.build_index.inputs import InputFile, Inputs
+from suffolk.build_index.input_file import InputFile
+from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.memory import peak_memory
 from suffolk.build_index.on_ray.scratch import scratch_folder
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.skipped import Skipped
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import named_by_content
 from suffolk.datastore import _native
@@ -44,7 +45,7 @@ class Encoded:
 
     length: int
     counts: Counts
-    left_out: list[str]
+    left_out: list[Skipped]
     memory: int
 
 
@@ -69,12 +70,11 @@ class SortSetup:
 
 def read_unit(files: tuple[InputFile, ...], options: BuildOptions, token_width: str, start: Position) -> Iterator[Any]:
     """Yield the place of a block and then its content, for each block, and at last a place without a block."""
-    skipped: Counter[str] = Counter()
     inputs = Inputs(files)
-    for block in read_blocks(inputs, options, token_width, skipped, start):
-        yield Place(True, block.next, block.bytes_read, block.skipped)
+    for block in read_blocks(inputs, options, token_width, start):
+        yield Place(True, block.next, block.bytes_read)
         yield block.payload
-    yield Place(False, Position(len(files), 0), inputs.size, dict(skipped))
+    yield Place(False, Position(len(files), 0), inputs.size)
 
 
 _encoder: tuple[str, BlockEncoder] | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from suffolk.build_index.block import BLOCK_BYTES, Position
-from suffolk.build_index.inputs import InputFile, Inputs
+from suffolk.build_index.block import Position
+from suffolk.build_index.input_file import InputFile
+from suffolk.build_index.inputs import Inputs
 
 UNIT_BYTES = 16 << 20
 """A unit takes whole files until it has so many bytes, because a task costs some milliseconds."""
@@ -19,7 +20,6 @@ class Place:
     has_block: bool
     next: Position
     bytes_read: int
-    skipped: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Unit:
     bytes_before: int
     start: Position
 
-    def in_inputs(self, place: Place, skipped: dict[str, int]) -> Place:
-        """A place of this unit, counted in all inputs. ``skipped``: with those of the files before the unit."""
+    def in_inputs(self, place: Place) -> Place:
+        """A place of this unit, counted in all inputs."""
         next = Position(self.first + place.next.file, place.next.block)
-        return replace(place, next=next, bytes_read=self.bytes_before + place.bytes_read, skipped=skipped)
+        return replace(place, next=next, bytes_read=self.bytes_before + place.bytes_read)
 
 
 def cut_units(inputs: Inputs, start: Position) -> Iterator[Unit]:
@@ -54,11 +54,7 @@ def cut_units(inputs: Inputs, start: Position) -> Iterator[Unit]:
     for index in range(start.file, len(files)):
         size += files[index].size
         last = index + 1 == len(files)
-        if last or (size >= UNIT_BYTES and not (_is_small(files[index]) and _is_small(files[index + 1]))):
+        if last or (size >= UNIT_BYTES and not (files[index].is_small_text and files[index + 1].is_small_text)):
             block = start.block if first == start.file else 0
             yield Unit(files[first : index + 1], first, before, Position(0, block))
             first, before, size = index + 1, before + size, 0
-
-
-def _is_small(file: InputFile) -> bool:
-    return file.kind == "text" and file.size <= BLOCK_BYTES

@@ -1,9 +1,12 @@
 // The extension module suffolk.datastore._native. It is private: the public names and their documentation are in datastore/.
 // Every call that takes longer than microseconds releases the GIL.
+// Paths are taken as bytes of the file system (PyUnicode_FSConverter), because they may be no UTF-8.
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <new>
 
@@ -45,7 +48,7 @@ py::array_t<std::uint32_t> sorted_positions(const py::array& tokens, std::uint32
   return positions;
 }
 
-py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth,
+py::tuple write(const std::filesystem::path& path, const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth,
                 const py::bytes& fingerprint, const py::bytes& table, unsigned threads, const py::object& progress) {
   SegmentSettings settings = {.vocab_size = vocab_size, .order_depth = order_depth, .fingerprint = {}, .threads = threads};
   const std::string_view hash = fingerprint;
@@ -53,12 +56,12 @@ py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t 
   std::copy(hash.begin(), hash.end(), settings.fingerprint.begin());
   const bool small = tokens.dtype().kind() == 'u' && tokens.itemsize() == 2, wide = tokens.dtype().kind() == 'u' && tokens.itemsize() == 4;
   if (tokens.ndim() != 1 || !(small || wide)) refuse("tokens must be a one-dimensional array of uint16 or uint32");
-  const SegmentSummary summary = small ? write_tokens<std::uint16_t>(path, tokens, table, settings, progress)
-                                       : write_tokens<std::uint32_t>(path, tokens, table, settings, progress);
+  const SegmentSummary summary = small ? write_tokens<std::uint16_t>(path.string(), tokens, table, settings, progress)
+                                       : write_tokens<std::uint32_t>(path.string(), tokens, table, settings, progress);
   return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
 }
 
-py::tuple merge(const std::string& path, const Segments& segments, const DocumentLists& deleted, const py::bytes& table, unsigned threads,
+py::tuple merge(const std::filesystem::path& path, const Segments& segments, const DocumentLists& deleted, const py::bytes& table, unsigned threads,
                 const py::object& progress) {
   const auto lists = document_lists(deleted);
   if (!lists.empty() && lists.size() != segments.size()) {
@@ -71,7 +74,7 @@ py::tuple merge(const std::string& path, const Segments& segments, const Documen
   const std::string_view view = table;
   const Progress report = progress_with_signals(progress);
   const py::gil_scoped_release release;
-  const SegmentSummary summary = merge_segments(path, inputs, std::as_bytes(std::span(view)), {.threads = threads}, report);
+  const SegmentSummary summary = merge_segments(path.string(), inputs, std::as_bytes(std::span(view)), {.threads = threads}, report);
   const py::gil_scoped_acquire acquire;
   return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
 }
@@ -105,7 +108,7 @@ void translate(std::exception_ptr pointer) {
                                         "Unavailable",     "DeadlineExceeded", "PermissionDenied", "Internal"};
   const auto raise = [](const char* name, const char* message) {
     const py::object type = py::module_::import("suffolk.datastore.errors").attr(name);
-    PyErr_SetString(type.ptr(), message);
+    PyErr_SetObject(type.ptr(), py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefault(message)).ptr());  // it may name a path
   };
   try {
     if (pointer) std::rethrow_exception(pointer);
@@ -124,7 +127,7 @@ PYBIND11_MODULE(_native, module) {
   bind_drafting(module);
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
-      .def(py::init<const std::string&>(), "path"_a)
+      .def(py::init([](const std::filesystem::path& path) { return std::make_shared<Segment>(path.string()); }), "path"_a)
       .def("lock", [](const Segment& segment) { segment.file()->lock(); }, py::call_guard<py::gil_scoped_release>())
       .def("resident_bytes", [](const Segment& segment) { return segment.file()->resident_bytes(); }, py::call_guard<py::gil_scoped_release>())
       .def("facts", &header_facts)

@@ -200,7 +200,7 @@ def read_config(path: str | Path) -> ClusterConfig:
         raise NotFound(f"{path}: cannot be read ({error.strerror}); name the cluster's YAML or TOML file") from error
     form, parse = ("TOML", tomllib.loads) if Path(path).suffix == ".toml" else ("YAML", yaml.safe_load)
     try:
-        values = parse(content.decode())
+        values = parse(content.decode("utf-8-sig"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # bytes or values that cannot be read
         raise InvalidArgument(f"{path}: no {form} ({error}); correct it") from error
     return config_from({} if values is None else values, str(path))  # None: the file is empty

@@ -42,7 +42,7 @@ class Controller:
         self._folder = node_folder(config.folder, this_node())
         self._folder.mkdir(parents=True, exist_ok=True)
         if ray.get_runtime_context().was_current_actor_reconstructed:
-            config = from_json(ClusterConfig, json.loads(self._file.read_text()), str(self._file))
+            config = from_json(ClusterConfig, json.loads(self._file.read_text(encoding="utf-8")), str(self._file))
         self._topology = TopologyWriter()
         self._front: tuple[Any, ...] = ()
         self._supervisor = Supervisor(config, namespace_of(config.name), self._publish)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -79,7 +80,7 @@ def read_topology(path: Path) -> Topology:
         InvalidArgument: it is no topology; see ``check_topology``.
     """
     try:
-        content = path.read_bytes()
+        content = path.read_bytes().removeprefix(BOM_UTF8)
     except OSError as error:
         raise NotFound(f"topology {path}: cannot be read ({error.strerror}); name a JSON file with 'shards'") from None
     return check_topology(_validated(content, f"topology {path}"), f"topology {path}")
@@ -89,7 +90,7 @@ def write_topology(topology: Topology, path: Path) -> None:
     """Replace the file ``path`` at once, so that a reader never sees half of it. Raises InvalidArgument as ``check_topology``."""
     check_topology(topology, f"topology {path}")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(topology.model_dump_json(indent=2, exclude_defaults=True) + "\n")
+    temporary.write_text(topology.model_dump_json(indent=2, exclude_defaults=True) + "\n", encoding="utf-8")
     temporary.replace(path)
 
 

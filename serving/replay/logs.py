@@ -136,7 +136,7 @@ def _config_vocab_size(model: str | Path) -> int:
     """
     path = model_file(model, "config.json")
     try:
-        config = {} if path is None else json.loads(path.read_text(encoding="utf-8"))
+        config = {} if path is None else json.loads(path.read_text(encoding="utf-8-sig"))
         size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
     except (ValueError, AttributeError):
         return 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from suffolk.build_index.inputs import InputFile, recognise
+from suffolk.build_index.input_file import InputFile, read_start
+from suffolk.build_index.packing import MAGIC_BYTES, find_packing
 from suffolk.build_index.read_lines import read_lines
 from suffolk.build_index.records import is_recording
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
@@ -16,7 +16,7 @@ from suffolk.serving.replay.recording import Recording
 
 
 def read_recordings(paths: Sequence[Path], logs: LogReader | None = None) -> list[Recording]:
-    """All recordings of the files (.jsonl, .jsonl.zst, .jsonl.gz), in order.
+    """All recordings of the files (JSON lines, plain or compressed), in order.
 
     Args:
         logs: converts lines that ``--record`` did not write. None: these lines raise an error.
@@ -49,8 +49,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
     if path.is_dir():
         raise NotFound(f"recording {path}: it is a folder; name the files in it")
     try:
-        kind = recognise(str(path))
-        file = InputFile(str(path), kind if kind.startswith("lines") else "lines", os.stat(path).st_size, 0, True)
+        file = InputFile(str(path), "lines", find_packing(read_start(str(path), MAGIC_BYTES)), 0, 0, True)
         for block, _ in read_lines(file):
             for number, line in enumerate(block.data.split(b"\n"), block.first_line):
                 if line.strip():

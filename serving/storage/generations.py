@@ -72,8 +72,10 @@ def generation_name(number: int) -> str:
 def publish_generation(remote: RemoteFolder, manifest: Manifest, number: int) -> Manifest:
     """Make the content of ``manifest`` generation ``number``, which must be the next one. All its segments must be there.
 
+    The generation is listed and read back, because readers find it that way.
+
     Raises:
-        Unavailable: another process published a generation of that number meanwhile.
+        Unavailable: another process published a generation of that number meanwhile, or the store does not return it.
     """
     published = replace(manifest, generation=number)
     name, content = generation_name(number), encode_manifest(published)
@@ -82,6 +84,11 @@ def publish_generation(remote: RemoteFolder, manifest: Manifest, number: int) ->
         raise Unavailable(
             f"{remote.url}: another process published generation {number} at the same time; run the command again to publish "
             "yours after it"
+        )
+    if number not in generation_numbers(remote) or remote.read(name) != content:
+        raise Unavailable(
+            f"{remote.place(name)}: was written, but the store does not list it or returns other bytes, so readers cannot find "
+            "it; check the URL, and what listings of the store show"
         )
     return published
 

@@ -86,7 +86,7 @@ def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InvalidArgument(f"access file {path}: it is larger than {MAX_BYTES} bytes; remove unused tokens")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"access file {path}: it is not UTF-8: {error.reason}") from None
     except OSError as error:

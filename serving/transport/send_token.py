@@ -21,7 +21,7 @@ def read_token(file: str) -> str:
         InvalidArgument: its first line is not a token.
     """
     try:
-        with Path(file).open(encoding="ascii", errors="replace") as opened:
+        with Path(file).open(encoding="utf-8-sig", errors="replace") as opened:
             token = opened.readline(MAX_TOKEN + 2).strip()
     except OSError as error:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from suffolk.datastore.errors import InvalidArgument
@@ -59,7 +60,8 @@ def is_url(text: str) -> bool:
 
 def is_topology_file(text: str) -> bool:
     """Whether ``text`` is the path of a file that lists servers (``fanout/address.py``)."""
-    return not is_url(text) and text.partition("?")[0].endswith(".json")
+    path = text.partition("?")[0]
+    return not is_url(text) and path.endswith(".json") and not Path(path).is_dir()  # a datastore may have any name
 
 
 def is_remote(text: str) -> bool:

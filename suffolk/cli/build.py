@@ -1,9 +1,9 @@
-"""Build a datastore from corpora: text files, source trees, .jsonl[.gz|.zst], Parquet, or tokenized
-.npy and .bin files. A record holds a text, a conversation, a logged request of OpenAI's API, or a
-line of a --record file.
+"""Build a datastore from corpora: text files, source trees, JSON lines or arrays, Parquet, or
+tokenized .npy and .bin files. Text and JSON may be compressed (gzip, zstd, bzip2, xz). A record
+holds a text, a conversation, a logged request of OpenAI's API, or a line of a --record file.
 
-Corpora are files, folders or quoted patterns, on disk or in storage (s3://, gs://, hf://). The name
-of a file tells its form. With a URL as --output, the datastore is built on disk and pushed. With --ray,
+Corpora are files, folders or quoted patterns, on disk or in storage (s3://, gs://, hf://). The
+first bytes of a file tell its form. With a URL as --output, the datastore is built on disk and pushed. With --ray,
 the nodes of a cluster do the work, and send the segments to that URL themselves. To continue an
 interrupted build, run the same command again. An existing datastore stays in place until the new one
 is complete. Running servers of the datastore then follow within a second, and are listed.
@@ -23,6 +23,7 @@ from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import (
     DEFAULT_ORDER_DEPTH,
     DEFAULT_SEGMENT_TOKENS,
+    ON_ERROR,
     RECORDS,
     TOKEN_FORMATS,
     TOKENIZATIONS,
@@ -34,6 +35,7 @@ from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.cli.push import push_facts
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.paths import name_text
 from suffolk.datastore.readers import reader_lines, wait_for_readers
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.storage.build import build_at
@@ -81,16 +83,16 @@ class StorageOptions(setting.Options):
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions(setting.Options):
     GROUP = "reading"
-    text_field: str = option("text", "field or column with the text", metavar="NAME", blank=True)
+    text_field: str = option(
+        "text", "field or column with the text; a.b is field b of the object a", metavar="NAME", blank=True
+    )
     records: str = option(
         "auto",
-        "form of JSON lines and Parquet rows. 'text': the text field; 'chat': conversations ('messages', 'conversations') and logs "
-        "of OpenAI's API, through the chat template; 'recording': tokens of --record; 'auto' finds the form by the fields",
+        "form of JSON records and Parquet rows. 'text': the text field; 'chat': conversations ('messages', 'conversations') and "
+        "logs of OpenAI's API, through the chat template; 'recording': tokens of --record; 'auto' finds the form by the fields",
         choices=RECORDS,
     )
-    id_field: str | None = option(
-        None, "field or column that names a document; a.b is field b of the object a", metavar="NAME", blank=True
-    )
+    id_field: str | None = option(None, "field or column that names a document", metavar="NAME", blank=True)
     metadata: str | None = option(
         None, "fields or columns to keep with each document, such as license,repo.name", metavar="LIST", blank=True
     )
@@ -99,6 +101,15 @@ class ReadingOptions(setting.Options):
         "extensions of the files to read from folders, such as .py,.md (default: all text files)",
         metavar="LIST",
         blank=True,
+    )
+    on_error: str = option(
+        "stop", "what a record does that cannot be read: end the build, or be left out and counted", choices=ON_ERROR
+    )
+    strict: bool = option(False, "refuse corpora with files that cannot be read and may hold text")
+    skipped: Path | None = option(
+        None,
+        "write every file and record that is left out, with the reason, to this file of JSON lines",
+        metavar="FILE",
     )
     token_format: str | None = option(
         None, "type of the ids in .bin files (default: by vocabulary size)", choices=TOKEN_FORMATS
@@ -169,7 +180,7 @@ def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
     """The parts of a list. Raises InvalidArgument: it has none."""
     if text is None:
         return ()
-    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    parts = tuple(part.strip() for part in name_text(text).split(",") if part.strip())
     if not parts:
         raise InvalidArgument(f"{option} {text!r} names nothing; give a list such as {example}, or leave it out")
     return parts
@@ -190,6 +201,8 @@ def _build_options(options: Options) -> BuildOptions:
         options,
         BuildOptions,
         output=_folder(options),
+        text_field=name_text(options.text_field),
+        id_field=None if options.id_field is None else name_text(options.id_field),
         mode="append" if options.append else "replace" if options.replace else "new",
         metadata=_names("--metadata", options.metadata, "license,repo.name"),
         extensions=_names("--extensions", options.extensions, ".py,.md"),

@@ -10,6 +10,7 @@ from suffolk.cli.options.parser import nearest
 from suffolk.datastore.errors import InvalidArgument
 
 COMMANDS = {
+    "demo": "see what Suffolk does on this machine, with a small model and the Python source here",
     "build": "build a datastore from corpora",
     "info": "show what a datastore holds",
     "verify": "check a datastore for damage",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import suffolk
@@ -29,6 +29,7 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.paths import name_text
 from suffolk.serving.live_store.identity import has_log, published
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.stats import LiveDeletion, LiveStats
@@ -60,7 +61,8 @@ def run(options: Options) -> int:
         raise InvalidArgument(
             "no document is named; give --id ID or --where CONDITION, or --group GROUP of a live datastore"
         )
-    report = _delete(options)
+    ids, where = (tuple(map(name_text, each)) for each in (options.id, options.where))
+    report = _delete(replace(options, id=ids, where=where))
     changed = report.documents and not options.dry_run and not is_url(options.store)
     if options.json or report.documents:
         lines = _lines(report, options.dry_run)

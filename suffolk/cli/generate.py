@@ -146,7 +146,7 @@ def _read_prediction(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise NotFound(f"--prediction {path}: cannot be read ({error.strerror}); name a text file") from None
     except UnicodeDecodeError as error:

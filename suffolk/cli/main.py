@@ -70,6 +70,6 @@ def _open_streams() -> bool:
     if sys.stdout is None:
         print("suffolk: stdout is closed; send it to a file or to /dev/null", file=sys.stderr)
         return False
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and (sys.stdout.errors == "strict" or sys.stdout.encoding != "utf-8"):
         sys.stdout.reconfigure(errors="backslashreplace")
     return True

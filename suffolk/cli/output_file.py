@@ -7,6 +7,7 @@ from pathlib import Path
 
 from suffolk.benchmarks.json_file import is_device
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.paths import refuse_dangling
 
 
 def require_folder(option: str, file: Path | None) -> None:
@@ -17,6 +18,7 @@ def require_folder(option: str, file: Path | None) -> None:
     """
     if file is None or is_device(file):
         return
+    refuse_dangling(file.parent)
     if file.is_dir():
         raise InvalidArgument(f"{option} {file} is a folder; name a file")
     folder = file.absolute().parent

@@ -158,7 +158,7 @@ def parse_stores(texts: Sequence[str]) -> dict[str, str]:
     stores: dict[str, str] = {}
     for text in texts:
         name, equals, path = text.partition("=")
-        if not equals or "://" in name:
+        if not equals or "://" in name or name.startswith((".", "/", "~")) or Path(text).is_dir():
             name, path = (
                 text.rstrip("/").rpartition("/")[2] if is_storage_url(text) else Path(text).resolve().name,
                 text,

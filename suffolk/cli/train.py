@@ -75,6 +75,9 @@ class DataOptions(setting.Options):
 
     GROUP = "data"
     corpus: tuple[str, ...] = option(REQUIRED, "file, folder or pattern to learn from", metavar="CORPUS", several=True)
+    text_field: str = option(
+        "text", "field or column with the text; a.b is field b of the object a", metavar="NAME", blank=True
+    )
     window: limits.Window = option(1024, "tokens of a window; longer documents are cut into several windows")
     batch: limits.Batch = option(4, "windows in a pass")
     draft_share: Share = rare(

@@ -200,7 +200,7 @@ def test_what_does_not_fit_the_datastore_is_refused(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("gone.txt", None, "gone.txt: no such file or folder; check the name"),
-        ("empty.txt", b"", "holds no tokens (skipped: 1 empty); name files that hold text"),
+        ("empty.txt", b"", "nothing to read (1 empty); name files that hold text"),
         ("blank.jsonl", b"\n\n", "holds no tokens"),
         ("cut.jsonl.zst", zstandard.compress(b'{"text": "x"}\n' * 9)[:-3], "cut.jsonl.zst: broken zstandard stream"),
         (
@@ -210,7 +210,7 @@ def test_what_does_not_fit_the_datastore_is_refused(tmp_path: Path) -> None:
         ),
         ("bad.npy", b"no array", "bad.npy: not a whole .npy file"),
         ("high.bin", np.array([1, 600], "<u2").tobytes(), f"id 600 at position 1 is not below {VOCAB_SIZE}"),
-        ("data.exe", b"MZ\0\0", "data.exe: a binary file"),
+        ("data.exe", b"MZ\0\0", "data.exe: binary, which is not read; name text, JSON lines"),
         ("bad.parquet", b"PAR1 or not", "bad.parquet: damaged Parquet file"),
     ],
 )

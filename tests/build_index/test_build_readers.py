@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +16,16 @@ import zstandard
 from pyarrow import parquet
 
 from suffolk.build_index.block import BLOCK_BYTES
-from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.errors import Corruption
 from tests.support.build_blocks import blocks
 
 
-def test_small_files_share_a_block_and_binary_ones_are_skipped(tmp_path: Path) -> None:
+def test_small_files_share_a_block(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("a = 1\n")
     (tmp_path / "b.so").write_bytes(b"\x7fELF\0\0")
-    (tmp_path / "c.txt").write_bytes(b"")
     (tmp_path / "d.py").write_text("d = 4\n")
     (block,) = blocks(tmp_path)
     assert [text for _, text in block.payload.documents] == [b"a = 1\n", b"d = 4\n"]
-    assert block.skipped == {"binary": 1, "empty": 1}
-    with pytest.raises(InvalidArgument, match=r"b.so: a binary file \(NUL byte in its first 1024 bytes\); name text"):
-        blocks(tmp_path / "b.so")
 
 
 def test_large_text_is_cut_at_line_ends_and_never_inside_a_character(tmp_path: Path) -> None:
@@ -40,14 +38,22 @@ def test_large_text_is_cut_at_line_ends_and_never_inside_a_character(tmp_path: P
         assert max(map(len, pieces)) <= 2 * BLOCK_BYTES
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst", ".bz2", ".xz"])
 def test_json_lines_come_in_whole_lines(tmp_path: Path, ending: str) -> None:
     data = b"".join(json.dumps({"text": "x" * (number % 9000)}).encode() + b"\n" for number in range(1600)).rstrip(
         b"\n"
     )
     frames = zstandard.compress(data[:5000]) + zstandard.compress(data[5000:])  # a stream may have several frames
     path = tmp_path / f"a.jsonl{ending}"
-    path.write_bytes({"": data, ".gz": gzip.compress(data), ".zst": frames}[ending])
+    path.write_bytes(
+        {
+            "": data,
+            ".gz": gzip.compress(data[:5000]) + gzip.compress(data[5000:]),
+            ".zst": frames,
+            ".bz2": bz2.compress(data[:5000]) + bz2.compress(data[5000:]),
+            ".xz": lzma.compress(data[:5000]) + lzma.compress(data[5000:]),
+        }[ending]
+    )
     found = blocks(path)
     assert len(found) >= 2
     assert b"".join(block.payload.data for block in found) == data
@@ -58,11 +64,14 @@ def test_json_lines_come_in_whole_lines(tmp_path: Path, ending: str) -> None:
     assert found[-1].bytes_read == path.stat().st_size
 
 
-@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+@pytest.mark.parametrize(
+    ("ending", "compress"),
+    [(".gz", gzip.compress), (".zst", zstandard.compress), (".bz2", bz2.compress), (".xz", lzma.compress)],
+)
 def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) -> None:
     data = compress(b'{"text": "hello"}\n' * 1000)
     path = tmp_path / f"a.jsonl{ending}"
-    for broken in (data[:-9], b"this is no such stream"):
+    for broken in (data[:-9], data[:6] + bytes(90)):
         path.write_bytes(broken)
         with pytest.raises(Corruption, match=rf"a\.jsonl\{ending}: broken .* stream .*; fetch the file again"):
             blocks(path)
@@ -84,10 +93,10 @@ def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
     parquet.write_table(pyarrow.table({"input_ids": ids}), tmp_path / "b.parquet")
     found = blocks(tmp_path / "a.parquet")
-    sizes = [sum(len(text) for _, text in block.payload.documents) for block in found]
-    named = [document for block in found for document in block.payload.documents]
+    sizes = [sum(len(row["text"]) for row in block.payload.rows) for block in found]
     assert max(sizes) <= BLOCK_BYTES
-    assert named == [(f"{tmp_path}/a.parquet:{row}", text.encode()) for row, text in enumerate(texts, 1)]
+    assert [row["text"] for block in found for row in block.payload.rows] == [text.encode() for text in texts]
+    assert [block.payload.first_row for block in found][1] == len(found[0].payload.rows) + 1
     assert found[-1].bytes_read == (tmp_path / "a.parquet").stat().st_size
     runs = [block.payload for block in blocks(tmp_path / "b.parquet", tokenizer=None)]
     assert max(run.ids.nbytes for run in runs) <= BLOCK_BYTES

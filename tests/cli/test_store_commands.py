@@ -180,7 +180,7 @@ def test_lookup_refuses_numbers_beyond_all_limits(capsys, store_path, option, va
             "corpus.txt is a file; name a new or empty folder",
         ),
         (["rubbish.npy", "--vocab-size", "9"], "rubbish.npy: not a whole .npy file of numbers; write it again"),
-        (["empty.jsonl", "--vocab-size", "9"], "holds no tokens (1 file of 0 bytes read, without any text)"),
+        (["empty.jsonl", "--vocab-size", "9"], "nothing to read (1 empty)"),
     ],
 )
 def test_a_build_of_what_cannot_be_is_one_line_and_2(capsys, tmp_path, monkeypatch, words, message):

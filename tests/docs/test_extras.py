@@ -10,7 +10,7 @@ import pytest
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
-NOT_LISTED = {"dev", "docs", "demo"}  # for work on Suffolk itself
+NOT_LISTED = {"dev", "docs"}  # for work on Suffolk itself
 FOLDERS = ("datastore", "build_index", "serving", "benchmarks", "suffolk/cli", "docs", "hub", "deploy")
 
 

@@ -14,7 +14,6 @@ FOLDERS = (
     "build_index",
     "csrc",
     "datastore",
-    "demo",
     "docs",
     "recipes",
     "research",

@@ -18,7 +18,7 @@ MODEL = Path(os.environ.get("MODEL", ROOT / ".cache/models/smollm2-135m-instruct
 @pytest.mark.timeout(900)
 def test_texts_are_those_of_vllm_alone(tmp_path: Path) -> None:
     """Texts equal those of vLLM alone, even while the draft service is killed and started again."""
-    prompts = [ROOT / "demo/prompts.jsonl", ROOT / "benchmarks/vllm/prompts.jsonl"]
+    prompts = [ROOT / "benchmarks/demo/prompts.jsonl", ROOT / "benchmarks/vllm/prompts.jsonl"]
     command = [str(PYTHON), "-m", "suffolk.benchmarks.vllm", "--model", str(MODEL), "--work", str(tmp_path)]
     command += [
         "--prompts",

@@ -96,6 +96,7 @@ def test_the_wheel_installs_the_package_alone(site: Path) -> None:
     assert found == {str(path.relative_to(ROOT)) for path in sources if path.suffix in KEPT}
     pages = {path.name for path in (site / "suffolk" / "serving" / "playground" / "static").iterdir()}
     assert pages == {path.name for path in (ROOT / "serving" / "playground" / "static").iterdir()}
+    assert (site / "suffolk/benchmarks/demo/prompts.jsonl").is_file()
     [extension] = site.rglob("*.so")
     assert extension.parent == site / "suffolk" / "datastore"
 
@@ -168,6 +169,8 @@ def test_the_wheel_alone_builds_and_searches_without_torch(slim: Path, tmp_path:
     ):
         done = slim_suffolk(slim, *command)
         assert done.returncode == 0, done.stderr
+    refused = slim_suffolk(slim, "demo")
+    assert refused.stderr == "suffolk: torch is not installed, and the demo needs it; pip install 'suffolk[demo]'\n"
     (tmp_path / "config.json").write_text("{}")
     refused = slim_suffolk(slim, "worker", "--model", str(tmp_path), "--listen", "127.0.0.1:0")
     assert refused.stderr == "suffolk: torch is not installed, and models need it; pip install 'suffolk[worker]'\n"

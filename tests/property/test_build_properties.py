@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections import Counter
+from glob import glob
 from pathlib import Path
 
 import numpy as np
@@ -113,12 +114,14 @@ def test_reading_on_after_any_block_gives_the_rest(sizes: list[int], data: st.Da
             line = b'{"text": "0123456789"}\n'
             Path(folder, name).write_bytes(line * (size * (1 + number % 2 * 4) // len(line)))
         options = BuildOptions(corpora=(folder,), output=Path("/nowhere"), tokenizer="some")
+        if not any(map(os.path.getsize, glob(f"{folder}/*"))):
+            return
         inputs = find_inputs(options)
-        whole = list(read_blocks(inputs, options, "u16", Counter()))
+        whole = list(read_blocks(inputs, options, "u16"))
         if not whole:
             return
         chosen = data.draw(st.integers(0, len(whole) - 1))
-        rest = list(read_blocks(inputs, options, "u16", Counter(whole[chosen].skipped), whole[chosen].next))
+        rest = list(read_blocks(inputs, options, "u16", whole[chosen].next))
         assert rest == whole[chosen + 1 :]
         assert all(isinstance(block.payload, (Lines, Texts)) for block in whole)
         assert [block.bytes_read for block in whole] == sorted(block.bytes_read for block in whole)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,4 +18,4 @@ def options(*corpora: Path | str, **more: Any) -> BuildOptions:
 def blocks(*corpora: Path | str, **more: Any) -> list[Any]:
     """Return all blocks of ``corpora``."""
     chosen = options(*corpora, **more)
-    return list(read_blocks(find_inputs(chosen), chosen, "u16", Counter()))
+    return list(read_blocks(find_inputs(chosen), chosen, "u16"))

@@ -24,7 +24,7 @@ CHANGEABLE = (
     "cache_bytes",
 )
 """Settings that may change when a run is resumed, because they affect neither its data nor its number of steps."""
-ANSWERING = ("model", "corpora", "data", "window", "dtype", "seed", "regenerate")
+ANSWERING = ("model", "corpora", "text_field", "data", "window", "dtype", "seed", "regenerate")
 """Settings that the target's answers depend on. Before the first checkpoint all other settings may change."""
 
 Batch = Annotated[int, Within(1, 4096)]
@@ -69,7 +69,8 @@ class TrainOptions:
     Attributes:
         head: name of the head's kind in ``heads.HEADS``. ``head_options``: settings of that kind.
         model: the target, a folder in the Hugging Face layout or a hub name. It is not modified.
-        corpora: files, folders or glob patterns with text (any file that is text), or JSON lines with ``messages`` or ``text``.
+        corpora: files, folders or glob patterns with text (any file that is text), or JSON records with ``messages`` or a text.
+        text_field: field of a JSON record, or column of a Parquet file, with the text.
         output: the folder to create. Work in progress is in ``OUTPUT.training`` beside it.
         window: tokens of a document that the target and the head see together.
         batch: windows per pass. ``accumulate``: passes per step.
@@ -99,6 +100,7 @@ class TrainOptions:
     corpora: tuple[str, ...]
     output: Path
     head_options: Mapping[str, Any] = field(default_factory=dict)
+    text_field: str = "text"
     window: Window = 1024
     batch: Batch = 4
     accumulate: Batch = 1

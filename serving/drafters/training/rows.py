@@ -11,7 +11,7 @@ from pathlib import Path
 
 from suffolk.build_index.block import Lines, Records, Texts, TokenRun
 from suffolk.build_index.conversation import Message, find_conversation
-from suffolk.build_index.documents import parse_documents, read_records
+from suffolk.build_index.documents import has_field, no_content, parse_documents, read_field, read_records
 from suffolk.build_index.inputs import Inputs, find_inputs, read_error
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
@@ -47,7 +47,9 @@ class DataFile:
 
 def reading_options(options: TrainOptions) -> BuildOptions:
     """The options of the corpus reader."""
-    return BuildOptions(corpora=options.corpora, output=options.output, tokenizer=options.model)
+    return BuildOptions(
+        corpora=options.corpora, output=options.output, tokenizer=options.model, text_field=options.text_field
+    )
 
 
 def find_corpus(options: TrainOptions) -> Inputs:
@@ -68,14 +70,14 @@ def read_rows(
     """Read all rows in order.
 
     Args:
-        skipped: counts skipped files by reason.
+        skipped: counts skipped rows by reason.
         report: receives the share of bytes read so far.
 
     Raises:
         InvalidArgument: a file holds token ids, or a line has no text and no messages. The message names file and line.
         NotFound, Corruption: a file is missing or damaged.
     """
-    for block in read_blocks(inputs, options, "u16", skipped):
+    for block in read_blocks(inputs, options, "u16"):
         if isinstance(block.payload, TokenRun):
             raise InvalidArgument(
                 f"corpus {block.payload.path}: holds token ids; heads learn from text, name text files"
@@ -83,22 +85,21 @@ def read_rows(
         if isinstance(block.payload, Texts):
             yield from _cut(block.payload, options)
         else:
-            yield from _read_records(block.payload, options)
+            yield from _read_records(block.payload, options, skipped)
         report(block.bytes_read / max(1, inputs.size))
 
 
-def _read_records(payload: Lines | Records, options: BuildOptions) -> Iterator[Row]:
+def _read_records(payload: Lines | Records, options: BuildOptions, skipped: Counter[str]) -> Iterator[Row]:
     for place, record, _ in read_records(payload):
-        if not isinstance(record, dict):
-            raise InvalidArgument(f"{place}: a JSON {type(record).__name__}; every line of a .jsonl file is one object")
-        conversation = find_conversation(record, place)
-        if conversation is not None:
+        text = read_field(record, options.text_field)
+        if (conversation := find_conversation(record, place)) is not None:
             yield Row(place, messages=conversation.messages)
-        elif isinstance(record.get("text"), str):
-            yield from _cut(Texts(((place, record["text"]),)), options)
+        elif isinstance(text, str | bytes):
+            yield from _cut(Texts(((place, text),)), options)
+        elif text is None and has_field(record, options.text_field):
+            skipped["rows without a text (null)"] += 1
         else:
-            fields = ", ".join(sorted(record)[:12]) or "none"
-            raise InvalidArgument(f"{place}: neither 'messages' nor a text in 'text'; the line has the fields {fields}")
+            raise InvalidArgument(no_content(place, options, record))
 
 
 def _cut(texts: Texts, options: BuildOptions) -> Iterator[Row]:

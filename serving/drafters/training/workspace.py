@@ -13,6 +13,7 @@ from typing import Any
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import LOCK_NAME, fsync_directory, write_atomically, writer_lock
+from suffolk.datastore.paths import refuse_dangling
 from suffolk.serving.drafters.training.options import ANSWERING, CHANGEABLE
 from suffolk.serving.engine.checked_fields import read_object
 
@@ -98,6 +99,7 @@ def _require_output(workspace: Workspace) -> None:
     output = workspace.output
     if not output.parent.is_dir():
         raise NotFound(f"output {output}: there is no folder {output.parent}; name one in a folder that exists")
+    refuse_dangling(output)
     if output.exists() and not output.is_dir():
         raise InvalidArgument(f"output {output} is a file; name a new or empty folder")
     if output.is_mount():  # no folder can be renamed to it

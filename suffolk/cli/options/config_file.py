@@ -54,7 +54,7 @@ def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str
 def read_toml(path: Path) -> dict[str, Any]:
     """The parsed file. Raises NotFound or InvalidArgument: it cannot be read, or is not TOML."""
     try:
-        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         return document
     except FileNotFoundError:
         raise NotFound(f"--config {path}: no such file; name a TOML file") from None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from demo.__main__ import busy
 from suffolk.benchmarks.decode.summary import summarize
+from suffolk.benchmarks.demo.run import busy
 from suffolk.serving.engine.loop.stats import PARTS
 
 

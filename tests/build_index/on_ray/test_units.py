@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
 from tests.support.building import make_texts, write_jsonl
 
-Blocks = list[tuple[Any, Position, int, dict[str, int]]]
+Blocks = list[tuple[Any, Position, int]]
 
 
 def corpus(folder: Path) -> tuple[str, ...]:
@@ -34,16 +33,15 @@ def corpus(folder: Path) -> tuple[str, ...]:
     return (str(folder),)
 
 
-def read_units(inputs: Inputs, options: BuildOptions, start: Position, skipped: Counter[str]) -> Blocks:
-    """All blocks, read by units; ``skipped`` is updated."""
+def read_units(inputs: Inputs, options: BuildOptions, start: Position) -> Blocks:
+    """All blocks, read by units."""
     found: Blocks = []
     for unit in units.cut_units(inputs, start):
-        before, items = Counter(skipped), read_unit(unit.files, options, "u16", unit.start)
+        items = read_unit(unit.files, options, "u16", unit.start)
         for place in items:
-            skipped.update(Counter(before + Counter(place.skipped)) - skipped)
-            at = unit.in_inputs(place, dict(skipped))
+            at = unit.in_inputs(place)
             if place.has_block:
-                found.append((next(items), at.next, at.bytes_read, at.skipped))
+                found.append((next(items), at.next, at.bytes_read))
     return found
 
 
@@ -53,16 +51,14 @@ def test_units_have_the_blocks_of_the_corpus_from_any_place_on(
 ) -> None:
     monkeypatch.setattr(units, "UNIT_BYTES", unit_bytes)
     options = BuildOptions(corpus(tmp_path), tmp_path / "store", tokenizer="t")
-    inputs, skipped = find_inputs(options), Counter[str]()
-    blocks = list(read_blocks(inputs, options, "u16", skipped))
+    inputs = find_inputs(options)
+    blocks = list(read_blocks(inputs, options, "u16"))
     assert len(blocks) > 4
-    assert skipped == {"empty": 2, "binary": 1}
+    assert inputs.skipped == {"empty": 2, "binary": 1}
     for done in range(0, len(blocks), 3):
         start = blocks[done - 1].next if done else START
-        seen = Counter(blocks[done - 1].skipped if done else {})
-        expected = [(each.payload, each.next, each.bytes_read, each.skipped) for each in blocks[done:]]
-        assert read_units(inputs, options, start, seen) == expected
-        assert seen == skipped
+        expected = [(each.payload, each.next, each.bytes_read) for each in blocks[done:]]
+        assert read_units(inputs, options, start) == expected
 
 
 def test_there_are_several_units_of_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,4 +66,4 @@ def test_there_are_several_units_of_whole_files(tmp_path: Path, monkeypatch: pyt
     inputs = find_inputs(BuildOptions(corpus(tmp_path), tmp_path / "store", tokenizer="t"))
     names = [" ".join(Path(file.path).stem for file in unit.files) for unit in units.cut_units(inputs, START)]
     small = " ".join(f"a{number}" for number in range(9))
-    assert names == [f"{small} b-empty", "c-large", "d-binary e-last", "f.jsonl", "g", "h-empty"]
+    assert names == [small, "c-large", "e-last", "f.jsonl", "g"]

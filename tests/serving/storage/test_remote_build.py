@@ -56,6 +56,12 @@ def documents(folder: Path, corpora: list[str], name: str) -> list[tuple[str | N
     return read_documents(folder / name)
 
 
+def test_a_listed_name_with_two_slashes_is_read(tmp_path: Path, s3: S3Server, url: str) -> None:
+    odd = f"{url}/deep//a.jsonl"
+    fsspec.filesystem("s3").pipe_file(odd, write_jsonl(tmp_path / "a.jsonl", ["two words"]).read_bytes())
+    assert [source for source, _ in documents(tmp_path, [url], "store")] == [f"{odd}:1"]
+
+
 def test_corpora_are_streamed(tmp_path: Path, s3: S3Server, corpus: str) -> None:
     for names in (["a.jsonl.zst", "b.jsonl.gz", "e.parquet"], ["d.py"], [""]):
         expected = documents(tmp_path, [str(tmp_path / "local" / name) for name in names], f"local-{names[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -15,18 +16,22 @@ import pytest
 import suffolk
 from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.progress import SilentProgress
 from suffolk.datastore.errors import (
     Corruption,
     InvalidArgument,
     NotFound,
     PermissionDenied,
     SuffolkError,
+    Unavailable,
     Unsupported,
 )
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
+from suffolk.serving.storage.build import build_at
 from suffolk.serving.storage.pull import pull
 from suffolk.serving.storage.push import push
+from suffolk.serving.storage.rollback import list_generations
 from tests.support.copies import require_equal, require_whole
 from tests.support.processes import ROOT, SUFFOLK
 from tests.support.s3_server import S3Server
@@ -45,6 +50,39 @@ def test_a_bucket_that_is_not_there(store: Path, tmp_path: Path, s3: S3Server) -
     with pytest.raises(NotFound, match="s3://nowhere/code holds no datastore"):
         pull("s3://nowhere/code", tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_names_that_stores_read_differently_are_refused_by_every_command(
+    store: Path, tmp_path: Path, s3: S3Server, url: str
+) -> None:
+    bucket = url.removesuffix("/code")
+    for odd, message in (
+        (f"{bucket}//code", f"has an empty name between slashes; write {bucket}/code"),
+        (f"{bucket}/code//", f"has an empty name between slashes; write {bucket}/code"),
+        (f"s3:///{bucket[5:]}/code", f"has an empty name between slashes; write {bucket}/code"),
+        (f"{bucket}/a/../code", f"has the name '..' between slashes; write {bucket}/code"),
+        (f"file://{tmp_path}/a/./b", f"has the name '.' between slashes; write file://{tmp_path}/a/b"),
+        ("file://folder/code", "takes a path from the root, as in file:///folder/code"),
+        (f"s3:/{bucket[5:]}/code", "not the URL of a place in storage"),
+    ):
+        options = BuildOptions((odd,), tmp_path / "built", vocab_size=6)
+        for call in (
+            lambda odd=odd: push(store, odd),
+            lambda odd=odd: pull(odd, tmp_path / "copy"),
+            lambda odd=odd: list_generations(odd),
+            lambda options=options: build(options),
+            lambda odd=odd, options=options: build_at(odd, options, None, 3, SilentProgress()),
+        ):
+            with pytest.raises(InvalidArgument, match=re.escape(message)):
+                call()
+    assert RemoteFolder(bucket).sizes() == {}
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_push_reads_its_generation_back(store: Path, url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteFolder, "create", lambda self, name, content: True)  # a store that loses what it takes
+    with pytest.raises(Unavailable, match="000001.json: was written, but the store does not list it"):
+        push(store, url)
 
 
 def test_wrong_credentials(store: Path, tmp_path: Path, s3: S3Server, url: str) -> None:

@@ -205,7 +205,7 @@ def test_a_window_beyond_the_model_is_refused_by_its_config_alone(
     [
         (["a", "bcd"], f"2 documents of fewer than {DEPTH + 2} tokens.*the longest has 3"),
         (["abcdefgh"], "it is one document, so none can be held out"),
-        ([], "nothing to learn from .no documents at all"),
+        ([], "nothing to read .1 empty"),
     ],
 )
 def test_a_corpus_without_text_is_refused(model: str, tmp_path: Path, texts: list[str], said: str) -> None:

@@ -39,8 +39,8 @@ def test_rows_are_texts_files_and_conversations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"prompt": "x"}', "x.jsonl:1: neither 'messages' nor a text in 'text'; the line has the fields prompt"),
-        ('{"text": 5}', "x.jsonl:1: neither"),
+        ('{"prompt": "x"}', "x.jsonl:1: no field 'text'; the line has prompt; name the text field with"),
+        ('{"text": 5}', "x.jsonl:1: field 'text' holds int, not text; name another field with --text-field"),
         ("[1]", "x.jsonl:1: a JSON list"),
         ("{", "x.jsonl:1: not a JSON value"),
         ('{"messages": {}}', "'messages' is of type dict; it must be a list"),

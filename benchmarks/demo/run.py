@@ -1,11 +1,7 @@
-"""Build a datastore from the Python source on this machine, serve it, and decode coding prompts with and without drafts.
-
-MODEL=FOLDER_OR_HUB_NAME selects another model. All files stay in .cache/ and are used again."""
+"""Builds a datastore from the Python source on this machine, serves it, and decodes coding prompts with and without drafts."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import subprocess
 import sys
 import sysconfig
@@ -14,17 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from demo.model import NAME, fetch_model
 from suffolk.benchmarks.decode.measure import measure_decoding
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
+from suffolk.benchmarks.demo.model import NAME, fetch_model
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.stopping import exit_code, stop_lines
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import Internal
+from suffolk.datastore.manifest import MANIFEST_NAME
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
-CACHE = Path(".cache")
 PROMPTS = Path(__file__).with_name("prompts.jsonl")
 DRAFTERS = ("prompt-lookup", "datastore", "hybrid")
 HEADERS = ("prompt", "tokens", "plain tokens/s", *DRAFTERS, "identical")
@@ -34,27 +30,20 @@ NEAR_TIE = 1e-3
 """Difference of two fp32 logits that rounding decides."""
 
 
-def main() -> int:
-    """Run the demo; returns the exit code: 0 if all outputs are identical to plain decoding."""
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--model", default=os.environ.get("MODEL"), help=f"folder or hub name (default: {NAME})")
-    parser.add_argument("--prompts", type=int, metavar="N", help="use the first N prompts (default: all)")
-    parser.add_argument("--max-new-tokens", type=int, default=96, metavar="N", help="(default: %(default)s)")
-    args = parser.parse_args()
-    try:
-        return run(args)
-    except SuffolkError as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+def run(folder: Path, model: str | None, prompts: int | None, max_new_tokens: int) -> int:
+    """Run the demo. Returns the exit code: 0 if all outputs are identical to plain decoding.
 
+    Args:
+        folder: the model and the datastore are kept there, and used again.
+        model: folder or hub name; None: a small one is downloaded.
+        prompts: number of first prompts; None: all.
 
-def run(args: argparse.Namespace) -> int:
+    Raises as ``fetch_model``.
+    """
     start = time.monotonic()
-    say(f"1. Model: {args.model or NAME}")
-    model = args.model or str(fetch_model(CACHE / "models"))
-    store = CACHE / "demo" / f"python-{fingerprint(load_tokenizer(model))[:12]}"
+    say(f"1. Model: {model or NAME}")
+    model = model or str(fetch_model(folder / "models"))
+    store = python_store(folder, model)
     say(f"2. Datastore: the Python source on this machine, in {store}")
     build(store, model)
     with open_datastore(store) as datastore:
@@ -68,24 +57,30 @@ def run(args: argparse.Namespace) -> int:
             prompts=(PROMPTS,),
             datastores=(url,),
             drafters=DRAFTERS,
-            limit=args.prompts,
-            max_new_tokens=args.max_new_tokens,
+            limit=prompts,
+            max_new_tokens=max_new_tokens,
             dtype="float32",
         )
         results = measure_decoding(options)
     print("\n" + "\n".join([*stop_lines(results["stopped"]), *lines(results), *busy(results["runs"])]))
-    print(f"\n{time.monotonic() - start:.0f} s in all")
+    print(f"\n{time.monotonic() - start:.0f} s in all. Try it:\n  suffolk lookup {store} 'raise ValueError('")
+    print(f"  suffolk generate --model {model} --datastore {store} 'Write a stack class in Python.'")
     return exit_code(results["stopped"]) if all(run["identical"] or near_tie(run) for run in results["runs"]) else 1
+
+
+def python_store(folder: Path, model: str) -> Path:
+    """The folder of the demo's datastore for the tokenizer of a model."""
+    return folder / "demo" / f"python-{fingerprint(load_tokenizer(model))[:12]}"
 
 
 def build(store: Path, model: str) -> None:
     """Build the datastore from the standard library and the installed packages, unless it exists."""
-    if (store / "MANIFEST").is_file():
+    if (store / MANIFEST_NAME).is_file():
         return
     sources = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
     command = [sys.executable, "-m", "suffolk", "build", "--tokenizer", model, "--output", str(store)]
     if code := subprocess.run([*command, "--extensions", ".py", *sources]).returncode:
-        raise SystemExit(code)
+        raise Internal(f"the build of {store} ended with code {code}; its last line says why")
 
 
 def lines(results: dict[str, Any]) -> list[str]:
@@ -137,7 +132,3 @@ def near_tie(run: dict[str, Any]) -> bool:
 
 def say(text: str) -> None:
     print(f"\n{text}", flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

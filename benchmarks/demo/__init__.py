@@ -1,0 +1,1 @@
+"""The main use on real input, from an empty machine: ``suffolk demo``."""

@@ -1,0 +1,130 @@
+"""Finds the form of a file by its first bytes. Its name decides only where the bytes allow several forms."""
+
+from __future__ import annotations
+
+import json
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from suffolk.build_index.documents import holds_content, no_content
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.packing import find_packing, unpack_start, without_ending
+from suffolk.build_index.read_lines import array_elements
+from suffolk.build_index.read_parquet import missing_column
+
+HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
+"""Bytes that are looked at; the second number if the first record does not end within the first one."""
+BINARY_BYTES = 1024
+SAMPLE_RECORDS = 20
+LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
+NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
+"""Kinds of files that are read by name even if they do not begin as they should. The reader names what is wrong."""
+MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy"}
+LFS_POINTER = b"version https://git-lfs"
+UNREAD = {
+    BOM_UTF16_LE: "UTF-16 text (convert it to UTF-8)",
+    BOM_UTF16_BE: "UTF-16 text (convert it to UTF-8)",
+    b"PK\x03\x04": "zip archive (unpack it)",
+    b"7z\xbc\xaf\x27\x1c": "7z archive (unpack it)",
+    b"\x04\x22\x4d\x18": "lz4 stream (unpack it)",
+    b"ARROW1": "Arrow file (write it as Parquet)",
+    b"\xff\xff\xff\xff": "Arrow stream (write it as Parquet)",
+}
+"""First bytes -> why a file with them is not read."""
+NO_TEXT = "JSON records without a text (see --text-field and --records)"
+TAR = (257, b"ustar")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of a file.
+
+    Attributes:
+        kind, packing: see ``InputFile``; no kind if the file is not read.
+        problem: why the file is not read; empty if it is.
+        lacks: what the first JSON record lacks, if none of the first ones has a text. Then the records are not read as records.
+    """
+
+    kind: str
+    packing: str = ""
+    problem: str = ""
+    lacks: str = ""
+
+
+def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptions) -> Form:
+    """The form of the file ``path``.
+
+    Args:
+        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``missing_column``.
+    """
+    for size in (HEAD_BYTES, MORE_BYTES):
+        head = read_start(size)
+        packing = find_packing(head)
+        data = unpack_start(packing, head, size) if packing else head
+        whole = len(head) < size and len(data) < size
+        form = _find_form(path, data, bool(packing), whole, options) if data or whole else None
+        if form is not None:
+            break
+    form = form or _by_name(without_ending(path))
+    if not head:
+        return replace(form, problem="empty")
+    if packing and form.kind in NAMED_KINDS.values():
+        return Form("", problem=f"compressed {form.kind} file (unpack it)")
+    if form.kind == "parquet" and (lacks := missing_column(path, options)):
+        return Form("parquet", problem="Parquet without a text column", lacks=lacks)
+    return replace(form, packing=packing)
+
+
+def _by_name(name: str) -> Form:
+    """The form of a file whose bytes allow several."""
+    kind = next((kind for ending, kind in NAMED_KINDS.items() if name.endswith(ending)), "text")
+    return Form("lines" if name.endswith(LINE_ENDINGS) else kind)
+
+
+def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: BuildOptions) -> Form | None:
+    """The form of a file that unpacks to ``data``, or to more if that is not ``whole``. None: more is needed to tell."""
+    name = without_ending(path)
+    if data.startswith(LFS_POINTER):
+        return Form("", problem="Git LFS pointer ('git lfs pull' fetches it)")
+    kind = next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), _by_name(name).kind)
+    if kind in NAMED_KINDS.values():
+        return Form(kind)
+    if problem := next((problem for magic, problem in UNREAD.items() if data.startswith(magic)), ""):
+        return Form("", problem=problem)
+    if data[TAR[0] :].startswith(TAR[1]):
+        return Form("", problem="tar archive (unpack it)")
+    if b"\0" in data[:BINARY_BYTES]:
+        return Form("", problem="binary")
+    text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
+    if text[:1] != "{" and not (text[:1] == "[" and text[1:].lstrip().startswith("{")):
+        return Form(kind)
+    found = _records_of_array(text) if text[0] == "[" else _records_of_lines(text, whole)
+    if not found and not whole:
+        return None
+    if not found or not all(isinstance(record, dict) for record in found):
+        return Form(kind)
+    if any(holds_content(record, options) for record in found):
+        return Form("array" if text[0] == "[" else "lines")
+    if kind != "lines" and text[0] == "{" and len(found) == 1:
+        return Form(kind)  # one object, such as a file of settings
+    is_source = kind == "text" and not packed
+    return Form(kind, problem="" if is_source else NO_TEXT, lacks=no_content(f"{path}:1", options, found[0]))
+
+
+def _records_of_array(text: str) -> list[Any]:
+    return [record for start, end, record in islice(array_elements(text[1:]), SAMPLE_RECORDS) if end > start]
+
+
+def _records_of_lines(text: str, whole: bool) -> list[Any]:
+    """The records of the first lines; an odd value if one of the first two lines is not JSON."""
+    lines = text.split("\n") if whole else text.split("\n")[:-1]
+    records: list[Any] = []
+    for line in islice(filter(str.strip, lines), SAMPLE_RECORDS):
+        try:
+            records.append(json.loads(line))
+        except (ValueError, RecursionError):
+            return records if len(records) > 1 else [None]
+    return records

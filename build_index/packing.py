@@ -1,0 +1,112 @@
+"""Unpacks compressed files as streams, in bounded memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import zstandard
+
+from suffolk.build_index.block import BLOCK_BYTES
+from suffolk.build_index.input_file import InputFile
+from suffolk.datastore.errors import Corruption
+
+MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
+"""Name of a format -> first bytes of its files."""
+MAGIC_BYTES = max(map(len, MAGIC.values()))
+ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
+ZSTANDARD_BYTES = 512
+"""Bytes of a zstd stream that are read at a time. Unpacked, they have at most 16 MiB, which is 32,000 times as much."""
+MAX_WINDOW = 1 << 31
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {
+    "gzip": lambda stream: gzip.GzipFile(fileobj=stream),
+    "bzip2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
+}
+
+
+def find_packing(head: bytes) -> str:
+    """The format of a compressed file, by its first bytes; empty if it is not compressed."""
+    return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
+
+
+def without_ending(name: str) -> str:
+    """The name of a file in lower case, without the ending of a compressed file."""
+    lower = name.lower()
+    return next((lower.removesuffix(ending) for ending in ENDINGS if lower.endswith(ending)), lower)
+
+
+def unpack_start(packing: str, head: bytes, size: int) -> bytes:
+    """The first ``size`` bytes, or fewer, of what a file unpacks to that begins with ``head``. Empty if it is damaged."""
+    try:
+        if packing == "gzip":
+            return zlib.decompressobj(wbits=31).decompress(head, size)
+        if packing == "zstandard":
+            return bytes(zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(head).read(size))
+        return (bz2.BZ2Decompressor() if packing == "bzip2" else lzma.LZMADecompressor()).decompress(head, size)
+    except (*DAMAGE, OSError):
+        return b""
+
+
+def read_chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
+    """Yield about 1 MiB of unpacked data at a time, with the number of bytes of the file read so far.
+
+    Raises:
+        Corruption: the compressed stream is broken or cut off.
+    """
+    with file.open() as stream:
+        pieces: list[bytes] = []
+        size = 0
+        for piece in _unpack(stream, file):
+            pieces.append(piece)
+            size += len(piece)
+            if size >= BLOCK_BYTES:
+                yield b"".join(pieces), stream.tell()
+                pieces, size = [], 0
+        if pieces:
+            yield b"".join(pieces), stream.tell()
+
+
+def _unpack(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
+    if not file.packing:
+        yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
+        return
+    try:
+        if file.packing == "zstandard":
+            yield from _unzstd(stream)
+            return
+        with _OPENERS[file.packing](stream) as unpacked:
+            yield from iter(lambda: unpacked.read(BLOCK_BYTES), b"")
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _broken(file, error) from error
+    except DAMAGE as error:
+        raise _broken(file, error) from error
+
+
+def _unzstd(stream: BinaryIO) -> Iterator[bytes]:
+    """Unpack frame by frame: a stream that stops inside a frame is cut off."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+    frame, inside = decompressor.decompressobj(), False
+    while chunk := stream.read(ZSTANDARD_BYTES):
+        while chunk:
+            inside = True
+            if data := frame.decompress(chunk):
+                yield data
+            chunk = frame.unused_data if frame.eof else b""
+            if frame.eof:
+                frame, inside = decompressor.decompressobj(), False
+    if inside:
+        raise EOFError("the last frame is cut off")
+
+
+def _broken(file: InputFile, reason: object) -> Corruption:
+    return Corruption(
+        f"corpus {file.path}: broken {file.packing} stream ({reason}); fetch the file again or leave it out"
+    )

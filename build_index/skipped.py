@@ -1,0 +1,78 @@
+"""What a build leaves out, in a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from suffolk.build_index.workspace import disk_error
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file or a record that yields no document. ``place``: its path, with the number of a line, row or element."""
+
+    place: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+class SkippedLog:
+    """Context manager over the file ``path``, with a JSON object for each ``Skipped``. Not thread-safe.
+
+    Attributes:
+        size: bytes written so far; 0 if there is no file.
+    """
+
+    def __init__(self, path: Path | None, files: Sequence[Skipped] = (), keep: int = 0) -> None:
+        """Without a ``path``, nothing is written. The first ``keep`` bytes of a file stay; a new one begins with ``files``."""
+        self._path, self._files, self._keep = path, files, keep
+        self.size = self._start = 0
+
+    def __enter__(self) -> SkippedLog:
+        if self._path is not None:
+            with _errors(self._path):
+                self._file = open(self._path, "ab")  # noqa: SIM115  closed by __exit__
+                self.size = min(self._keep, os.fstat(self._file.fileno()).st_size)
+                self._file.truncate(self.size)
+            if not self.size:
+                self.add(self._files)
+        self._start = self.size
+        return self
+
+    def add(self, found: Iterable[Skipped]) -> None:
+        """Write ``found``. Raises ResourceExhausted: the disk is full."""
+        if self._path is None:
+            return
+        with _errors(self._path):
+            for each in found:
+                self.size += self._file.write(json.dumps(asdict(each)).encode() + b"\n")
+            self._file.flush()
+
+    def cut(self, size: int | None) -> None:
+        """Remove what was written after ``size``; None: what was written since the file was opened."""
+        if self._path is not None:
+            self.size = self._start if size is None else size
+            with _errors(self._path):
+                self._file.truncate(self.size)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._path is not None:
+            self._file.close()
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error, "--skipped") from error

@@ -1,0 +1,304 @@
+"""The form of a file is found from its first bytes, and what is not read is named."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+import zstandard
+from pyarrow import parquet
+
+from suffolk.build_index.builder import build, plan_build
+from suffolk.build_index.documents import parse_documents
+from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.cli.main import main
+from suffolk.datastore.errors import InvalidArgument
+from tests.support.build_blocks import blocks, options
+from tests.support.building import read_documents, write_tokenizer
+
+RECORDS: list[dict[str, Any]] = [{"id": number, "text": f'text "{number}" [é]\n'} for number in range(5)]
+LINES = "".join(json.dumps(record) + "\n" for record in RECORDS).encode()
+PRETTY = json.dumps(RECORDS, indent=2, ensure_ascii=False).encode()
+BOM = b"\xef\xbb\xbf"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "gzip": gzip.compress,
+    "zstandard": zstandard.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
+def texts(path: Path, **more: Any) -> tuple[list[str], list[str]]:
+    """The texts of a corpus, and their sources without the folder."""
+    chosen = options(path, **more)
+    found = [parse_documents(block.payload, chosen) for block in blocks(path, **more)]
+    sources = [source.rpartition("/")[2] for each in found for source in each.sources]
+    return [text for each in found for text in each.texts], sources
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize(
+    "name", ["a", "a.json", "a.ndjson", "a.jsonlines", "a.jsonl", "a.txt", "c4-train.00000.json.gz"]
+)
+@pytest.mark.parametrize("content", [LINES, BOM + LINES, PRETTY, BOM + PRETTY, json.dumps(RECORDS).encode()])
+def test_records_are_found_under_any_name(tmp_path: Path, content: bytes, name: str, packing: str) -> None:
+    (tmp_path / name).write_bytes(PACKINGS[packing](content))
+    for path in (tmp_path, tmp_path / name):
+        assert texts(path) == (
+            [record["text"] for record in RECORDS],
+            [f"{name}:{number}" for number in range(1, 6)],
+        )
+        assert texts(path, id_field="id")[1] == [f"{name}#{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("packing", [*PACKINGS][1:])
+def test_compressed_text_is_text(tmp_path: Path, packing: str) -> None:
+    content = "zeile äöü\n" * 90_000
+    (tmp_path / "notes.txt.packed").write_bytes(PACKINGS[packing](content.encode()))
+    found, sources = texts(tmp_path)
+    assert "".join(found) == content
+    assert sources[0] == "notes.txt.packed@0"
+
+
+def test_binary_forms_are_found_by_their_first_bytes(tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"text": ["one", "two"]}), tmp_path / "blob")
+    assert texts(tmp_path / "blob") == (["one", "two"], ["blob:1", "blob:2"])
+    (tmp_path / "ids").write_bytes((np.save(stream := io.BytesIO(), np.arange(5)), stream.getvalue())[1])
+    (block,) = blocks(tmp_path / "ids", tokenizer=None)
+    assert block.payload.ids.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{\n  "name": "package",\n  "text": "of a file of settings"\n}\n',
+        b'{"name": "minified", "version": 3}',
+        b"[[1, 2], [3, 4]]",
+        b'["a", "b"]',
+        b"[section]\nkey = 1\n",
+        b"[link](page.md) and more\n",
+        b"{% if x %}\n{% endif %}\n",
+        b'{"text": "one line of JSON, then other text"}\nend\n',
+    ],
+)
+def test_other_text_that_begins_like_json_stays_text(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    assert texts(tmp_path) == ([content.decode()], ["a.json"])
+
+
+def test_a_long_array_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
+    """Elements are cut by chunks of the file, and one element is longer than several of them."""
+    rows = [{"text": "é x" * (9 * number)} for number in range(900)]
+    rows[500]["text"] = "y" * 5_000_000
+    (tmp_path / "a.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False))
+    found = blocks(tmp_path / "a.json")
+    assert len(found) > 5
+    assert b"\n".join(block.payload.data for block in found).count(b"\n") == 899
+    joined = [json.loads(line) for block in found for line in block.payload.data.split(b"\n")]
+    assert joined == rows
+    lines = 1
+    for block in found:
+        assert block.payload.first_line == lines
+        lines += block.payload.data.count(b"\n") + 1
+
+
+@pytest.mark.parametrize("damage", [PRETTY[:-30], PRETTY[:-2], PRETTY.replace(b'"id": 3', b'"id" 3'), PRETTY + b"]"])
+def test_a_damaged_array_is_named_or_left_out(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(damage)
+    with pytest.raises(
+        InvalidArgument, match=r"a\.json:[4-6]: not a JSON value .*; every record is one JSON object; or"
+    ):
+        texts(tmp_path)
+    found, _ = texts(tmp_path, on_error="skip")
+    assert len(found) >= 3
+    assert found == [record["text"] for record in RECORDS[: len(found)]]
+
+
+def write_unread(folder: Path) -> None:
+    """A file of each form that is not read, and a text."""
+    folder.mkdir()
+    (folder / "a.txt").write_text("a text")
+    (folder / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0")
+    (folder / "c.parquet").write_bytes(LFS)
+    (folder / "d.txt").write_text("UTF-16 of Windows", encoding="utf-16")
+    zipfile.ZipFile(folder / "e.zip", "w").writestr("x", "x")
+    with tarfile.open(folder / "f.tar.gz", "w:gz") as archive:
+        archive.add(folder / "a.txt", "a.txt")
+    with pyarrow.OSFile(str(folder / "g.arrow"), "wb") as sink, pyarrow.ipc.new_file(sink, pyarrow.schema([])):
+        pass
+    (folder / "h.txt").touch()
+    (folder / "i.npy.gz").write_bytes(gzip.compress(b"\x93NUMPY"))
+    (folder / "j").symlink_to(folder / "nowhere")
+    (folder / "k").symlink_to(folder)
+
+
+REASONS = {
+    "b.png": "binary",
+    "c.parquet": "Git LFS pointer ('git lfs pull' fetches it)",
+    "d.txt": "UTF-16 text (convert it to UTF-8)",
+    "e.zip": "zip archive (unpack it)",
+    "f.tar.gz": "tar archive (unpack it)",
+    "g.arrow": "Arrow file (write it as Parquet)",
+    "i.npy.gz": "compressed npy file (unpack it)",
+    "j": "not a regular file",
+    "k": "linked folder (name it)",
+}
+
+
+def test_what_is_not_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_unread(tmp_path / "in")
+    inputs = find_inputs(options(tmp_path / "in"))
+    assert [Path(file.path).name for file in inputs.files] == ["a.txt"]
+    assert {Path(each.place).name: each.reason for each in inputs.unread} == REASONS
+    assert inputs.passed_over["empty"] == 1
+    for name in ("b.png", "c.parquet", "d.txt", "e.zip", "f.tar.gz", "g.arrow", "i.npy.gz"):
+        with pytest.raises(InvalidArgument) as refusal:
+            find_inputs(options(tmp_path / "in" / name))
+        assert f"{name}: {REASONS[name]}, which is not read; name text, JSON lines" in str(refusal.value)
+
+    words = [
+        "build",
+        "--tokenizer",
+        write_tokenizer(tmp_path),
+        "--output",
+        str(tmp_path / "store"),
+        str(tmp_path / "in"),
+    ]
+    assert main([*words, "--strict"]) == 2
+    assert f"1 binary: {tmp_path}/in/b.png; " in capsys.readouterr().err
+    assert main([*words, "--plan"]) == 0
+    assert f"1 zip archive (unpack it): {tmp_path}/in/e.zip" in capsys.readouterr().out
+    assert main([*words, "--skipped", str(tmp_path / "skipped.jsonl")]) == 0
+    assert f"1 linked folder (name it): {tmp_path}/in/k; " in capsys.readouterr().out
+    listed = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert {Path(each["place"]).name: each["reason"] for each in listed} == REASONS
+
+
+def test_records_without_a_text_are_never_most_of_a_datastore(tmp_path: Path) -> None:
+    other = "".join(json.dumps({"content": f"text {number}"}) + "\n" for number in range(50))
+    (tmp_path / "README.md").write_text("A data set.")
+    for name, content in (
+        ("a.jsonl", other.encode()),
+        ("b.json.gz", gzip.compress(other.encode())),
+        ("c.json", other.encode()),
+    ):
+        (tmp_path / name).write_bytes(content)
+        for place in (tmp_path, tmp_path / name):
+            with pytest.raises(InvalidArgument, match=rf"{name}:1: no field 'text'; the line has content; name the"):
+                find_inputs(options(place))
+            assert len(texts(place, text_field="content")[0]) >= 50
+        (tmp_path / name).unlink()
+    (tmp_path / "code.py").write_text("pass\n" * 10_000)
+    (tmp_path / "fixture.jsonl").write_text(other)
+    (tmp_path / "settings.json").write_text(f"[{','.join(other.splitlines())}]")
+    inputs = find_inputs(options(tmp_path))
+    assert [Path(file.path).name for file in inputs.files] == ["README.md", "code.py", "settings.json"]
+    assert [Path(path).name for path in inputs.textless] == ["fixture.jsonl", "settings.json"]
+
+
+@pytest.mark.parametrize(
+    "option", [{"text_field": "body"}, {"id_field": "id"}, {"metadata": ("a", "b")}, {"on_error": "skip"}]
+)
+def test_options_without_effect_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(
+        InvalidArgument, match=f"{next(iter(option)).replace('_', ' ')}: .* has no effect: no corpus is a"
+    ):
+        find_inputs(options(tmp_path, **option))
+
+
+BAD = [
+    '{"id": 1, "text": "one"}',
+    '{"id": 2, "text": null}',
+    '{"id": 3}',
+    '{"id": 4, "text": 4}',
+    "{broken",
+    '{"text": "without an id"}',
+    '{"id": 7, "text": "seven"}',
+]
+REASONS_OF_BAD = [
+    "field 'text' is null",
+    "no field 'text'; the line has id; name the text field with --text-field",
+    "field 'text' holds int, not text; name another field with --text-field",
+    "not a JSON value (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); every record is one "
+    "JSON object",
+    "no field 'id' (--id-field); name a field that every record has, or leave the option out",
+]
+
+
+def test_bad_records_are_left_out_counted_and_written(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("\n".join(BAD))
+    made = BuildOptions(
+        (str(tmp_path / "a.jsonl"),), tmp_path / "store", write_tokenizer(tmp_path), id_field="id", on_error="skip",
+        skipped=tmp_path / "skipped.jsonl",
+    )  # fmt: skip
+    report = build(made)
+    assert (report.documents, report.left_out) == (2, 5)
+    assert [source for source, _ in read_documents(tmp_path / "store")] == [f"{tmp_path}/a.jsonl#{id}" for id in (1, 7)]
+    listed = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert [each["place"] for each in listed] == [f"{tmp_path}/a.jsonl:{number}" for number in range(2, 7)]
+    assert [each["reason"] for each in listed] == REASONS_OF_BAD
+    with pytest.raises(
+        InvalidArgument, match=r"a\.jsonl:3: no field 'text'; .* leave such records out with --on-error skip"
+    ):
+        plan_build(BuildOptions((str(tmp_path / "a.jsonl"),), tmp_path / "other", write_tokenizer(tmp_path)))
+
+
+def test_the_list_of_skipped_records_survives_an_interruption(tmp_path: Path) -> None:
+    rows = [{"text": None if number % 3 else "x", "more": "x" * 2000} for number in range(2_400)]
+    lines = map(json.dumps, rows)
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    made = BuildOptions(
+        (str(tmp_path / "a.jsonl"),), tmp_path / "store", write_tokenizer(tmp_path), segment_tokens=1,
+        skipped=tmp_path / "skipped.jsonl", threads=1,
+    )  # fmt: skip
+
+    class Stop(Exception): ...
+
+    class Interrupted:
+        def note(self, text: str) -> None:
+            if text.startswith("sorting segment g000001-00002"):
+                raise Stop
+
+        def advance(self, work: str, share: float, facts: str) -> None: ...
+
+    with pytest.raises(Stop):
+        build(made, Interrupted())
+    assert 0 < (tmp_path / "skipped.jsonl").read_bytes().count(b"\n") < 1_600
+    assert build(made).left_out == 1_600
+    places = [json.loads(line)["place"] for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert places == [f"{tmp_path}/a.jsonl:{number}" for number in range(1, 2_401) if (number - 1) % 3]
+
+
+def test_parquet_takes_the_names_that_json_lines_take(tmp_path: Path) -> None:
+    rows = [{"doc": {"text": f"text {number}", "id": {"n": number}}, "meta": {"lang": "de"}} for number in range(4)]
+    rows[2]["doc"] = {"text": None, "id": {"n": 2}}
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    found = {}
+    for name in ("a.jsonl", "a.parquet"):
+        made = BuildOptions(
+            (str(tmp_path / name),), tmp_path / f"store-{name}", write_tokenizer(tmp_path), text_field="doc.text",
+            id_field="doc.id.n", metadata=("meta.lang",),
+        )  # fmt: skip
+        report = build(made)
+        assert (report.documents, report.described, report.left_out) == (3, 3, 1)
+        found[name] = [(str(source).rpartition("#")[2], ids) for source, ids in read_documents(made.output)]
+    assert found["a.parquet"] == found["a.jsonl"]
+    assert [source for source, _ in found["a.jsonl"]] == ["0", "1", "3"]
+    with pytest.raises(InvalidArgument, match=r"no column 'doc\.body' .* it has doc, doc\.id, doc\.id\.n, doc\.text"):
+        blocks(tmp_path / "a.parquet", text_field="doc.body")

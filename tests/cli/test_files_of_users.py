@@ -1,0 +1,108 @@
+"""Files and folders as users have them: with a byte order mark, with odd names, and as links to nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from codecs import BOM_UTF8
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import suffolk
+from suffolk.benchmarks.prompts import load_prompts
+from suffolk.build_index.chat_template import find_chat_template
+from suffolk.build_index.documents import parse_documents
+from suffolk.cli.main import main
+from suffolk.cli.options.config_file import read_toml
+from suffolk.cli.serve import parse_stores
+from suffolk.datastore.tokenizer import load_tokenizer
+from suffolk.serving.fanout.topology import read_topology
+from suffolk.serving.transport.access_file import add_token, read_access_file
+from suffolk.serving.transport.send_token import read_token
+from tests.support.build_blocks import blocks, options
+from tests.support.building import tokenizer_json
+from tests.support.stores import make_store
+
+TOPOLOGY = '{"shards": [{"replicas": [{"url": "grpc://a:1/code"}]}]}'
+FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "settings.toml": ('listen = "127.0.0.1:1"\n', read_toml),
+    "prompts.jsonl": ('{"prompt": "x"}\n', lambda path: load_prompts([path], "chat", None, 0)),
+    "token": ("suffolk_1_secret\n", lambda path: read_token(str(path))),
+    "tokenizer.json": (tokenizer_json(), lambda path: load_tokenizer(path).get_vocab_size()),
+    "chat_template.jinja": ("{{ messages }}", lambda path: find_chat_template(str(path.parent))),
+    "tokenizer_config.json": ('{"chat_template": "{{ x }}"}', lambda path: find_chat_template(str(path.parent))),
+    "notes.txt": ("text", lambda path: [parse_documents(each.payload, options(path)).texts for each in blocks(path)]),
+    "topology.json": (TOPOLOGY, read_topology),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str) -> None:
+    content, read = FILES[name]
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    (tmp_path / name).write_text(content)
+    expected = read(tmp_path / name)
+    (tmp_path / name).write_bytes(BOM_UTF8 + content.encode())
+    assert repr(read(tmp_path / name)) == repr(expected)
+
+
+def test_an_access_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "access.toml"
+    add_token(file, "alice", {"*": "read"})
+    file.write_bytes(BOM_UTF8 + file.read_bytes())
+    token = add_token(file, "bob", {"*": "read"})
+    identity = read_access_file(file).find_token(token)
+    assert identity is not None
+    assert len(read_access_file(file).tokens) == 2
+
+
+def test_an_equals_sign_in_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lang=en/wiki").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for path in (f"{tmp_path}/lang=en/wiki", "lang=en/wiki", "./lang=de/wiki", "/a=b/wiki", "~/a=b/wiki"):
+        assert parse_stores([path]) == {"wiki": path}
+        assert parse_stores([f"code={path}"]) == {"code": path}
+    assert parse_stores(["team/code=store"]) == {"team/code": "store"}
+
+
+def test_a_datastore_in_a_folder_with_the_name_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_store(tmp_path / "x.json", [[[1, 2, 3]]], vocab_size=9).close()
+    with suffolk.open(f"{tmp_path}/x.json") as store:
+        assert store.info()["tokens"] == 3
+    assert main(["lookup", f"{tmp_path}/x.json", "--ids", "1", "2"]) == 0
+    assert "match length" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["link", "link/deeper"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["build", "--vocab-size", "9", "tokens.bin", "--output", "OUT"],
+        ["snapshot", "store", "OUT"],
+        ["pull", "file:///REMOTE", "OUT"],
+    ],
+)
+def test_an_output_that_is_a_link_to_nothing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("gone")
+    (tmp_path / "tokens.bin").write_bytes(b"\1\0\2\0")
+    make_store(tmp_path / "store", [[[1, 2, 3]]], vocab_size=9).close()
+    assert main(["push", "store", f"file://{tmp_path}/remote"]) == 0
+    named = {"OUT": place, "file:///REMOTE": f"file://{tmp_path}/remote"}
+    assert main([named.get(word, word) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert f"output {place}: link is a link to gone, which does not exist; make that, or name another output" in error
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_folder_of_the_same_name_does_not_hide_the_package(tmp_path: Path) -> None:
+    """Python takes any folder on its path as a package. A clone of the repository is such a folder."""
+    (tmp_path / "suffolk").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    program = [sys.executable, "-c", "import suffolk; suffolk.open"]
+    subprocess.run(program, cwd=tmp_path, env=environment, check=True, timeout=60)
