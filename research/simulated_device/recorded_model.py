@@ -57,6 +57,10 @@ class RecordedModel:
     def match(self, grammar: object) -> None:
         """A recording has no grammar."""
 
+    def ends(self, settings: object) -> frozenset[int]:
+        """See ``eos_ids``."""
+        return self.eos_ids
+
     def as_target(self) -> Target:
         """This model as the step loop takes it."""
         return cast(Target, self)

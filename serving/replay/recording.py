@@ -28,6 +28,8 @@ _MOST_TOKENS = 1 << 24
 _LEFT_OUT: dict[str, Any] = {"processors": (), "token_mask": None, "grammar": None}
 _SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in _LEFT_OUT)
 """All settings except functions and grammars."""
+_LATER = {"stop_token_ids", "min_tokens", "include_stop", "skip_special_tokens", "prompt_logprobs"}
+"""Settings that older recordings of this format lack. They take their defaults."""
 _TEXTS = ("model", "group", "drafter", "finish")
 _FIELDS = (*_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
 
@@ -142,7 +144,7 @@ def _ids(name: str, values: object, vocab_size: int) -> npt.NDArray[np.int32]:
 
 
 def _settings(row: object) -> SamplingSettings:
-    if not isinstance(row, dict) or row.keys() != set(_SETTINGS):
+    if not isinstance(row, dict) or row.keys() | _LATER != set(_SETTINGS):
         raise InvalidArgument(f"field settings must have exactly {', '.join(_SETTINGS)}; record again")
     try:
         return SamplingSettings(**row)

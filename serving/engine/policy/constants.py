@@ -39,10 +39,8 @@ OVERLAP = 0.75
 """Prior share of the shorter of two drafts that repeats the longer one."""
 
 # DraftGate: when to run a source.
-FIRST_PAUSE = 16
-"""Refusals before a refused source is tried again; each further trial doubles the pause."""
-LONGEST_PAUSE = 256
-"""Upper limit of the pause, in refusals."""
+TRIALS = 0.005
+"""Tokens that each step of a request adds for trials of a source that does not seem to pay, so the share of time they take."""
 PREFILL_MARGIN = 1.5
 """A prefill must save this multiple of its cost, because its gain is uncertain."""
 ANSWER_TOKENS = 128.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import AddedTokens
-from suffolk.serving.engine.policy.constants import FIRST_PAUSE, LONGEST_PAUSE
+from suffolk.serving.engine.policy.constants import TRIALS
 from suffolk.serving.engine.policy.speculation_budget import UsualTime
 
 
@@ -31,27 +31,11 @@ class GateDecision:
     declined: bool = False
 
 
-class ExplorationTimer:
-    """Schedules trials of a refused source: after 16 refusals, then after 32, 64 ... 256. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self._refusals, self._pause = 0, FIRST_PAUSE
-
-    def refuse(self) -> bool:
-        """Count a refusal. Returns whether a trial is due."""
-        self._refusals += 1
-        if self._refusals < self._pause:
-            return False
-        self._refusals, self._pause = 0, min(2 * self._pause, LONGEST_PAUSE)
-        return True
-
-    def accept(self) -> None:
-        """Reset the pause, because the source pays."""
-        self._refusals, self._pause = 0, FIRST_PAUSE
-
-
 class DraftGate:
     """Decides for one source whether it runs. Learns its time and its gain while decoding. Not thread-safe.
+
+    A refused source is tried now and then. The dearer its drafts, the rarer are the trials, so that they take a fixed share of
+    the time and never end.
 
     Attributes:
         added: estimates the tokens that the source adds.
@@ -64,7 +48,7 @@ class DraftGate:
         self.added = AddedTokens(prior)
         self.ran = self.skipped = 0
         self._usual = UsualTime()
-        self._timer = ExplorationTimer()
+        self._saved = 0.0  # plain tokens for the next trial
 
     @property
     def seconds(self) -> float:
@@ -77,11 +61,10 @@ class DraftGate:
         cost = self.seconds / budget.token_seconds if budget.token_seconds else 0.0
         worth = not budget.token_seconds or gain * budget.value_seconds >= self.seconds
         pays = worth and self.seconds <= budget.model_seconds
-        explored = False
-        if pays:
-            self._timer.accept()
-        elif budget.model_seconds > 0:
-            explored = self._timer.refuse()
+        self._saved = min(cost, self._saved + TRIALS) if not pays and budget.model_seconds > 0 else 0.0
+        explored = not pays and 0 < cost <= self._saved
+        if explored:
+            self._saved = 0.0
         self.ran += pays or explored
         self.skipped += not (pays or explored)
         return GateDecision(pays or explored, explored, budget.expected, gain, cost)

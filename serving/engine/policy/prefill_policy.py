@@ -6,8 +6,12 @@ from collections import Counter
 
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import Estimate
-from suffolk.serving.engine.policy.constants import ANSWER_TOKENS, PREFILL_MARGIN, PRIOR_WEIGHT
-from suffolk.serving.engine.policy.draft_gate import ExplorationTimer
+from suffolk.serving.engine.policy.constants import (
+    ANSWER_TOKENS,
+    PREFILL_MARGIN,
+    PRIOR_WEIGHT,
+    TRIALS,
+)
 
 
 class PrefillPolicy:
@@ -20,7 +24,7 @@ class PrefillPolicy:
     def __init__(self) -> None:
         self.refused = 0
         self._length = Estimate(ANSWER_TOKENS)
-        self._timer = ExplorationTimer()
+        self._saved = 0.0  # plain tokens for the next prefill that does not seem to pay
         self._reads: dict[int, bool] = {}
         self._steps: Counter[int] = Counter()
 
@@ -42,7 +46,9 @@ class PrefillPolicy:
         pays = share * left * budget.token_seconds >= PREFILL_MARGIN * seconds
         if not pays and request_id not in self._reads:
             self.refused += 1
-            pays = self._timer.refuse()
+            self._saved += TRIALS * left
+            pays = self._saved * budget.token_seconds >= seconds
+            self._saved = 0.0 if pays else self._saved
         self._reads[request_id] = pays
         return pays
 
