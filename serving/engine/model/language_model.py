@@ -31,14 +31,14 @@ class LanguageModel:
         model: the transformers model, in evaluation mode.
         vocab_size: number of ids that can be both sampled and read as input; these are 0..vocab_size-1.
         shapes: what each layer caches.
-        compiled: its compiled pass, once made (``compiled_pass.py``); all caches share it.
+        compiled: its compiled functions, once made (``pass_function.py``); all caches share them.
     """
 
     name: str
     model: Any = field(repr=False)
     vocab_size: int
     shapes: Shapes = field(repr=False)
-    compiled: list[Any] = field(default_factory=list, repr=False, compare=False, kw_only=True)
+    compiled: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
     @property
     def device(self) -> torch.device:
