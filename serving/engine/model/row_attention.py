@@ -145,8 +145,7 @@ class RowAttention:
     def _attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         layer, numbers = self.layers[terms.layer], dict(zip(ROW_FIELDS, self.tables.rows, strict=True))
         query, key, value = (each if each.stride(-1) == 1 else each.contiguous() for each in (query, key, value))
-        for fresh, slab in ((key, layer.keys), (value, layer.values)):
-            self._write(fresh, slab, numbers["written"])
+        self._write(key, value, layer, numbers["written"])
         output = query.new_empty((1, self.rows, query.shape[1], layer.values.shape[-1]))
         sums, marks = self.partials.of(query.shape[1], output.shape[-1])
         self._attend_items(query, layer, numbers, sums, marks, terms)
@@ -157,11 +156,13 @@ class RowAttention:
         )  # fmt: skip
         return output
 
-    def _write(self, fresh: torch.Tensor, slab: torch.Tensor, written: torch.Tensor) -> None:
-        _, heads, width = slab.shape
+    def _write(self, key: torch.Tensor, value: torch.Tensor, layer: SlabLayer, written: torch.Tensor) -> None:
+        _, heads, key_width = layer.keys.shape
+        value_width = layer.values.shape[-1]
         kernels().write_kernel[(-(-self.rows // _WRITTEN), heads)](
-            fresh, slab, written, self.rows, fresh.stride(2), fresh.stride(1),
-            heads, width, _power(width), _WRITTEN, num_warps=2,
+            key, value, layer.keys, layer.values, written, self.rows,
+            key.stride(2), key.stride(1), value.stride(2), value.stride(1),
+            heads, key_width, value_width, _power(key_width), _power(value_width), _WRITTEN, num_warps=2,
         )  # fmt: skip
 
     def _attend_items(

@@ -26,18 +26,28 @@ _FAR = tl.constexpr(1 << 30)
 
 @triton.jit
 def write_kernel(
-    fresh, slab, written, rows, row_stride, head_stride,
-    heads: tl.constexpr, width: tl.constexpr, padded: tl.constexpr, block: tl.constexpr,
+    keys, values, cached_keys, cached_values, written, rows,
+    key_row_stride, key_head_stride, value_row_stride, value_head_stride,
+    heads: tl.constexpr, key_width: tl.constexpr, value_width: tl.constexpr,
+    key_padded: tl.constexpr, value_padded: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Write the ``fresh`` keys or values of a block of rows and one head to their cache rows; NaN and infinity become 0."""
-    row = tl.program_id(0) * block + tl.arange(0, block)
-    head = tl.program_id(1)
+    """Write the keys and values of a block of rows and one head to their cache rows; NaN and infinity become 0."""
+    row, head = tl.program_id(0) * block + tl.arange(0, block), tl.program_id(1)
+    used = row < rows
+    place = tl.load(written + row, mask=used, other=0) * heads + head
+    _write(keys, cached_keys, row, used, place, key_row_stride, head * key_head_stride, key_width, key_padded)
+    _write(
+        values, cached_values, row, used, place, value_row_stride, head * value_head_stride, value_width, value_padded
+    )
+
+
+@triton.jit
+def _write(source, cached, row, used, place, row_stride, start, width: tl.constexpr, padded: tl.constexpr):
     column = tl.arange(0, padded)
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    numbers = tl.load(fresh + row[:, None] * row_stride + head * head_stride + column[None, :], mask=inside, other=0.0)
+    mask = used[:, None] & (column < width)[None, :]
+    numbers = tl.load(source + row[:, None] * row_stride + start + column[None, :], mask=mask, other=0.0)
     numbers = tl.where(tl.abs(numbers.to(tl.float32)) < _NEVER, numbers, 0.0)
-    place = tl.load(written + row, mask=row < rows, other=0)
-    tl.store(slab + (place * heads + head)[:, None] * width + column[None, :], numbers, mask=inside)
+    tl.store(cached + place[:, None] * width + column[None, :], numbers, mask=mask)
 
 
 @triton.jit
