@@ -108,8 +108,8 @@ class GraphPasses:
 
 
 def _compiled_function(target: LanguageModel, layers: tuple[int, ...]) -> CompiledFunction:
-    if not target.compiled:
-        join_layers(target)
+    if "joined" not in target.shared:
+        target.shared["joined"] = join_layers(target)
     return CompiledFunction.of(target, layers, selects=True)
 
 

@@ -89,10 +89,10 @@ class CompiledFunction:
         ``selects``: whether it takes wanted rows. Then the first call must have two different numbers, of rows and of wanted
         rows, because torch takes equal numbers for the same. Both must be above 1.
         """
-        key = (tuple(layers), selects)
-        if key not in target.compiled:
-            target.compiled[key] = CompiledFunction(target, layers)
-        found: CompiledFunction = target.compiled[key]
+        key = ("compiled", tuple(layers), selects)
+        if key not in target.shared:
+            target.shared[key] = CompiledFunction(target, layers)
+        found: CompiledFunction = target.shared[key]
         return found
 
     def __init__(self, target: LanguageModel, layers: Sequence[int] = ()) -> None:

@@ -95,7 +95,7 @@ class Passes:
         if kind == "graph":
             problem = kernel_problem(target)
             if problem is not None:
-                self._warn("graph", problem, "captured")
+                self._refuse(kind, problem, "captured")
                 return [captured]
             return [
                 ("graph", lambda cache: GraphPasses(target, cache, layers)),
@@ -109,11 +109,11 @@ class Passes:
         """Take the next kind that works, or else packed passes."""
         while self._left:
             self.kind, make = self._left.pop(0)
-            problem = _problem(self._target, make)
+            problem = self._known_problem(self.kind) or _problem(self._target, make)
             if problem is None:
                 self._special = make(self._cache)
                 return
-            self._refuse(problem)
+            self._refuse(self.kind, problem, self._next)
         self._special, self.kind = None, "packed"
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
@@ -130,7 +130,7 @@ class Passes:
                 prepare(self._special)
                 return
             except RuntimeError as error:  # from CUDA, also if memory for the graph is lacking
-                self._refuse(message_line(error))
+                self._refuse(self.kind, message_line(error), self._next)
                 self._take_next()
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
@@ -139,16 +139,22 @@ class Passes:
             return self._special.forward(slots, layouts, wanted)
         return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
 
-    def _refuse(self, problem: str) -> None:
-        """Warn that the kind in use fails. Raises Unsupported: no other kind was asked for."""
-        if self._asked in ("captured", "compiled"):
-            raise Unsupported(
-                f"model {self._target.name}: its passes cannot be {self.kind} ({problem}); use packed passes"
-            )
-        self._warn(self.kind, problem, self._left[0][0] if self._left else "packed")
+    @property
+    def _next(self) -> str:
+        return self._left[0][0] if self._left else "packed"
 
-    def _warn(self, kind: str, problem: str, other: str) -> None:
-        log.warning("model %s: %s passes fail (%s); using %s ones", self._target.name, kind, problem, other)
+    def _known_problem(self, kind: str) -> str | None:
+        """Why passes of this ``kind`` failed for another cache of the target."""
+        return self._target.shared.get(("problem", kind, self._layers))
+
+    def _refuse(self, kind: str, problem: str, other: str) -> None:
+        """Log once for each target that ``kind`` fails. Raises Unsupported: no other kind was asked for."""
+        name = self._target.name
+        if self._asked in ("captured", "compiled"):
+            raise Unsupported(f"model {name}: its passes cannot be {kind} ({problem}); use packed passes")
+        if self._known_problem(kind) is None:
+            self._target.shared["problem", kind, self._layers] = problem
+            log.warning("model %s: %s passes fail (%s); using %s ones", name, kind, problem, other)
 
 
 def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> None:
