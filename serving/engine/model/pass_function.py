@@ -7,6 +7,7 @@ attention of the pass that runs in this thread. Requests, cached tokens and the 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from typing import Any, Protocol
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from suffolk.datastore.errors import NotFound
+from suffolk.datastore.paths import expand
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.operators import define_operator
 from suffolk.serving.engine.model.pass_result import PassResult
@@ -96,6 +99,7 @@ class CompiledFunction:
         return found
 
     def __init__(self, target: LanguageModel, layers: Sequence[int] = ()) -> None:
+        _keep_compiled()
         self._name = target.name
         compute: Any = pass_function(target, layers)
         # torch stores graphs by code object and selects one by guards. No guard is needed here: the model does not change, and
@@ -120,8 +124,9 @@ class CompiledFunction:
         if self.is_compiled:
             return self._function(ids, positions, wanted)  # type: ignore[no-any-return]
         log.info(
-            "model %s: compiling its passes, a minute or more; later starts find most of it in TORCHINDUCTOR_CACHE_DIR",
+            "model %s: compiling its passes, a minute or more; later starts find most of it in %s",
             self._name,
+            os.environ.get("TORCHINDUCTOR_CACHE_DIR", "torch's cache"),
         )
         begin = time.perf_counter()
         torch._dynamo.mark_dynamic(ids, 1)
@@ -132,6 +137,15 @@ class CompiledFunction:
         self.is_compiled = True
         log.info("model %s: compiled in %.0f s", self._name, time.perf_counter() - begin)
         return result  # type: ignore[no-any-return]
+
+
+def _keep_compiled() -> None:
+    """Let torch keep what it compiles in the user's cache. Its own default, in /tmp, is lost when a machine starts anew."""
+    try:
+        folder = expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "compiled"
+    except NotFound:
+        return  # there is no home
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 def _no_guards(guards: Sequence[object]) -> list[bool]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +18,7 @@ from hypothesis import strategies as st
 import tests.support.interpreted_kernels  # noqa: F401
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal
+from suffolk.serving.engine.model import row_attention
 from suffolk.serving.engine.model.kv_cache import SlabLayer
 from suffolk.serving.engine.model.row_attention import Partials, RowAttention, RowTables
 from suffolk.serving.engine.model.row_plan import Sizes, plan_rows
@@ -173,6 +178,31 @@ def test_work_covers_each_position_once() -> None:
             assert [order for order, _, _ in pieces] == list(range(plan.rows[7, row]))
             assert [begin for _, begin, _ in pieces] == [0, *(end for _, _, end in pieces)][:-1]
             assert pieces[-1][2] * 32 > own
+
+
+COMPILE = """
+import sys
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from suffolk.serving.engine.model import triton_kernels
+kernel = triton_kernels.attend_kernel
+numbers = dict(fold=4, heads=8, key_width=128, value_width=128, key_padded=128, value_padded=128, tile=int(sys.argv[1]),
+               block=64, piece_size=256, group_size=16, capped=False, windowed=True, upcast=False, precision="ieee")
+types = dict.fromkeys(kernel.arg_names, "*i64") | dict.fromkeys(("query", "keys", "values"), "*bf16")
+types |= dict.fromkeys(("sums", "marks"), "*fp32") | dict.fromkeys(("scaling", "cap"), "fp32")
+types |= dict.fromkeys(("window", "row_stride", "head_stride"), "i32") | dict.fromkeys(numbers, "constexpr")
+source = ASTSource(kernel, types, {(kernel.arg_names.index(name),): number for name, number in numbers.items()})
+print(compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 2}).asm["ptx"])
+"""
+
+
+def test_tiles_compile_to_one_kind_of_product_for_cuda() -> None:
+    """On GPUs of 2022, too, where larger tiles would take other instructions, which may round otherwise."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-c", COMPILE, str(row_attention.TILE)]
+    code = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"\b(mma\.sync|wgmma|tcgen05)\b", code)) == {"mma.sync"}
+    assert len(set(re.findall(r"mma\.sync\S+", code))) == 1
 
 
 def test_rows_that_do_not_fit_a_slot_are_refused() -> None:
