@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from suffolk.serving.engine.model.graph_capture import CapturedPass, GraphMemory, capture
+from suffolk.serving.engine.model.joined_linear import join_layers
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.pass_function import CompiledFunction, PassFunction, attending, pass_function
@@ -25,7 +26,6 @@ from suffolk.serving.engine.model.row_attention import (
     slab_layers,
 )
 from suffolk.serving.engine.model.row_plan import Sizes, empty_plan, plan_rows
-from suffolk.serving.engine.model.shared_products import join_layers
 from suffolk.serving.engine.model.tree_layout import TreeLayout
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 512)

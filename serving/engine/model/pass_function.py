@@ -23,7 +23,6 @@ from suffolk.datastore.paths import expand
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.operators import define_operator
 from suffolk.serving.engine.model.pass_result import PassResult
-from suffolk.serving.engine.model.shared_products import SharedProducts
 from suffolk.serving.engine.model.tree_attention import Terms
 
 log = logging.getLogger(__name__)
@@ -99,6 +98,8 @@ class CompiledFunction:
         return found
 
     def __init__(self, target: LanguageModel, layers: Sequence[int] = ()) -> None:
+        from suffolk.serving.engine.model.shared_products import SharedProducts  # imports torch's compiler
+
         _keep_compiled()
         self._name = target.name
         compute: Any = pass_function(target, layers)

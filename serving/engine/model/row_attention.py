@@ -24,7 +24,7 @@ TILE = 32
 """Query vectors of a work item. Below 64, all NVIDIA GPUs use the same kind of instruction."""
 _WRITTEN = 16
 """Rows that a program writes."""
-_PROGRAMS = 256
+_PROGRAMS = 128
 """Programs of a key head, which share the work items."""
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -138,7 +138,8 @@ class RowAttention:
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         """As ``PassAttention.attend``. Raises RuntimeError: Triton cannot compile or launch a kernel."""
         try:
-            return self._attend(query, key, value, terms)
+            with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+                return self._attend(query, key, value, terms)
         except kernels().TritonError as error:
             raise RuntimeError(f"Triton: {message_line(error)}") from error
 

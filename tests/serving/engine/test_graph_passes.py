@@ -19,10 +19,10 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model import graph_pass, pass_function, passes, row_attention
 from suffolk.serving.engine.model.graph_pass import GraphPasses
+from suffolk.serving.engine.model.joined_linear import JoinedLinear, join_layers
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.passes import Passes
-from suffolk.serving.engine.model.shared_products import JoinedLinear, join_layers
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
 from suffolk.serving.engine.sampling.settings import SamplingSettings
