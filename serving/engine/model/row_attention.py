@@ -179,6 +179,9 @@ class RowAttention:
         fold, value_width = query.shape[1] // heads, layer.values.shape[-1]
         upcast = query.dtype is torch.bfloat16 and is_interpreted()  # the interpreter multiplies no bf16
         tables, sizes = self.tables, self.sizes
+        tile = max(16, _power(sizes.rows * fold))
+        # with 4 warps, the registers of a thread do not hold a larger tile (ptxas, for A100, H100 and B200)
+        warps = 4 if query.itemsize == 2 and value_width <= 128 and tile <= TILE else 8
         programs = min(_PROGRAMS, 4) if query.device.type == "cpu" else _PROGRAMS
         kernels().attend_kernel[(programs, heads)](
             query, layer.keys, layer.values, sums, marks,
@@ -186,8 +189,8 @@ class RowAttention:
             tables.count, tables.work, tables.work,
             terms.scaling, terms.softcap or 0.0, terms.window or 0, query.stride(2), query.stride(1),
             fold, heads, key_width, value_width, max(16, _power(key_width)), max(16, _power(value_width)),
-            max(16, _power(sizes.rows * fold)), sizes.block, sizes.piece, sizes.group,
-            terms.softcap is not None, terms.window is not None, upcast, "ieee", num_warps=4, num_stages=2,
+            tile, sizes.block, sizes.piece, sizes.group,
+            terms.softcap is not None, terms.window is not None, upcast, "ieee", num_warps=warps, num_stages=2,
         )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def random_numbers(seed: int, dtype: torch.dtype, *shapes: tuple[int, ...]) -> l
     return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
 
 
-@settings(max_examples=6, derandomize=True)
+@settings(max_examples=5, derandomize=True)
 @given(
     seed=st.integers(0, 1 << 30),
     requests=st.lists(st.tuples(st.integers(0, 70), st.integers(0, 9), st.booleans()), min_size=1, max_size=2),
@@ -110,7 +110,7 @@ def test_it_equals_packed_attention(
     assert (found.double() - expected).abs().max() < 8 * torch.finfo(dtype).eps * layer.values.nan_to_num().abs().max()
 
 
-@pytest.mark.parametrize(("dtype", "window"), [(torch.float32, None), (torch.bfloat16, 40), (torch.float16, None)])
+@pytest.mark.parametrize(("dtype", "window"), [(torch.float32, None), (torch.bfloat16, 40)])
 def test_a_row_has_the_same_bits_in_any_pass(dtype: torch.dtype, window: int | None) -> None:
     """The end of a text is read token by token, in chunks, as the deepest path of a tree, and beside another request.
 
