@@ -48,8 +48,9 @@ class RoomOptions(DeviceOptions):
     pass_mode: str = rare(
         "auto",
         "kind of forward passes. 'packed': any shape; 'captured': a few static shapes, as CUDA graphs; 'compiled': on a CPU, by "
-        "torch and a C++ compiler, which takes minutes at the first start; 'auto' is 'captured' on CUDA, else 'packed'",
-        choices=("auto", "packed", "captured", "compiled"),
+        "torch and a C++ compiler, which takes minutes at the first start; 'graph': on CUDA, compiled and captured; not measured; "
+        "'auto' is 'captured' on CUDA, else 'packed'",
+        choices=("auto", "packed", "captured", "compiled", "graph"),
     )
 
 

@@ -68,12 +68,13 @@ class Engine:
             queue: requests that may wait for a slot, 0 or more.
             passes: the kind of forward passes (``Passes``). ``packed``: any shape. ``captured``: decoding passes in a few
                 static shapes, which CUDA replays as graphs. ``compiled``: for a CPU, by torch and a C++ compiler, which takes a
-                minute or more at the start. ``auto``: ``captured`` on CUDA, else ``packed``.
+                minute or more at the start. ``graph``: on CUDA, compiled and captured at the start, for prompts too.
+                ``auto``: ``captured`` on CUDA, else ``packed``.
 
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
-            Unsupported: ``captured`` or ``compiled`` passes, and the model has none.
+            Unsupported: ``captured`` or ``compiled`` passes, and the model has none; or ``graph`` without CUDA.
         """
         slots, capacity, queue = (
             whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))

@@ -73,7 +73,7 @@ class StepLoop:
         # a copy: the planner corrects it
         self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs
         self._batch = StepBatch(self.cache, self._pool, self._planner, self.stats)
-        self._passes = Passes(target, self.cache, passes, self._pool.layers)
+        self._passes = Passes(target, self.cache, passes, self._pool.layers, prepare_all=True)
         self._names = frozenset(drafters or {})
         self.running: list[Request] = []
         self._recording = 0.0  # seconds of the planner's last ``record``, a cost of drafting

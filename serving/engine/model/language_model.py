@@ -31,14 +31,15 @@ class LanguageModel:
         model: the transformers model, in evaluation mode.
         vocab_size: number of ids that can be both sampled and read as input; these are 0..vocab_size-1.
         shapes: what each layer caches.
-        compiled: its compiled pass, once made (``compiled_pass.py``); all caches share it.
+        shared: what passes over all caches share: compiled functions (``pass_function.py``), and the kinds of passes that were
+            tried (``passes.py``).
     """
 
     name: str
     model: Any = field(repr=False)
     vocab_size: int
     shapes: Shapes = field(repr=False)
-    compiled: list[Any] = field(default_factory=list, repr=False, compare=False, kw_only=True)
+    shared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
     @property
     def device(self) -> torch.device:

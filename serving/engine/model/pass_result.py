@@ -27,14 +27,14 @@ class PassResult:
         features = torch.stack([output.hidden_states[layer][0] for layer in layers], 1) if layers else None
         return PassResult(output.logits[0, :, :vocab_size], features)
 
-    def head(self, rows: int) -> PassResult:
-        """The first ``rows`` rows, if all logits were requested."""
-        return PassResult(self.logits[:rows], None if self.features is None else self.features[:rows])
+    def head(self, rows: int, wanted: int) -> PassResult:
+        """The hidden states of the first ``rows`` rows, and the first ``wanted`` logits."""
+        return PassResult(self.logits[:wanted], None if self.features is None else self.features[:rows])
 
-    def empty(self, rows: int) -> PassResult:
-        """An uninitialised result of ``rows`` rows."""
+    def empty(self, rows: int, wanted: int) -> PassResult:
+        """An uninitialised result of ``rows`` rows and the logits of ``wanted`` rows."""
         features = None if self.features is None else self.features.new_empty((rows, *self.features.shape[1:]))
-        return PassResult(self.logits.new_empty((rows, self.logits.shape[1])), features)
+        return PassResult(self.logits.new_empty((wanted, self.logits.shape[1])), features)
 
     def copy_(self, other: PassResult) -> None:
         """Copy the values of ``other``, of the same shapes."""

@@ -1,50 +1,24 @@
 """A forward pass of static shape, which CUDA can capture as a graph and replay.
 
-A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. The gain is not measured,
-because this code has only run in tests on CPUs. There it is not captured and gains nothing.
+A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. On CPUs it is not captured and
+gains nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.serving.engine.model.graph_capture import CapturedPass, GraphMemory, capture
 from suffolk.serving.engine.model.grid_attention import WORD, Bucket, Grid
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-
-_WARM_UPS = 2
-"""Passes before a capture, so that libraries have allocated their work space."""
-
-
-@dataclass(slots=True)
-class GraphMemory:
-    """The memory that the graphs of one cache share. This is safe, because only one graph runs at a time.
-
-    Attributes:
-        rows: the most rows of any graph.
-        pool: torch's memory pool.
-        stream: the stream of all captures (libraries keep work space for every stream).
-        result: [rows, ...], the output of all graphs; None before the first capture.
-    """
-
-    rows: int
-    pool: Any
-    stream: torch.cuda.Stream
-    result: PassResult | None = None
-
-    @staticmethod
-    def on(device: torch.device, rows: int) -> GraphMemory:
-        with torch.cuda.device(device):
-            stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own
-            return GraphMemory(rows, torch.cuda.graph_pool_handle(), stream)
 
 
 class StaticPass:
@@ -74,12 +48,11 @@ class StaticPass:
         self._tensors = _cut(self._inputs, shapes, sizes)
         self._alone = _words(np.eye(grid[1], dtype=np.bool_), grid[1])
         self._copied = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]  # torch's own
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._result: PassResult | None = None
+        self._captured: CapturedPass | None = None
 
     @property
     def is_captured(self) -> bool:
-        return self._graph is not None
+        return self._captured is not None
 
     def load(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> int:
         """Set the rows of the pass, in the order of ``layouts``, which must fit the bucket. Returns their number."""
@@ -132,33 +105,13 @@ class StaticPass:
         )
         return PassResult.of(output, self._layers, self._target.vocab_size)
 
-    @torch.inference_mode()
     def capture(self, memory: GraphMemory) -> None:
-        """Capture ``compute`` as a CUDA graph. The loaded rows must be those of a real pass, because warm-ups compute them.
-
-        Raises:
-            RuntimeError: the model does something that cannot be captured, such as a copy to the host.
-        """
-        with torch.cuda.device(self._target.device):
-            memory.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(memory.stream):
-                for _ in range(_WARM_UPS):
-                    found = self.compute()
-                if memory.result is None:
-                    memory.result = found.empty(memory.rows)
-            torch.cuda.current_stream().wait_stream(memory.stream)
-            result, graph = memory.result.head(self._bucket.rows), torch.cuda.CUDAGraph()
-            # thread_local: other threads may use the device during the capture
-            with torch.cuda.graph(graph, pool=memory.pool, stream=memory.stream, capture_error_mode="thread_local"):
-                result.copy_(self.compute())
-        self._graph, self._result = graph, result
+        """Capture ``compute`` as a CUDA graph. The loaded rows must be those of a real pass. Raises as ``capture``."""
+        self._captured = capture(self.compute, memory, self._target.device)
 
     def run(self) -> PassResult:
         """As ``compute``, replaying the graph if there is one. The next graph of the same memory overwrites its result."""
-        if self._graph is None or self._result is None:
-            return self.compute()
-        self._graph.replay()
-        return self._result
+        return self.compute() if self._captured is None else self._captured.replay()
 
 
 def _cut(numbers: Any, shapes: dict[str, tuple[int, ...]], sizes: Sequence[int]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_compiled_passes_give_none_and_nothing_is_compiled_to_find_out() -> None
     target = Target.wrap(tiny_model())
     with pytest.raises(Unsupported, match="compiled passes give no hidden states, which a drafter needs"):
         StepLoop(target, {"follower": FeatureBuffer()}, passes="compiled")
-    assert not target.compiled
+    assert not target.shared
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_capture_that_fails_later_leaves_packed_passes(
 
     for kind in ("captured", "auto"):
         passes = Passes(target, target.new_cache(1, 8), "captured")
-        passes._kind = kind
+        passes._asked = kind
         monkeypatch.setattr(passes._special.__class__, "prepare", fail)
         if kind == "captured":
             with pytest.raises(Unsupported, match="not permitted when stream is capturing"):

@@ -35,7 +35,7 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
         kept[-1] = wrap(kept[-1])
     parent._modules[last] = nn.ModuleList(kept)
     return replace(
-        target, name=f"{target.name}, {layers} layers", model=model, shapes=target.shapes[:layers], compiled=[]
+        target, name=f"{target.name}, {layers} layers", model=model, shapes=target.shapes[:layers], shared={}
     )
 
 
