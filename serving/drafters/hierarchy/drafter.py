@@ -22,7 +22,7 @@ from suffolk.serving.engine.loop.draft_failures import failure_stats, failures_b
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, datastore_names
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
-from suffolk.serving.engine.policy.round_policy import RoundPolicy
+from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 
 SOURCE = source_bits("hierarchy")
 

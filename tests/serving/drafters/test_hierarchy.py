@@ -26,7 +26,7 @@ from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.round_policy import RoundPolicy
+from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE, SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import alone, eager_decoder, eager_loop
