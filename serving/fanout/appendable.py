@@ -175,5 +175,7 @@ def find_leader(shard: ReplicaSet) -> RemoteDatastore:
             found.append((int(state["epoch"]), replica.remote))
     if not found:
         reason = "; ".join(problems) or "all of them answer"
-        raise Unavailable(f"no copy leads, so {REFUSED} ({reason}); choose one with 'suffolk promote'")
+        raise Unavailable(
+            f"no copy leads, so {REFUSED} ({reason}); see what the copies are with 'suffolk promote --dry-run'"
+        )
     return max(found, key=lambda each: each[0])[1]

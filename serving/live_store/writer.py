@@ -56,7 +56,8 @@ class LiveWriter:
     ) -> None:
         self._settings = settings
         self._feed = feed
-        self._dtype = token_dtype(identity.vocab_size)
+        self.dtype = token_dtype(identity.vocab_size)
+        """Of the token ids in the log."""
         self._lock = threading.Lock()
         self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
         state = recover(store, identity, settings.threads, manifest)
@@ -74,6 +75,9 @@ class LiveWriter:
             LOG.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
         self.log = Log(log_folder(store), state.log, settings.durability, settings.interval)
         self._rewritten = 0  # size of the log after the last checkpoint
+        if feed is not None:
+            for page in live_pages(self.index, self._next):
+                feed.load(page)
 
     @property
     def clock_behind(self) -> float:
@@ -160,36 +164,29 @@ class LiveWriter:
             self.trim()
         return position
 
-    def renumber(self, sequences: npt.NDArray[np.uint64]) -> None:
-        """Give documents new numbers, in one change. A store that repeats changes takes documents in rising order only.
+    def clear(self) -> None:
+        """Forget all documents, in memory and in the log, and begin with number 1 again.
 
         Raises:
-            ResourceExhausted, Unavailable: as ``append``.
+            ResourceExhausted: the disk is full; nothing is changed.
         """
-        with self._lock:
-            self._require_lead()
-            found = [self.index.documents(int(each), 1) for each in sequences]
-            old = [page for page, each in zip(found, sequences, strict=True) if len(page[0]) and page[0][0] == each]
-            if not old:
-                return
-            numbers, tokens, lengths, groups, origins, times = zip(*old, strict=True)
-            self._make(
-                Change(
-                    np.concatenate(tokens).astype(self._dtype),
-                    np.concatenate(lengths).astype(np.uint32),
-                    np.arange(self._next, self._next + len(old), dtype=np.uint64),
-                    np.concatenate(groups),
-                    np.concatenate(times),
-                    [origin for each in origins for origin in each],
-                    np.concatenate(numbers),
-                )
-            )
+        with self._replacing, self._lock:
+            self.log.checkpoint(self.log.rotate(), (), 0)
+            self.index.clear()
+            self._next = 1
+            self.unpublished_tokens = 0
+            if self._feed is not None:
+                self._feed.clear()
 
     def begin_at(self, sequence: int) -> None:
         """Lead from now on: the next change has number ``sequence``, or a higher one, and no earlier time than those before."""
         with self._lock:
             self._next = max(self._next, sequence)
-            self._clock = StoreClock(max(self._newest_time, self._clock.now()))
+            self._clock.set(max(self._newest_time, self._clock.now()))
+
+    def set_time(self, now: int) -> None:
+        """Give documents the time of the store that leads. So this one removes none too early if it leads later."""
+        self._clock.set(now)
 
     @contextmanager
     def paused(self) -> Iterator[int]:
@@ -264,7 +261,7 @@ class LiveWriter:
         self._newest_time = max(self._newest_time, int(change.times.max(initial=0)))
         self.unpublished_tokens += ungrouped_tokens(change.lengths, change.groups)
         if self._feed is not None:
-            self._feed.publish(record, self._next)
+            self._feed.publish(change, record, self._next)
         return position
 
     def _own_number(self) -> npt.NDArray[np.uint64]:
@@ -292,7 +289,7 @@ class LiveWriter:
 
     def _is_mostly_removed(self) -> bool:
         stats = self.index.stats()
-        live = stats["tokens"] * self._dtype.itemsize + stats["documents"] * DOCUMENT_BYTES
+        live = stats["tokens"] * self.dtype.itemsize + stats["documents"] * DOCUMENT_BYTES
         return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
 
     def _left(self, end: int) -> Iterator[bytes]:
@@ -300,7 +297,7 @@ class LiveWriter:
         last = 0
         for page in live_pages(self.index, end):
             last = int(page.sequences[-1])
-            yield encode(replace(page, tokens=page.tokens.astype(self._dtype)))
+            yield encode(replace(page, tokens=page.tokens.astype(self.dtype)))
         if last < end - 1:
             yield encode(Change(removed=np.array([end - 1], np.uint64)))
 
