@@ -17,6 +17,7 @@ from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Corruption, ResourceExhausted, SuffolkError
 from suffolk.datastore.query import parse_query
 from suffolk.serving.live_store.batch import make_batch
+from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import live_pages, select
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import ALWAYS, NONE
@@ -177,6 +178,7 @@ class Process:
             clock=world.clock,
             run=f"{world.chooser.getrandbits(64):x}",
         )
+        self.writer._clock = StoreClock(0, lambda: world.now + server.clock_error, world.clock)
         self._append = self.writer.log.write
         self._tick()
         self._flush()
@@ -257,7 +259,8 @@ class Server:
 
     Attributes:
         unflushed: bytes at the end of the log that a loss of power takes, after the process was killed.
-        damaged: the copy has lost something since the copy was last in step.
+        damaged: the copy has lost something, or was spoiled, since it was last in step.
+        clock_error: seconds that its clock is ahead.
     """
 
     world: World
@@ -269,6 +272,7 @@ class Server:
     process: Process | None = None
     unflushed: int = 0
     damaged: bool = False
+    clock_error: float = 0.0
 
     def replica_id(self) -> str:
         return path.read_text() if (path := self.folder / "id").exists() else self.new_id()

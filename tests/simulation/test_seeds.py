@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.simulation import simulate
 
-SEEDS = 20
+SEEDS = 16
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
