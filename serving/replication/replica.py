@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,10 @@ class ReplicaStore(LiveStore):
 
     Attributes:
         member: its part in the decisions of all copies.
+        waiting: context manager around the time in which a change waits for other copies.
     """
+
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __init__(self, path: Path, settings: LiveSettings, register: Register, replicas: ReplicaSettings) -> None:
         """Raises Unsupported: the store has published files. Others as ``open_live_store``."""
@@ -106,7 +110,7 @@ class ReplicaStore(LiveStore):
         """
         reign = self.feed.require_copies()
         appended = super().append_batch(documents, group, replace)
-        self.feed.await_copies(appended.sequence + appended.documents, reign)
+        self._await_copies(appended.sequence + appended.documents, reign)
         return appended
 
     def delete(
@@ -115,7 +119,7 @@ class ReplicaStore(LiveStore):
         """See ``LiveStore.delete`` and ``append_batch``."""
         reign = self.feed.require_copies()
         deleted = super().delete(ids, where, group, dry_run)
-        self.feed.await_copies(self._writer.next_sequence, reign)
+        self._await_copies(self._writer.next_sequence, reign)
         return deleted
 
     def seal(self) -> int | None:
@@ -141,6 +145,11 @@ class ReplicaStore(LiveStore):
     def before_close(self, call: Callable[[], None]) -> None:
         """Call ``call`` when the store is closed, before anything else."""
         self._resources.callback(call)
+
+    def _await_copies(self, position: int, reign: int) -> None:
+        if not self.feed.acknowledge(position, reign):
+            with self.waiting():
+                self.feed.await_copies(position, reign)
 
     def _note_groups(self) -> None:
         """Let bounds know the groups, in which those evict that lead."""
