@@ -23,8 +23,8 @@ class ChangeFeed(Protocol):
         """Note documents that the store has when it is opened, the oldest first."""
         ...
 
-    def publish(self, change: Change, record: bytes, position: int) -> None:
-        """Pass a change on. ``record``: its record in the log. ``position``: the number of the next change."""
+    def publish(self, change: Change, body: bytes, position: int) -> None:
+        """Pass a change on. ``body``: of its record in the log. ``position``: the number of the next change."""
         ...
 
     def clear(self) -> None:

@@ -16,6 +16,7 @@ from suffolk.datastore.errors import NotFound
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
+from suffolk.serving.live_store.append_keys import NO_KEY, AppendKeys
 from suffolk.serving.live_store.batch import Appended, Batch
 from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import add, live_pages, ungrouped_tokens
@@ -23,7 +24,7 @@ from suffolk.serving.live_store.feed import ChangeFeed
 from suffolk.serving.live_store.group_bound import displaced
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import Log
-from suffolk.serving.live_store.record import Change, encode
+from suffolk.serving.live_store.record import Change, KeyedAppend, encode_body
 from suffolk.serving.live_store.recovery import recover
 from suffolk.serving.live_store.removed_text import RemovedText
 from suffolk.serving.live_store.settings import LiveSettings
@@ -68,6 +69,8 @@ class LiveWriter:
             self.removed_text.note_deleted()
         self.unpublished_tokens = state.ungrouped_tokens
         """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
+        self.keys = AppendKeys(key for change in state.log.changes for key in change.keys)
+        """Of recent appends. ``_lock`` guards them."""
         self._next = state.next_sequence
         self._newest_time = state.newest_time
         self._clock = StoreClock(state.newest_time)
@@ -98,27 +101,27 @@ class LiveWriter:
         """The time that a document would get, in seconds."""
         return self._clock.now()
 
-    def append(self, batch: Batch, replaces: bool) -> Appended:
+    def append(self, batch: Batch, replaces: bool, key: bytes | None = None) -> Appended:
         """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
 
+        An append with the ``key`` of an earlier one is that one: it changes nothing, and has the same outcome.
+
         Raises:
+            InvalidArgument: the append with this key was another one.
             ResourceExhausted: the disk is full, or memory is used up; nothing is changed.
             Unavailable: the store is closed, or its log failed.
         """
         count = len(batch.lengths)
         with self._lock:
             self._require_lead()
-            removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
-            first = self._next
-            sequences = np.arange(first, first + count, dtype=np.uint64)
-            times = np.full(count, self._clock.now(), np.int64)
-            change = Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed)
-            position = self._make(change)
-        if len(removed):
+            made = None if key is None else self.keys.find(key, count, len(batch.tokens))
+            if made is None:
+                made = self._append(batch, replaces, key or NO_KEY)
+        if made.replaced:
             self.removed_text.note_replaced()
         failpoint("append.visible")
-        durable = self.log.acknowledge(position)
-        return Appended(first, count, len(batch.tokens), len(removed), durable)
+        durable = self.log.acknowledge_all()
+        return Appended(made.sequence, made.documents, made.tokens, made.replaced, durable)
 
     def remove(self, sequences: Sequence[int]) -> bool:
         """Remove documents in memory; unknown ones are ignored. Returns whether the change is on disk.
@@ -174,6 +177,7 @@ class LiveWriter:
             self.log.checkpoint(self.log.rotate(), (), 0)
             self.index.clear()
             self._next = 1
+            self.keys = AppendKeys()
             self.unpublished_tokens = 0
             if self._feed is not None:
                 self._feed.clear()
@@ -228,8 +232,8 @@ class LiveWriter:
             self.removed_text.clear()
             try:
                 with self._lock:
-                    through, end = self.log.rotate(), self._next
-                self.log.checkpoint(through, self._left(end), end - 1)
+                    through, end, keys = self.log.rotate(), self._next, self.keys.all()
+                self.log.checkpoint(through, self._left(end, keys), end - 1)
             except BaseException:
                 self.removed_text.note_failure()
                 raise
@@ -243,25 +247,37 @@ class LiveWriter:
         finally:
             self.index.close()
 
+    def _append(self, batch: Batch, replaces: bool, key: bytes) -> KeyedAppend:
+        """Log an append and make it visible. REQUIRES: ``_lock`` is held."""
+        removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
+        count, first, now = len(batch.lengths), self._next, self._clock.now()
+        sequences = np.arange(first, first + count, dtype=np.uint64)
+        made = KeyedAppend(key, first, count, len(batch.tokens), len(removed), now)
+        keys = [] if key == NO_KEY else [made]
+        times = np.full(count, now, np.int64)
+        self._make(Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed, keys=keys))
+        return made
+
     def _require_lead(self) -> None:
         if self._feed is not None:
             self._feed.require_lead()
 
     def _make(self, change: Change) -> int:
         """Log a change, make it visible, and pass it on. Returns the position to acknowledge. REQUIRES: ``_lock`` is held."""
-        record = encode(change)
+        body = encode_body(change)
         last = int(change.sequences[-1]) if len(change.sequences) else 0
-        position = self.log.write(record, last)
+        position = self.log.write(body, last)
         try:
             self._show(change)
         except BaseException:
-            self.log.withdraw(record)
+            self.log.withdraw(body)
             raise
         self._next = max(self._next, last + 1, int(change.removed.max(initial=0)) + 1)
         self._newest_time = max(self._newest_time, int(change.times.max(initial=0)))
         self.unpublished_tokens += ungrouped_tokens(change.lengths, change.groups)
+        self.keys.add(change.keys)
         if self._feed is not None:
-            self._feed.publish(change, record, self._next)
+            self._feed.publish(change, body, self._next)
         return position
 
     def _own_number(self) -> npt.NDArray[np.uint64]:
@@ -292,14 +308,13 @@ class LiveWriter:
         live = stats["tokens"] * self.dtype.itemsize + stats["documents"] * DOCUMENT_BYTES
         return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
 
-    def _left(self, end: int) -> Iterator[bytes]:
-        """Records of the documents below ``end``, from which a reader also learns ``end``."""
+    def _left(self, end: int, keys: Sequence[KeyedAppend]) -> Iterator[bytes]:
+        """Bodies of records of the documents below ``end``, from which a reader also learns ``end``."""
         last = 0
         for page in live_pages(self.index, end):
             last = int(page.sequences[-1])
-            yield encode(replace(page, tokens=page.tokens.astype(self.dtype)))
-        if last < end - 1:
-            yield encode(Change(removed=np.array([end - 1], np.uint64)))
+            yield encode_body(replace(page, tokens=page.tokens.astype(self.dtype)))
+        yield encode_body(Change(removed=np.array([end - 1] if last < end - 1 else [], np.uint64), keys=keys))
 
     def _present(self, sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Those of ``sequences`` that are in memory."""

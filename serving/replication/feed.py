@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
-from suffolk.serving.live_store.record import Change
+from suffolk.serving.live_store.record import Change, frame
 from suffolk.serving.replication.document_table import DocumentTable
 from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
@@ -124,10 +124,11 @@ class Feed:
         """See ``ChangeFeed``."""
         self.documents.clear()
 
-    def publish(self, change: Change, record: bytes, position: int) -> None:
+    def publish(self, change: Change, body: bytes, position: int) -> None:
         """See ``ChangeFeed``."""
         self.documents.apply(change)
         now = self._clock()
+        record = frame(body, 0) if self._subscriptions else b""
         with self._changed:
             for each in list(self._subscriptions.values()):
                 if each.confirmed == each.position:

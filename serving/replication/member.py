@@ -312,13 +312,14 @@ class Member:
                 if hello.epoch != self._led:
                     raise Unavailable(f"{self.name} leads in epoch {self._led}, and its follower is in {hello.epoch}")
                 ours, digest = self._feed.documents.listed(), self._feed.documents.digest
+                keys = self._writer.keys.all()
                 subscription = stack.enter_context(self._feed.subscribed(hello.replica, follower, position, digest))
             found = compare(ours, hello.held)
             refill = found.must_refill(hello.position, position)
             if refill:
                 self.differences += found.differs
                 found = compare(ours, hello.held[:0])
-            missing = missing_changes(self._writer.index, position, found, self._writer.dtype)
+            missing = missing_changes(self._writer.index, position, found, keys, self._writer.dtype)
             yield Welcome(self._led, refill, subscription, map(encode, missing))
 
     # Decisions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffolk.datastore import _native
 from suffolk.serving.live_store.contents import live_pages
-from suffolk.serving.live_store.record import Change
+from suffolk.serving.live_store.record import Change, KeyedAppend
 from suffolk.serving.replication.document_table import Listed
 
 Numbers = npt.NDArray[np.uint64]
@@ -49,21 +49,20 @@ def compare(ours: Listed, theirs: Listed) -> Comparison:
     )
 
 
-def missing_changes(index: _native.LiveIndex, end: int, found: Comparison, dtype: npt.DTypeLike) -> Iterator[Change]:
+def missing_changes(
+    index: _native.LiveIndex, end: int, found: Comparison, keys: Sequence[KeyedAppend], dtype: npt.DTypeLike
+) -> Iterator[Change]:
     """Changes that give a follower the documents of ``index`` below number ``end``, and no others.
 
     Documents come first, and removals last. So a replaced document stays until its replacement is there. The last change also
-    names number ``end - 1``, so that the follower's next number is ``end``.
+    names number ``end - 1``, so that the follower's next number is ``end``, and has the ``keys`` of appends.
     """
     for page in live_pages(index, end) if len(found.lacking) else ():
         lacking = np.isin(page.sequences, found.lacking, assume_unique=True)
         if lacking.any():
             yield _part(page, lacking, dtype)
-    last = np.uint64(end - 1)
-    if end > 1 and not _holds(index, end - 1):
-        yield Change(removed=np.union1d(found.extra, last))
-    elif len(found.extra):
-        yield Change(removed=found.extra)
+    names_end = end > 1 and not _holds(index, end - 1)
+    yield Change(removed=np.union1d(found.extra, np.uint64(end - 1)) if names_end else found.extra, keys=keys)
 
 
 def _holds(index: _native.LiveIndex, number: int) -> bool:

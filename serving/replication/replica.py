@@ -21,7 +21,7 @@ from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.contents import live_pages
 from suffolk.serving.live_store.identity import LIVE_NAME, REPLICA_NAME, StoreIdentity, adopt_identity
 from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.stats import LiveDeletion
+from suffolk.serving.live_store.stats import DocumentState, LiveDeletion
 from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.replication.feed import Feed
 from suffolk.serving.replication.member import Member, ReplicaStatus
@@ -101,7 +101,14 @@ class ReplicaStore(LiveStore):
         self.member.require_fresh()
         return super().find_occurrences(query)
 
-    def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
+    def get(self, id: str) -> DocumentState:
+        """See ``LiveStore.get``. Raises as ``native``."""
+        self.member.require_fresh()
+        return super().get(id)
+
+    def append_batch(
+        self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
+    ) -> Appended:
         """See ``LiveStore.append_batch``. It returns when all copies in step have the documents, as durable as their settings say.
 
         Raises:
@@ -109,7 +116,7 @@ class ReplicaStore(LiveStore):
             DeadlineExceeded: the copies did not confirm in time; the documents may stay or vanish.
         """
         reign = self.feed.require_copies()
-        appended = super().append_batch(documents, group, replace)
+        appended = super().append_batch(documents, group, replace, key)
         self._await_copies(appended.sequence + appended.documents, reign)
         return appended
 

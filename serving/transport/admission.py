@@ -67,7 +67,7 @@ class AdmissionController:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """In the block, the call of this thread waits for other machines, and occupies no place. Outside of calls it does nothing."""
+        """In the block, the call of this thread waits for other machines, and occupies no place. It does nothing elsewhere."""
         places = getattr(self._of_thread, "places", 0)
         self._move_aside(places)
         try:
