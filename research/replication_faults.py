@@ -34,7 +34,7 @@ from research.cut_links import Link
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, SuffolkError
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.replication.member import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.promote import read_replicas
 from suffolk.serving.replication.register import open_register
 from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore

@@ -60,6 +60,7 @@ class Log:
         self._newest = 0
         self._written = self._synced = 0  # bytes since this process opened the log
         self._failure: str | None = None
+        self._refusal: str | None = None
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()  # taken before _lock
         self._changed = threading.Event()
@@ -90,6 +91,11 @@ class Log:
         """Why the log takes no more changes; None if it does."""
         return self._failure
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the last record was refused, such as a full disk; None if it was written."""
+        return self._refusal
+
     def write(self, body: bytes, newest: int) -> int:
         """Write the record with this ``body``; returns the position to ``acknowledge``. A refused record leaves no trace.
 
@@ -109,7 +115,10 @@ class Log:
                 write_all(descriptor, record)
             except OSError as error:
                 self._cut(descriptor, self._size)
-                raise refused(log_path(self._folder, self._number), error) from error
+                problem = refused(log_path(self._folder, self._number), error)
+                self._refusal = str(problem)
+                raise problem from error
+            self._refusal = None
             self._size += len(record)
             self._written += len(record)
             self._newest = max(self._newest, newest)

@@ -41,19 +41,16 @@ class DocumentTable:
         """Note a change. Documents to remove that are not there are ignored."""
         if change.drop_before:
             self._remove(range(bisect_left(self._numbers, change.drop_before)))
-        self._remove(self._places(change.removed.tolist()))
-        for number, key, time, tokens, origin in zip(
-            change.sequences.tolist(),
-            change.groups.tolist(),
-            change.times.tolist(),
-            change.texts(),
-            change.origins,
-            strict=True,
-        ):
-            checksum = blake2b(_DOCUMENT.pack(number, key, time, len(tokens)), digest_size=8)
-            checksum.update(tokens.astype("<u4").tobytes())
-            checksum.update(origin)
-            self._add(number, int.from_bytes(checksum.digest(), "little"))
+        if len(change.removed):
+            self._remove(self._places(change.removed.tolist()))
+        if not len(change.lengths):
+            return
+        tokens, end = memoryview(change.tokens.astype("<u4").tobytes()), 0
+        columns = (change.sequences, change.groups, change.times, change.lengths)
+        for number, key, time, length, origin in zip(*(each.tolist() for each in columns), change.origins, strict=True):
+            begin, end = end, end + 4 * length
+            content = b"".join((_DOCUMENT.pack(number, key, time, length), tokens[begin:end], origin))
+            self._add(number, int.from_bytes(blake2b(content, digest_size=8).digest(), "little"))
 
     def listed(self) -> Listed:
         """All documents."""

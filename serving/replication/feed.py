@@ -16,6 +16,8 @@ from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
 SILENT_SECONDS = 2.0
 """A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
+BROKEN_SECONDS = 0.5
+"""The same after a connection has ended, if the other side does not connect or answer again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 MAX_WAITING_BYTES = 256 << 20
@@ -260,6 +262,9 @@ class Feed:
         subscription.ended = subscription.ended or reason
         if self._subscriptions.get(subscription.replica) is subscription:
             del self._subscriptions[subscription.replica]
+            if subscription.replica in self._progress:
+                latest = self._clock() - SILENT_SECONDS + BROKEN_SECONDS
+                self._progress[subscription.replica] = min(latest, self._progress[subscription.replica])
         self._changed.notify_all()
 
     def _have(self, position: int) -> bool:

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.proto import replication_pb2
-from suffolk.serving.replication.member import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.peer import Peer
 from suffolk.serving.replication.replica import ReplicaStore
 from suffolk.serving.replication.wire import RecordReader, pack_hello, unpack_identity

@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 from suffolk.serving.live_store.record import Change, encode
 from suffolk.serving.live_store.writer import LiveWriter
-from suffolk.serving.replication.document_table import Listed
-from suffolk.serving.replication.feed import COPY_SECONDS, SILENT_SECONDS, Feed, Subscription
+from suffolk.serving.replication.feed import BROKEN_SECONDS, COPY_SECONDS, SILENT_SECONDS, Feed
+from suffolk.serving.replication.messages import Hello, ReplicaStatus, Welcome
 from suffolk.serving.replication.missing_changes import compare, missing_changes
+from suffolk.serving.replication.obstacle import obstacle
 from suffolk.serving.replication.register import Entry, Leadership, Register
 
 EPOCH_NUMBERS = 1 << 40
@@ -27,57 +28,6 @@ READ_SECONDS = 1.0
 """Time between two readings of the register."""
 LOST_SECONDS = 5.0
 """A leader that reaches neither the register nor its copies for so long stops leading."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """What a replica is and has. ``info()["replica"]`` holds it.
-
-    Attributes:
-        id: of the replica, random, kept in its folder. run: of its process.
-        epoch: the last one that it knows of.
-        leads: whether it leads in that epoch.
-        in_step: whether it has everything acknowledged, as far as it knows.
-        compared: whether it led, or was compared with a leader, since it was started.
-        position, digest: the number of its next change, and the sum of the checksums of its documents.
-        copies: copies that a change needs.
-        followers: of a leader: followers that have everything.
-    """
-
-    id: str
-    run: str
-    epoch: int
-    leads: bool
-    in_step: bool
-    compared: bool
-    position: int
-    digest: int
-    copies: int
-    followers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """What a follower says first. ``position``: its next number."""
-
-    replica: str
-    epoch: int
-    held: Listed
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    """A leader's answer: the subscription to all changes from now on, and the records that the follower lacks until now.
-
-    Attributes:
-        refill: the follower must forget all of its documents first. It may do so only when it is not in step.
-    """
-
-    epoch: int
-    refill: bool
-    subscription: Subscription
-    missing: Iterator[bytes]
 
 
 Ask = Callable[[], Mapping[str, ReplicaStatus]]
@@ -164,7 +114,7 @@ class Member:
             if leader is not None and leader.leads and leader.epoch == value.epoch:
                 self._heard = self._clock()
                 return value.leader, value.epoch
-            self.problem = self._obstacle(found)
+            self.problem = obstacle(self.name, value, self.status(), self._writer.log.failure, self._intact, found)
             gone = leader is not None and (leader.run != value.run or leader.epoch == value.epoch)
             if not self.problem and (gone or not value.epoch or self._is_silent()):
                 self._take_lead()
@@ -296,6 +246,7 @@ class Member:
         """Note that the connection to the leader is gone."""
         with self._role:
             self._following = 0
+            self._heard = min(self._heard, self._clock() - SILENT_SECONDS + BROKEN_SECONDS)
 
     # Messages of a leader
 
@@ -331,40 +282,6 @@ class Member:
     def _is_silent(self) -> bool:
         return self._clock() - self._heard > SILENT_SECONDS
 
-    def _obstacle(self, found: Mapping[str, ReplicaStatus]) -> str:
-        """Why the store may not lead next; empty if it may."""
-        value, position = self.entry.value, self._writer.next_sequence
-        if self._writer.log.failure is not None:
-            return self._writer.log.failure
-        if not value.epoch:
-            if position == 1:
-                return ""
-            return f"{self.name} has documents, and the register has no leader; choose one with 'suffolk promote --accept-loss'"
-        if self.id not in value.in_step:
-            return (
-                f"{self.name} has no leader, and this copy is not in step; start the others, or see 'suffolk promote'"
-            )
-        if self._compared:
-            return ""
-        if not self._intact:
-            return f"{self.name} has other documents than its leader had"
-        others = [each for each in value.in_step if each != self.id]
-        if away := [each for each in others if each not in found]:
-            return (
-                f"{self.name} has no leader, and this copy was started again; start the copies {', '.join(away)} too, or see "
-                "'suffolk promote --accept-loss'"
-            )
-        if any(found[each].compared for each in others):
-            return f"{self.name} has no leader yet"
-        if max(((found[each].position, each) for each in others), default=(0, "")) > (position, self.id):
-            return f"{self.name} has no leader yet; another copy has more changes"
-        if value.ends and position < value.ends[-1].position:
-            return (
-                f"{self.name}: no copy in step has the changes up to {value.ends[-1].position}; choose one with 'suffolk promote "
-                "--accept-loss'"
-            )
-        return ""
-
     def _take_lead(self, in_step: Sequence[str] | None = None) -> None:
         """Try to become the leader. ``in_step``: the copies that stay in step; None: all but a leader that is gone."""
         value = self.entry.value
@@ -394,7 +311,10 @@ class Member:
                 self._stop_leading(f"{self.name} has lost its copies and the register; another copy may lead")
             raise
         finally:
-            if (failure := self._writer.log.failure) is not None:
+            log = self._writer.log
+            refused = log.refusal if len(self.entry.value.in_step) > 1 else None
+            if (failure := log.failure or refused) is not None:
+                self._heard = self._clock()  # another copy goes first
                 self._stop_leading(f"{self.name} does not lead any more: {failure}")
         value = self.entry.value
         if (value.epoch, value.run) != (self._led, self._run):

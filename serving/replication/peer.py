@@ -10,7 +10,7 @@ import grpc
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
-from suffolk.serving.replication.member import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.transport.call_errors import call_error
 from suffolk.serving.transport.channel import open_channel
 from suffolk.serving.transport.limits import PING_SECONDS

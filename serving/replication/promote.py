@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.replication.member import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.peer import Peer
 
 _AT_A_TIME = 16

@@ -24,7 +24,8 @@ from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.stats import DocumentState, LiveDeletion
 from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.replication.feed import Feed
-from suffolk.serving.replication.member import Member, ReplicaStatus
+from suffolk.serving.replication.member import Member
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.register import Register
 
 DEFAULT_MAX_LAG = 5.0

@@ -10,7 +10,7 @@ from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.record import Change, decode
 from suffolk.serving.proto import replication_pb2
-from suffolk.serving.replication.member import Hello
+from suffolk.serving.replication.messages import Hello
 from suffolk.serving.transport.limits import MAX_NAME
 
 PART_BYTES = 2 << 20

@@ -27,7 +27,8 @@ from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.writer import LiveWriter
 from suffolk.serving.replication.feed import Feed, Subscription
 from suffolk.serving.replication.follower import TICK_SECONDS, Leader
-from suffolk.serving.replication.member import Hello, Member, ReplicaStatus
+from suffolk.serving.replication.member import Member
+from suffolk.serving.replication.messages import Hello, ReplicaStatus
 from suffolk.serving.replication.servicer import HEARTBEAT_SECONDS
 from tests.simulation.world import SimulatedRegister, World
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.replication.member import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.promote import read_replicas
 from tests.support.processes import Running, running
 from tests.support.replica_pair import make_replica

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.serving.replication import follower
-from suffolk.serving.replication.member import Hello
+from suffolk.serving.replication.messages import Hello
 from suffolk.serving.replication.peer import Peer
 from tests.support.draft_server import serving
 from tests.support.replica_pair import lead, make_replica, register_at

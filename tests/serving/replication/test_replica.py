@@ -26,7 +26,7 @@ from suffolk.serving.live_store.contents import live_pages
 from suffolk.serving.live_store.store import create_live_store, open_live_store
 from suffolk.serving.replication import feed, promote
 from suffolk.serving.replication.follower import Follower
-from suffolk.serving.replication.member import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.open_replica import open_replica
 from suffolk.serving.replication.peer import Peer
 from suffolk.serving.replication.promote import read_replicas
