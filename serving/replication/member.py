@@ -155,7 +155,7 @@ class Member:
         if self._max_lag is not None and (age := self._clock() - self._sure_at) > self._max_lag:
             since = f"for {age:.1f} s" if age < 1e9 else "since it was started"
             raise Unavailable(
-                f"{self.name}: this copy is not known to be in step {since}, and --max-lag is {self._max_lag:g} s; ask another "
+                f"{self.name}: this copy is not known to be in step {since}, and max_lag is {self._max_lag:g} s; ask another "
                 "one, or try again when it has caught up"
             )
 

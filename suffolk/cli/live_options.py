@@ -67,10 +67,9 @@ class LiveOptions(Options):
     copies: Annotated[int, Within(1, 16)] = option(
         2, "with --register: copies that an append or a deletion needs before it is acknowledged"
     )
-    max_lag: str = option(
+    max_lag: str = rare(
         f"{DEFAULT_MAX_LAG:g}",
         "with --register: seconds after which a copy refuses queries if it does not know that it is in step; 'none': never",
-        metavar="SECONDS",
     )
 
     def open_live(self, name: str, path: str, residency: str, threads: int) -> LiveStore:
@@ -102,7 +101,7 @@ class LiveOptions(Options):
 
 
 def parse_max_lag(text: str) -> float | None:
-    """The value of --max-lag; None for 'none'. Raises InvalidArgument: it is neither that nor a number of 1 to 86400."""
+    """The value of max_lag; None for 'none'. Raises InvalidArgument: it is neither that nor a number of 1 to 86400."""
     try:
         seconds = None if text == "none" else float(text)
     except ValueError:

@@ -20,8 +20,8 @@ def test_peers_need_a_live_datastore(capsys: pytest.CaptureFixture[str], tmp_pat
     assert main([*live, "--peer", "grpc://127.0.0.1:1"]) == 2
     assert "--peer is given without --register; name the place" in capsys.readouterr().err
     for bad in ("0", "soon"):
-        assert main([*live, "--register", f"file://{tmp_path}/r", "--max-lag", bad]) == 2
-        assert f"--max-lag is '{bad}'; give seconds from 1 to 86400, or 'none'" in capsys.readouterr().err
+        assert main([*live, "--register", f"file://{tmp_path}/r", f"--set=max_lag={bad}"]) == 2
+        assert f"max_lag is '{bad}'; give seconds from 1 to 86400, or 'none'" in capsys.readouterr().err
 
 
 def test_store_names(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Following:
             assert found is not None
             changes.append(found[0])
             data = data[found[1] :]
-        return self.follower.member.repeat(changes, self._epoch, ahead)
+        return self.follower.member.repeat(changes, self._epoch, ahead, self.leader.now())
 
 
 def follow(leader: ReplicaStore, follower: ReplicaStore) -> Following:

@@ -17,10 +17,12 @@ from suffolk.datastore.errors import (
     DeadlineExceeded,
     InvalidArgument,
     PermissionDenied,
+    ResourceExhausted,
     SuffolkError,
     Unavailable,
     Unsupported,
 )
+from suffolk.serving.live_store import log
 from suffolk.serving.live_store.check_log import check_log
 from suffolk.serving.live_store.contents import live_pages
 from suffolk.serving.live_store.store import create_live_store, open_live_store
@@ -145,7 +147,7 @@ def test_a_leader_never_leads_on_after_a_restart(tmp_path: Path) -> None:
         assert not store.status().leads
         with pytest.raises(Unavailable, match="x has no leader yet; nothing is changed"):
             store.append([2])
-        with pytest.raises(Unavailable, match="is not known to be in step since it was started, and --max-lag is 1 s"):
+        with pytest.raises(Unavailable, match="is not known to be in step since it was started, and max_lag is 1 s"):
             store.lookup([1])
         store.member.tick(dict)
         store.member._heard -= 10
@@ -206,6 +208,40 @@ def test_a_difference_is_found_and_the_copy_filled_again(pair: tuple[ReplicaStor
     Following(leader, follower).close()
     assert contents(follower) == contents(leader) == [("a", [1, 2])]
     assert leader.member.differences == 1
+
+
+def test_a_copy_with_a_wrong_clock_removes_nothing_too_early(tmp_path: Path) -> None:
+    settings = replace(PLAIN, ttl_seconds=60)
+    with make_replica(tmp_path / "x", settings) as leader, make_replica(tmp_path / "y", settings) as follower:
+        lead(leader)
+        leader.append([1])
+        follower._writer.set_time(leader.now() + 7200)
+        Following(leader, follower).close()
+        lead(follower)
+        follower._upkeep.work()
+        assert contents(follower) == contents(leader) == [(None, [1])]
+
+
+def test_a_leader_with_a_full_disk_lets_another_one_lead(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]
+) -> None:
+    leader, follower = pair
+    following = Following(leader, follower)
+    leader.member.tick(dict)
+
+    def refuse(descriptor: int, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "write_all", refuse)
+        with pytest.raises(ResourceExhausted):
+            leader.append([1])
+    leader.member.tick(dict)
+    assert not leader.status().leads
+    following.close()
+    follower.member._read(0)
+    follower.member.tick(lambda: {leader.status().id: leader.status()})
+    assert follower.status().leads
 
 
 def test_one_copy_counts_once_however_often_it_connects() -> None:
