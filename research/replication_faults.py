@@ -115,6 +115,14 @@ class Servers:
         found = read_replicas([self.url(number) for number in range(SERVERS)])
         return {number: each for number, each in enumerate(found.values()) if isinstance(each, ReplicaStatus)}
 
+    def await_answers(self) -> None:
+        """Wait until all servers answer. Raises DeadlineExceeded."""
+        end = time.monotonic() + SETTLE_SECONDS
+        while len(self.statuses()) < SERVERS:
+            if time.monotonic() > end:
+                raise DeadlineExceeded(f"only {len(self.statuses())} servers answer after {SETTLE_SECONDS:g} s")
+            time.sleep(0.1)
+
     def await_step(self) -> None:
         """Wait until all copies are in step and equal. Raises DeadlineExceeded."""
         end = time.monotonic() + SETTLE_SECONDS
@@ -187,6 +195,7 @@ class Faults:
         repair()
         for number in range(SERVERS):
             servers.start(number)
+        servers.await_answers()  # else one server after another is killed while it starts
         if kind in DAMAGES:
             servers.await_step()
         time.sleep(chooser.uniform(0, 3))
