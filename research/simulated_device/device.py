@@ -79,7 +79,9 @@ def costs_like(costs: CostModel, plain_seconds: float) -> CostModel:
     return CostModel(costs.sizes.astype(int).tolist(), (factor * costs.measured).tolist(), *terms)
 
 
-def believed(costs: CostModel, rows: float = 1.0, everything: float = 1.0, errors: float = 0.0, seed: int = 0) -> CostModel:
+def believed(
+    costs: CostModel, rows: float = 1.0, everything: float = 1.0, errors: float = 0.0, seed: int = 0
+) -> CostModel:
     """Costs as a wrong measurement gives them.
 
     Args:

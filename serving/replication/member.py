@@ -131,7 +131,8 @@ class Member:
             value = self.entry.value
             if self._feed.leads and self._leads_by_register():
                 return ""
-            self._stop_leading(f"{self.name} has no leader yet")
+            if self._feed.leads:
+                self._stop_leading(f"{self.name} has no leader yet")
             sure = self._compared and self.id in value.in_step and self._writer.log.failure is None
             others = [each for each in value.in_step if each != self.id]
             lost = (

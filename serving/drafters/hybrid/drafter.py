@@ -83,9 +83,7 @@ class HybridDrafter:
             vocab_size: the target's. A neural draft with other ids is a failed draft.
         """
         known = calibration or Calibration()
-        self._sources = [
-            GatedSource(each) for each in (*sources, *models) if isinstance(each, RetrievalSource)
-        ]
+        self._sources = [GatedSource(each) for each in (*sources, *models) if isinstance(each, RetrievalSource)]
         self._models = [
             GatedDrafter(each, known.neural(f"{each.name} in {self.name}"), vocab_size)
             for each in models

@@ -11,7 +11,17 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
-from suffolk.serving.engine.policy.constants import CAUTION, FEW_ROWS, GIFT, HOPE, MARGIN, MEMORY, PRIOR_WEIGHT, RECHECK, REFILL
+from suffolk.serving.engine.policy.constants import (
+    CAUTION,
+    FEW_ROWS,
+    GIFT,
+    HOPE,
+    MARGIN,
+    MEMORY,
+    PRIOR_WEIGHT,
+    RECHECK,
+    REFILL,
+)
 from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 

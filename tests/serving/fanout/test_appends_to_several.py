@@ -6,16 +6,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import suffolk
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.fanout.appendable import AppendableFanout
 from suffolk.serving.fanout.placement import shard_of
+from suffolk.serving.fanout.replica import Replica
+from suffolk.serving.fanout.replica_set import ReplicaSet
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
+from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.replication.replica import ReplicaStore
 from tests.support.draft_server import serving
 from tests.support.replica_pair import contents, lead, make_replica, register_at
@@ -123,6 +128,36 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
         with pytest.raises(Unsupported, match="published files would have none; do not seal it"):
             store.seal()
         assert (contents(first), contents(second)) == ([(None, [1])], [(None, [2])])
+
+
+def test_an_append_of_unknown_outcome_is_made_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.lead_first()
+    append, answers = RemoteDatastore.append_batch, iter([True, True, False])
+
+    def append_without_answer(remote: RemoteDatastore, *arguments: Any) -> Appended:
+        made = append(remote, *arguments)
+        if next(answers):
+            raise DeadlineExceeded("it may stay or vanish")
+        return made
+
+    with open_all(cluster.address) as store:
+        monkeypatch.setattr(RemoteDatastore, "append_batch", append_without_answer)
+        store.append([1, 2], id="once", group="a")
+        assert (store.get("once").documents, store.get("once").tokens) == (1, 2)
+        with pytest.raises(NotFound, match="has no document with the id 'none'"):
+            store.get("none")
+
+
+def test_copies_in_step_are_asked_first() -> None:
+    replicas = [Replica(ReplicaAddress(url=f"grpc://127.0.0.1:{port}/x"), HANG) for port in (1, 2)]
+    shard = ReplicaSet(replicas, "")
+    replicas[0].probed(0, in_step=False)
+    assert shard.choose() is replicas[0]
+    replicas[1].probed(0)
+    assert {shard.choose() for _ in range(20)} == {replicas[1]}
+    assert shard.choose(tried=replicas[1:]) is replicas[0]
+    for each in replicas:
+        each.remote.close()
 
 
 def test_a_copy_of_another_vocabulary_does_not_lead(cluster: Cluster, tmp_path: Path) -> None:

@@ -118,7 +118,9 @@ def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
 
     By this rate alone, even nodes of probability 0.1 would seem worthwhile.
     """
-    costs = settled(CostModel([1, 8, 400], [8.0, 64.0, 400.0]), 8)  # a row of eight takes 8, one more than eight takes 0.857
+    costs = settled(
+        CostModel([1, 8, 400], [8.0, 64.0, 400.0]), 8
+    )  # a row of eight takes 8, one more than eight takes 0.857
     for chance, expected in ((0.1, 0), (0.15, 16)):
         candidates = [candidate(number, np.full(2, chance)) for number in range(8)]
         planner_of(costs, 8).size_trees(candidates, 8, 308, 0.0)
