@@ -105,7 +105,7 @@ class Member:
             if self._hears():
                 return value.leader, value.epoch
             found = ask()
-            if self.id in found:
+            if self.id in found and found[self.id].run != self._run:
                 self.problem = (
                     f"another server has a copy of {self.name} with the same id; remove live/replica.json in one"
                 )

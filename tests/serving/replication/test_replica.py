@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -179,6 +180,16 @@ def test_a_started_copy_waits_for_all_that_were_in_step(
         assert second.problem == "y has no leader yet; another copy has more changes"
         first.member.tick(lambda: {status[second].id: status[second]})
         assert first.status().leads
+
+
+def test_two_copies_with_one_id_neither_lead_nor_follow(tmp_path: Path) -> None:
+    with make_replica(tmp_path / "x"):
+        pass
+    shutil.copytree(tmp_path / "x", tmp_path / "y")
+    with make_replica(tmp_path / "x") as first, make_replica(tmp_path / "y") as second:
+        second.member.tick(lambda: {first.status().id: first.status()})
+        assert second.problem.startswith("another server has a copy of y with the same id; remove live/replica.json")
+        assert not second.status().leads
 
 
 def test_a_copy_with_documents_is_no_beginning(tmp_path: Path) -> None:
