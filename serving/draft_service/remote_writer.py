@@ -77,7 +77,11 @@ class RemoteWriter(Retriever):
         except (Unavailable, DeadlineExceeded) as error:
             if REFUSED in str(error):
                 raise
-        return _appended(append())
+            unknown = error
+        try:
+            return _appended(append())
+        except (Unavailable, DeadlineExceeded):  # of the first call it is still unknown what it did
+            raise unknown from None
 
     def get(self, id: str) -> DocumentState:
         """See ``LiveStore.get``."""

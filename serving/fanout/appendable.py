@@ -89,14 +89,14 @@ class AppendableFanout(FanoutDatastore):
         shard = shards.pop() if shards else self._any_shard(documents)
         named = new_key() if key is None else key
         end = time.monotonic() + REPEAT_SECONDS
-        unknown = False
+        unknown: SuffolkError | None = None
         while True:
             try:
                 return self._change(shard, lambda store: store.append_batch(documents, group, replace, named))
             except (Unavailable, DeadlineExceeded) as error:
-                unknown |= REFUSED not in str(error)
-                if not unknown or time.monotonic() > end:
-                    raise
+                unknown = error if REFUSED not in str(error) else unknown
+                if unknown is None or time.monotonic() > end:
+                    raise unknown or error from None
             time.sleep(PAUSE_SECONDS)
 
     def get(self, id: str) -> DocumentState:
