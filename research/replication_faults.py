@@ -347,18 +347,16 @@ def _free_port() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), measure, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("replication_faults", __doc__, "--minutes 10")
-    parser.add_argument("--minutes", type=float, default=10, metavar="N", help="duration (default: %(default)s)")
-    parser.add_argument(
-        "--kinds",
-        nargs="+",
-        choices=FAULTS,
-        default=FAULTS,
-        metavar="KIND",
-        help=f"of {', '.join(FAULTS)} (default: all)",
-    )
+    add, kinds = parser.add_argument, ", ".join(FAULTS)
+    add("--minutes", type=float, default=10, metavar="N", help="duration (default: %(default)s)")
+    add("--kinds", nargs="+", choices=FAULTS, default=FAULTS, metavar="KIND", help=f"of {kinds} (default: all)")
     add_seed(parser)
-    return run_command(parser, measure, arguments)
+    return parser
 
 
 if __name__ == "__main__":
