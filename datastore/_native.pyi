@@ -104,6 +104,9 @@ class LiveIndex(Searched):
         """Search other files, and drop documents in memory up to number ``flushed_through``, in one snapshot.
         ``grouped_stay``: drop only those without a group. Documents in files have no group."""
 
+    def clear(self) -> None:
+        """Drop all documents in memory, and take any numbers again."""
+
     def drop_before(self, sequence: int) -> int:
         """Drop the oldest whole segments of which all numbers are below ``sequence``; return the number of documents."""
 

@@ -124,6 +124,7 @@ def measure(args: argparse.Namespace) -> int:
             "stores": {
                 "datastores": {"code": str(args.store.absolute())},
                 "port": args.port + 1,
+                "register": f"file://{folder}/register",
                 "live": {"chat": {"tokenizer": str(args.model.absolute()), "shards": args.shards}},
             },
             "workers": {"model": str(args.model.absolute()), "count": args.workers, "options": {"slots": 4}},

@@ -77,6 +77,11 @@ class Live : public Searched {
     return index_.drop_before(sequence);
   }
 
+  void clear() {
+    const py::gil_scoped_release release;
+    index_.clear();
+  }
+
   // For a place in a file: the Segment, 0, the position, no origin and no tokens. For a place in memory: None, the document's number,
   // the offset in the document, its origin, up to `length` tokens from the place on, and up to `before` tokens before it.
   py::list occurrences(const py::handle& pattern, std::uint64_t limit, std::uint64_t length, std::uint64_t before, std::uint64_t group,
@@ -188,6 +193,7 @@ void bind_live(py::module_& module) {
       .def("remove", &Live::remove, "sequences"_a)
       .def("rebase", &Live::rebase, "segments"_a, "deletions"_a, "deleted_documents"_a, "flushed_through"_a, "grouped_stay"_a = false)
       .def("drop_before", &Live::drop_before, "sequence"_a)
+      .def("clear", &Live::clear)
       .def("occurrences", &Live::occurrences, "pattern"_a, "limit"_a, "length"_a, "before"_a = 0, "group"_a = kNoGroup, "scope"_a = "store")
       .def("documents", &Live::documents, "begin"_a, "limit"_a, "tokens"_a = true)
       .def("group_documents", &Live::group_documents, "key"_a)

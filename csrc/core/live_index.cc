@@ -121,6 +121,14 @@ std::uint64_t LiveIndex::drop_before(std::uint64_t sequence) {
   return documents;
 }
 
+void LiveIndex::clear() {
+  const std::lock_guard alone(retiring_);
+  Lock lock(mutex_);
+  require_open();
+  if (!memory_.empty()) replace(lock, files_, memory_.back().live.segment->last_sequence(), false);
+  next_sequence_ = 1;
+}
+
 std::shared_ptr<const Snapshot> LiveIndex::snapshot() const {
   const std::lock_guard lock(snapshot_mutex_);
   if (snapshot_ == nullptr) fail(Code::kUnavailable, "the live index is closed; open it again");

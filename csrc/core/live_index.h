@@ -64,6 +64,9 @@ class LiveIndex {
   // Drops the oldest segments in memory of which all documents have numbers below `sequence`. Returns the number of documents.
   std::uint64_t drop_before(std::uint64_t sequence);
 
+  // Drops all documents in memory, and takes any numbers again. No other call may change the index meanwhile.
+  void clear();
+
   // Never blocks for longer than it takes to copy a pointer. Throws kUnavailable if the index is closed.
   std::shared_ptr<const Snapshot> snapshot() const;
   LiveStats stats() const;

@@ -40,6 +40,8 @@ class StoresConfig:
         client: what workers send to them.
         copies: servers of each shard of a published datastore, as far as there are nodes.
         live: name -> datastore that clients append to.
+        register: URL of the place where it is kept which copy of a live store leads: that of the storage where generations are, or
+            etcd. Needed if a live store has several copies.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
             (``live_copies.py``).
         shards_at: shard of a datastore that has several -> node -> HOST:PORT of its server. The cluster sets it
@@ -53,6 +55,7 @@ class StoresConfig:
     client: ServerClient = field(default_factory=ServerClient)
     copies: Annotated[int, Within(1, 9)] = 2
     live: Mapping[str, LiveConfig] = field(default_factory=dict)
+    register: str = ""
     copies_at: Mapping[str, str] = field(default_factory=dict, compare=False)
     shards_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
 

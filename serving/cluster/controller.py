@@ -13,12 +13,13 @@ from suffolk.build_index.on_ray.nodes import alive_nodes
 from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig
-from suffolk.serving.cluster.leaders import Leaders
+from suffolk.serving.cluster.live_copies import copies_of
 from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
 from suffolk.serving.engine.checked_fields import from_json
+from suffolk.serving.replication.promote import have_leaders
 
 CONTROLLER = "controller"
 """Name of the actor, in the namespace of its cluster."""
@@ -47,7 +48,6 @@ class Controller:
         self._front: tuple[Any, ...] = ()
         self._supervisor = Supervisor(config, namespace_of(config.name), self._publish)
         self.apply(config)
-        self._leaders = Leaders(lambda: self.config().stores)
 
     def apply(self, config: ClusterConfig) -> None:
         """Want another cluster, and keep it in the file. Raises ResourceExhausted, PermissionDenied: it cannot be written."""
@@ -72,12 +72,11 @@ class Controller:
 
     def settled(self) -> bool:
         """Whether exactly the wanted servers run, and each live store has a leader."""
-        return self._supervisor.settled() and self._leaders.complete()
+        return self._supervisor.settled() and have_leaders(copies_of(self.config().stores))
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Name -> state of each server, and why its last start failed, or empty. Also why no leader can be chosen."""
-        found = {slot.spec.name: (slot.state, slot.error if slot.failures else "") for slot in self._supervisor.slots()}
-        return found | ({"leader": (f"missing: {self._leaders.refused}", "")} if self._leaders.refused else {})
+        """Name -> state of each server, and why its last start failed, or empty."""
+        return {slot.spec.name: (slot.state, slot.error if slot.failures else "") for slot in self._supervisor.slots()}
 
     def workers(self) -> list[str]:
         """HTTP addresses of the workers that take requests."""
@@ -104,7 +103,6 @@ class Controller:
 
     def close(self, graceful: bool = True) -> list[str]:
         """Stop all servers; returns their names. The caller kills this actor afterwards."""
-        self._leaders.close()
         names = self._supervisor.close(graceful)
         self._file.unlink(missing_ok=True)
         return names

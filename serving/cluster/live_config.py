@@ -11,7 +11,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import Within, check_fields
 from suffolk.serving.transport.store_names import check_store_name
 
-LIVE_OPTIONS = ("live", "live_tokenizer", "copies", "peer")
+LIVE_OPTIONS = ("live", "live_tokenizer", "register", "copies", "peer")
 """Options of ``suffolk serve`` that the cluster sets from these settings."""
 MAX_SHARDS = 64
 """Shards of all live stores of a cluster."""

@@ -10,6 +10,7 @@ from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.node import node_folder
+from suffolk.serving.cluster.replica_words import replica_words, require_register
 from suffolk.serving.cluster.shards import shards_at
 from suffolk.serving.replication.servicer import MAX_FOLLOWERS
 from suffolk.serving.transport.endpoint import Endpoint
@@ -20,8 +21,7 @@ MAX_COPIES = 1 + MAX_FOLLOWERS
 def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[str, str]) -> ClusterConfig:
     """``config`` with the addresses of the servers that have copies; as it is without live stores.
 
-    A promotion needs all copies: a server that is left out may be one of the few that have a change. So those of nodes that are
-    away stay in the list.
+    Servers of nodes that are away stay in the list, so that the others find them when they are back.
 
     Args:
         nodes: those that are alive.
@@ -37,6 +37,7 @@ def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[st
     for node in sorted(nodes, key=lambda each: each.name):
         if node.name in found or len(found) < (stores.count or len(nodes) + len(before)):
             found[node.name] = str(Endpoint(node.host, stores.port))
+    require_register(stores, len(found))
     name, copies = next((name, each.copies) for name, each in stores.whole_live.items())
     listed = ", ".join(found)
     if copies > len(found):
@@ -68,7 +69,7 @@ def live_words(config: ClusterConfig, node: Node) -> Iterator[str]:
     for each in [*stores.whole_live.values()][:1]:  # all have the same
         yield f"--live-tokenizer={each.tokenizer}"
         yield f"--copies={each.copies}"
-    yield from (f"--peer={stores.url(address)}" for other, address in stores.copies_at.items() if other != node.name)
+    yield from replica_words(stores, stores.copies_at, node)
 
 
 def worker_options(config: ClusterConfig) -> Mapping[str, Any]:

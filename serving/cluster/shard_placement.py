@@ -13,6 +13,7 @@ from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.live_config import LiveConfig
 from suffolk.serving.cluster.live_copies import MAX_COPIES
 from suffolk.serving.cluster.live_files import LiveFiles
+from suffolk.serving.cluster.replica_words import require_register
 from suffolk.serving.cluster.shards import Shard, shards_of
 from suffolk.serving.transport.endpoint import Endpoint
 
@@ -48,6 +49,8 @@ def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: 
     for shard in shards:
         _add(shard, ordered, placed, config.stores.port, shard.copies + shard.spare)
         _require_copies(shard, placed[shard.key])
+        if shard.live:
+            require_register(config.stores, len(placed[shard.key]))
     return replace(config, stores=replace(config.stores, shards_at=placed))
 
 

@@ -10,6 +10,7 @@ from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.live_config import LiveConfig
 from suffolk.serving.cluster.node import node_folder
 from suffolk.serving.cluster.published_config import sources_of
+from suffolk.serving.cluster.replica_words import replica_words
 
 
 @dataclass(frozen=True)
@@ -70,5 +71,4 @@ def shard_words(config: ClusterConfig, shard: Shard, node: Node) -> Iterator[str
     yield f"--live={shard.store}={node_folder(config.folder, node) / 'live' / shard.key}"
     yield f"--live-tokenizer={shard.live.tokenizer}"
     yield f"--copies={shard.live.copies}"
-    others = {name: address for name, address in stores.shards_at[shard.key].items() if name != node.name}
-    yield from (f"--peer={stores.url(address)}" for address in others.values())
+    yield from replica_words(stores, stores.shards_at[shard.key], node, shard.key)

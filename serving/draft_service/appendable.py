@@ -9,7 +9,7 @@ from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.live_store.batch import Appended
-from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
+from suffolk.serving.live_store.stats import DocumentState, GroupStats, LiveDeletion, LiveStats
 
 
 @runtime_checkable
@@ -24,9 +24,14 @@ class Appendable(Retriever, Protocol):
         metadata: Metadata = NO_METADATA,
         group: str | None = None,
         replace: bool = False,
+        key: str | None = None,
     ) -> Appended: ...
 
-    def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended: ...
+    def append_batch(
+        self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
+    ) -> Appended: ...
+
+    def get(self, id: str) -> DocumentState: ...
 
     def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion: ...
 

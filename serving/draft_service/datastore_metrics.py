@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from suffolk.datastore.datastore import Datastore
@@ -47,7 +47,7 @@ class DatastoreMetrics(Collector):
         """Report one more datastore."""
         self._datastores = {**self._datastores, name: datastore}
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         infos = {name: store.info() for name, store in self._datastores.items()}
         for key, text in (("generation", "Generation that is served"), ("tokens", "Tokens in the datastore")):
             yield _gauge(f"suffolk_datastore_{key}", text, {name: info[key] for name, info in infos.items()})

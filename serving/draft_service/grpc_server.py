@@ -66,6 +66,9 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         except SuffolkError as error:
             abort_call(context, error)
 
+    def Get(self, request: draft_pb2.GetRequest, context: grpc.ServicerContext) -> draft_pb2.GetReply:
+        return self._answer("Get", context, lambda: draft_pb2.GetReply(**asdict(self._live.get(request))))
+
     def Delete(self, request: draft_pb2.DeleteRequest, context: grpc.ServicerContext) -> draft_pb2.DeleteReply:
         return self._answer("Delete", context, lambda: draft_pb2.DeleteReply(**asdict(self._live.delete(request))))
 

@@ -90,6 +90,7 @@ def build_draft_app(
         get("/v1/info", "GetInfo", _info),
         get("/v1/tokenizer", "GetTokenizer", _tokenizer),
         post("/v1/append", "Append", live(http_live.append), http_live.read_append, Role.APPEND),
+        get("/v1/document", "Get", live(http_live.get)),
         post("/v1/delete", "Delete", live(http_live.delete), partial(parse_body, http_live.DeleteBody)),
         post("/v1/seal", "Seal", live(http_live.seal), http_live.read_seal),
         get("/v1/stats", "Stats", live(http_live.stats)),

@@ -1,7 +1,8 @@
 """HTTP/JSON routes that change or count the documents of live datastores.
 
     POST /v1/append  {"documents": [{"tokens": [1, 2]}, {"text": "one two", "id": "a.txt", "group": "g"}], "datastore": "chat"}
-                     also "group": "g" for all documents, and "replace": true
+                     also "group": "g" for all documents, "replace": true, and "key": "a1" so that a repeat changes nothing
+    GET  /v1/document ?datastore=chat&id=a.txt
     POST /v1/delete  {"ids": ["a.txt"]}, {"where": ["license=mit"]} or {"group": "g"}
     POST /v1/seal    {"datastore": "chat"}
     GET  /v1/stats   ?datastore=chat&group=g
@@ -52,6 +53,7 @@ class AppendBody(StoreBody):
     documents: Annotated[list[DocumentBody], FailFast(), Field(max_length=limits.MAX_DOCUMENTS)]
     group: str | None = None
     replace: bool = False
+    key: str = ""
 
 
 class DeleteBody(StoreBody):
@@ -87,8 +89,13 @@ def append(
     ]
     groups = [each.group or body.group or "" for each in body.documents]
     message = pack_documents(documents, groups if any(groups) else (), body.replace)
-    message.datastore = body.datastore
+    message.datastore, message.key = body.datastore, body.key
     return asdict(calls.append(message))
+
+
+def get(calls: LiveCalls, request: Request, found: None) -> dict[str, Any]:
+    query = request.query_params
+    return asdict(calls.get(draft_pb2.GetRequest(datastore=query.get("datastore", ""), id=query.get("id", ""))))
 
 
 def delete(calls: LiveCalls, request: Request, found: DeleteBody) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from suffolk.serving.draft_service.appendable import Appendable
 from suffolk.serving.draft_service.documents import unpack_documents, unpack_groups
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.live_store.batch import Appended
-from suffolk.serving.live_store.stats import LiveDeletion
+from suffolk.serving.live_store.stats import DocumentState, LiveDeletion
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of
@@ -42,7 +42,7 @@ class LiveCalls:
         if request.replace and usage.quota.stored_tokens < math.inf:
             added -= _stored_of(store, groups or ())
         with usage.reserve_tokens(added, lambda: self._stored_tokens(usage.tenant)):
-            return store.append_batch(documents, groups, request.replace)
+            return store.append_batch(documents, groups, request.replace, request.key or None)
 
     def append_stream(
         self, requests: Iterable[draft_pb2.AppendRequest], admitted: Callable[[Callable[[], Appended]], Appended]
@@ -66,6 +66,10 @@ class LiveCalls:
         if total is None:
             raise InvalidArgument("the stream has no message; send at least one")
         return total
+
+    def get(self, request: draft_pb2.GetRequest) -> DocumentState:
+        """What a datastore has of the documents with an id. Raises NotFound: there are none."""
+        return self._find(request.datastore, Role.APPEND).get(request.id)
 
     def delete(self, request: draft_pb2.DeleteRequest) -> LiveDeletion:
         """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``seal``, unless it is a group."""

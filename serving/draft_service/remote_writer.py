@@ -12,14 +12,16 @@ import numpy as np
 from suffolk.datastore.arguments import check_flag, check_groups, check_iterable, check_text, check_texts
 from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents
-from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
 from suffolk.datastore.query import parse_query
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.documents import pack_documents, pack_groups
+from suffolk.serving.live_store.append_keys import check_key, new_key
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.origin import check_group, check_source
-from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
+from suffolk.serving.live_store.stats import DocumentState, GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport.call_errors import REFUSED
 
 APPEND_DEADLINE = 10.0
 """Deadline of an append or a count, in seconds."""
@@ -39,7 +41,8 @@ class _Invoke(Protocol):
 class RemoteWriter(Retriever):
     """Appends, deletes, seals and counts over gRPC. Arguments, results and errors are those of ``LiveStore``.
 
-    An append whose answer is lost may have been made: calls are not repeated.
+    An append whose answer is lost may have been made. It is repeated once with its key, which makes it once. Other calls are not
+    repeated.
     """
 
     _stub: draft_pb2_grpc.DraftServiceStub
@@ -53,15 +56,40 @@ class RemoteWriter(Retriever):
         metadata: Metadata = NO_METADATA,
         group: str | None = None,
         replace: bool = False,
+        key: str | None = None,
     ) -> Appended:
         """See ``LiveStore.append``."""
         ids: Any = self._ids(document)
-        return self.append_batch([Document(id, metadata, ids)], group, replace)
+        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
 
-    def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
+    def append_batch(
+        self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
+    ) -> Appended:
         """See ``LiveStore.append_batch``. One call takes 4 MiB, about a million tokens."""
         request = self._request(documents, group, replace)
-        return _appended(self._invoke(lambda: self._stub.Append(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE))
+        request.key = new_key() if key is None else check_key(key)
+
+        def append() -> draft_pb2.AppendReply:
+            return self._invoke(lambda: self._stub.Append(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE)
+
+        try:
+            return _appended(append())
+        except (Unavailable, DeadlineExceeded) as error:
+            if REFUSED in str(error):
+                raise
+            unknown = error
+        try:
+            return _appended(append())
+        except (Unavailable, DeadlineExceeded):  # of the first call it is still unknown what it did
+            raise unknown from None
+
+    def get(self, id: str) -> DocumentState:
+        """See ``LiveStore.get``."""
+        check_source(id)
+        check_text("id", id)
+        request = draft_pb2.GetRequest(datastore=self._only(), id=id)
+        reply = self._invoke(lambda: self._stub.Get(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE)
+        return DocumentState(reply.documents, reply.tokens, reply.sequence)
 
     def append_stream(self, documents: Iterable[Document], group: str | None = None) -> Appended:
         """Append any number of documents with one call. Parts of them are visible, and stay if the call fails.

@@ -32,6 +32,7 @@ from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.draft_service.streams import StreamPlaces
 from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
 from suffolk.serving.proto import draft_pb2
+from suffolk.serving.replication.replica import ReplicaStore
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.retry_times import MAX_RETRY_SECONDS
@@ -69,6 +70,9 @@ class DraftService:
         self._change_lock = threading.Lock()
         self._paths = HiddenPaths()
         self.admission = AdmissionController(max_concurrent, "max_concurrent")
+        for store in datastores.values():
+            if isinstance(store, ReplicaStore):
+                store.waiting = self.admission.aside
         self.metrics = DraftMetrics(self._datastores, self.admission)
         self.streams = StreamPlaces(self.metrics)
 

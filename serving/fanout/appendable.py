@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from suffolk.datastore.arguments import check_flag, check_groups
 from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents
-from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, SuffolkError, Unavailable, Unsupported
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, MAX_DEADLINE, RemoteDatastore
 from suffolk.serving.fanout.address import parse_address
 from suffolk.serving.fanout.datastore import FanoutDatastore
 from suffolk.serving.fanout.placement import shard_of
 from suffolk.serving.fanout.replica_set import ReplicaSet
 from suffolk.serving.fanout.servers import Servers
+from suffolk.serving.live_store.append_keys import new_key
 from suffolk.serving.live_store.batch import Appended
-from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats
+from suffolk.serving.live_store.stats import DocumentState, GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.transport.call_errors import REFUSED
 from suffolk.serving.transport.limits import check_deadline
 from suffolk.serving.transport.store_names import tenant_of
 
 T = TypeVar("T")
+REPEAT_SECONDS = 10.0
+"""How long an append of which the outcome is unknown is repeated."""
+PAUSE_SECONDS = 0.1
 _LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_seconds")
 """Numbers of ``LiveStats`` that do not add up: each shard counts on its own."""
 
@@ -41,7 +47,7 @@ class AppendableFanout(FanoutDatastore):
 
     A group lies in one shard, by consistent hashing of tenant and group. A document without a group may lie in any; those of one
     append lie together. Arguments, results and errors are those of ``LiveStore``. A change that a server refused is made at the
-    leader; one whose outcome is unknown is not repeated.
+    leader. An append whose outcome is unknown is repeated at the leader with its key for some seconds, so it is made once.
     """
 
     def __init__(self, servers: Servers, deadline: float) -> None:
@@ -57,12 +63,15 @@ class AppendableFanout(FanoutDatastore):
         metadata: Metadata = NO_METADATA,
         group: str | None = None,
         replace: bool = False,
+        key: str | None = None,
     ) -> Appended:
         """See ``LiveStore.append``."""
         ids: Any = self._ids(document)
-        return self.append_batch([Document(id, metadata, ids)], group, replace)
+        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
 
-    def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
+    def append_batch(
+        self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
+    ) -> Appended:
         """See ``LiveStore.append_batch``.
 
         Raises:
@@ -78,7 +87,28 @@ class AppendableFanout(FanoutDatastore):
                 f"the groups of {len(documents)} documents are in {len(shards)} shards; append the documents of each group alone"
             )
         shard = shards.pop() if shards else self._any_shard(documents)
-        return self._change(shard, lambda store: store.append_batch(documents, group, replace))
+        named = new_key() if key is None else key
+        end = time.monotonic() + REPEAT_SECONDS
+        unknown: SuffolkError | None = None
+        while True:
+            try:
+                return self._change(shard, lambda store: store.append_batch(documents, group, replace, named))
+            except (Unavailable, DeadlineExceeded) as error:
+                unknown = error if REFUSED not in str(error) else unknown
+                if unknown is None or time.monotonic() > end:
+                    raise unknown or error from None
+            time.sleep(PAUSE_SECONDS)
+
+    def get(self, id: str) -> DocumentState:
+        """See ``LiveStore.get``. The leader of each shard is asked; numbers add up, and the sequence is the largest."""
+        found: list[DocumentState] = []
+        for shard in range(len(self.servers.shards)):
+            with suppress(NotFound):
+                found.append(self._change(shard, lambda store: store.get(id)))
+        if not found:
+            raise NotFound(f"datastore {self.name} has no document with the id {id!r}")
+        documents, tokens = sum(each.documents for each in found), sum(each.tokens for each in found)
+        return DocumentState(documents, tokens, max(each.sequence for each in found))
 
     def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
         """See ``LiveStore.delete``. Ids and conditions are looked for in each shard, one after the other."""
@@ -175,5 +205,7 @@ def find_leader(shard: ReplicaSet) -> RemoteDatastore:
             found.append((int(state["epoch"]), replica.remote))
     if not found:
         reason = "; ".join(problems) or "all of them answer"
-        raise Unavailable(f"no copy leads, so {REFUSED} ({reason}); choose one with 'suffolk promote'")
+        raise Unavailable(
+            f"no copy leads, so {REFUSED} ({reason}); see what the copies are with 'suffolk promote --dry-run'"
+        )
     return max(found, key=lambda each: each[0])[1]

@@ -64,6 +64,7 @@ class Replica:
         problem: why its last probe failed; empty: it succeeded.
         mismatched: whether it served another vocabulary or tokenizer at its last probe with an answer. Nothing is asked of it.
         generation: the generation that it served at its last probe.
+        in_step: whether it had all acknowledged changes then. One that has not is asked only if all others are down.
     """
 
     address: ReplicaAddress
@@ -72,6 +73,7 @@ class Replica:
     problem: str = "not called yet"
     mismatched: bool = False
     generation: int = 0
+    in_step: bool = True
 
     def __post_init__(self) -> None:
         self._breaker = CircuitBreaker()
@@ -120,9 +122,10 @@ class Replica:
         self._fail()
         self._breaker.record_failure()
 
-    def probed(self, generation: int) -> None:
+    def probed(self, generation: int, in_step: bool = True) -> None:
         """Return to service: a probe was answered, and the server has the right datastore."""
-        self._known, self.problem, self.mismatched, self.generation = True, "", False, generation
+        self._known, self.problem, self.mismatched = True, "", False
+        self.generation, self.in_step = generation, in_step
         self._breaker.record_success()
 
     def refuse(self, problem: str, mismatched: bool) -> None:

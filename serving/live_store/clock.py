@@ -25,3 +25,7 @@ class StoreClock:
     def now(self) -> int:
         """The time in whole seconds."""
         return int(self._offset + self._steady())
+
+    def set(self, now: float) -> None:
+        """Count on from ``now``: the time of the store that this one is a copy of."""
+        self._offset = now - self._steady()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from suffolk.serving.live_store.record import Change
+
 
 class ChangeFeed(Protocol):
     """Takes the changes of a store that has copies. The writer calls it under its lock, so in the order of the changes."""
@@ -17,6 +19,14 @@ class ChangeFeed(Protocol):
         """Refuse a change. Raises Unavailable: changes begin at another store."""
         ...
 
-    def publish(self, record: bytes, position: int) -> None:
-        """Pass a record of the log on. ``position``: the number of the next change."""
+    def load(self, documents: Change) -> None:
+        """Note documents that the store has when it is opened, the oldest first."""
+        ...
+
+    def publish(self, change: Change, body: bytes, position: int) -> None:
+        """Pass a change on. ``body``: of its record in the log. ``position``: the number of the next change."""
+        ...
+
+    def clear(self) -> None:
+        """Note that the store has no documents any more."""
         ...

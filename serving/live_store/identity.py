@@ -99,7 +99,7 @@ def refuse_replica(store: Path) -> None:
     """Raises InvalidArgument: the store is a copy of one on other servers. Changes of its own would part it from them."""
     if (path := store / LIVE_NAME / REPLICA_NAME).exists():
         raise InvalidArgument(
-            f"{store} is a copy of a store on other servers; serve it with --peer, or remove {path} to make it a store of its own"
+            f"{store} is a copy of a store on other servers; serve it with --register, or remove {path} to make it one of its own"
         )
 
 

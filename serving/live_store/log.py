@@ -9,6 +9,7 @@ replaces removed, the oldest first.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Iterable
 from itertools import chain
@@ -20,6 +21,7 @@ from suffolk.datastore.manifest import fsync_directory
 from suffolk.serving.live_store.log_file import HEADER_BYTES, LogFile, checkpoint_path, header, log_path
 from suffolk.serving.live_store.log_writes import create_file, refused, write_all, write_file
 from suffolk.serving.live_store.read_log import RecoveredLog
+from suffolk.serving.live_store.record import PREFIX, frame
 
 ALWAYS, INTERVAL, NONE = DURABILITIES = ("always", "interval", "none")
 FILE_BYTES = 64 << 20
@@ -53,10 +55,12 @@ class Log:
         self._number = max((file.number for file in recovered.files), default=0)
         self._previous = recovered.files[-1].size if recovered.files else 0
         self._descriptor: int | None = None
+        self._salt = 0
         self._size = 0
         self._newest = 0
         self._written = self._synced = 0  # bytes since this process opened the log
         self._failure: str | None = None
+        self._refusal: str | None = None
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()  # taken before _lock
         self._changed = threading.Event()
@@ -87,8 +91,13 @@ class Log:
         """Why the log takes no more changes; None if it does."""
         return self._failure
 
-    def write(self, record: bytes, newest: int) -> int:
-        """Write ``record``; returns the position to ``acknowledge``. A refused record leaves no trace.
+    @property
+    def refusal(self) -> str | None:
+        """Why the last record was refused, such as a full disk; None if it was written."""
+        return self._refusal
+
+    def write(self, body: bytes, newest: int) -> int:
+        """Write the record with this ``body``; returns the position to ``acknowledge``. A refused record leaves no trace.
 
         Args:
             newest: the highest sequence of a document in it, or 0.
@@ -101,11 +110,15 @@ class Log:
             self.rotate()
         with self._lock:
             descriptor = self._require()
+            record = frame(body, self._salt)
             try:
                 write_all(descriptor, record)
             except OSError as error:
                 self._cut(descriptor, self._size)
-                raise refused(log_path(self._folder, self._number), error) from error
+                problem = refused(log_path(self._folder, self._number), error)
+                self._refusal = str(problem)
+                raise problem from error
+            self._refusal = None
             self._size += len(record)
             self._written += len(record)
             self._newest = max(self._newest, newest)
@@ -113,12 +126,13 @@ class Log:
         self._changed.set()
         return self._written
 
-    def withdraw(self, record: bytes) -> None:
-        """Remove ``record``, which must be the last one written and not acknowledged."""
+    def withdraw(self, body: bytes) -> None:
+        """Remove the record with this ``body``, which must be the last one written and not acknowledged."""
+        size = PREFIX.size + len(body)
         with self._flush_lock, self._lock:
-            self._cut(self._require(), self._size - len(record))
-            self._size -= len(record)
-            self._written -= len(record)
+            self._cut(self._require(), self._size - size)
+            self._size -= size
+            self._written -= size
             self._synced = min(self._synced, self._written)
 
     def acknowledge(self, position: int) -> bool:
@@ -130,6 +144,10 @@ class Log:
         if self._durability == ALWAYS:
             self.flush(position)
         return self._synced >= position
+
+    def acknowledge_all(self) -> bool:
+        """As ``acknowledge``, for everything that is written."""
+        return self.acknowledge(self._written)
 
     def flush(self, position: int | None = None) -> None:
         """Flush the file unless everything up to ``position`` (default: everything written) is on disk already.
@@ -167,25 +185,27 @@ class Log:
             failpoint("rotate.flushed")
             path = log_path(self._folder, self._number + 1)
             previous = self._previous if self._descriptor is None else self._size
-            descriptor = create_file(path, header(previous))
+            salt = secrets.randbits(32)
+            descriptor = create_file(path, header(previous, salt))
             failpoint("rotate.created")
             with self._lock:
                 if self._descriptor is not None:
                     os.close(self._descriptor)
                     self._closed.append(self._current())
-                self._descriptor, self._number = descriptor, self._number + 1
+                self._descriptor, self._salt, self._number = descriptor, salt, self._number + 1
                 self._size, self._newest = HEADER_BYTES, 0
         return self._number - 1
 
-    def checkpoint(self, through: int, records: Iterable[bytes], newest: int) -> None:
-        """Replace all files up to number ``through`` by ``records``, which hold the documents that are left of them.
+    def checkpoint(self, through: int, bodies: Iterable[bytes], newest: int) -> None:
+        """Replace all files up to number ``through`` by records with these ``bodies``: the documents that are left of them.
 
         Raises:
             ResourceExhausted: the disk is full; the files stay.
         """
         path = checkpoint_path(self._folder, through)
         temporary = path.with_name(path.name + ".tmp")
-        size = write_file(temporary, chain([header(0)], records))
+        salt = secrets.randbits(32)
+        size = write_file(temporary, chain([header(0, salt)], (frame(body, salt) for body in bodies)))
         failpoint("checkpoint.written")
         os.rename(temporary, path)
         failpoint("checkpoint.renamed")

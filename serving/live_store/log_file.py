@@ -16,10 +16,28 @@ from suffolk.datastore.errors import Corruption, Unsupported, damaged
 LOG_SUFFIX = ".log"
 CHECKPOINT_SUFFIX = ".checkpoint"
 MAGIC = b"\x89SFL\r\n\x1a\n"
-VERSION = 1
-_HEADER = struct.Struct("<8sIQI")
-"""Magic, version, good bytes of the file before, and the CRC-32 of these three."""
+VERSION = 2
+_HEADER = struct.Struct("<8sIQII")
+"""Magic, version, good bytes of the file before, the salt of its records, and the CRC-32 of these four."""
 HEADER_BYTES = _HEADER.size
+_OLD_HEADER = struct.Struct("<8sIQI")
+"""Of version 1, without a salt."""
+LEAST_HEADER_BYTES = _OLD_HEADER.size
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the header of a file says.
+
+    Attributes:
+        previous: good bytes of the file before.
+        salt: of the checksums of its records; None in version 1.
+        bytes: size of the header.
+    """
+
+    previous: int
+    salt: int | None
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +55,31 @@ class LogFile:
     newest: int
 
 
-def header(previous_bytes: int) -> bytes:
+def header(previous_bytes: int, salt: int) -> bytes:
     """The header of a file whose predecessor has ``previous_bytes`` good bytes."""
-    fields = _HEADER.pack(MAGIC, VERSION, previous_bytes, 0)[:-4]
+    fields = _HEADER.pack(MAGIC, VERSION, previous_bytes, salt, 0)[:-4]
     return fields + zlib.crc32(fields).to_bytes(4, "little")
 
 
-def read_header(path: Path, content: memoryview) -> int:
-    """The good bytes of the file before ``path``.
-
-    Args:
-        content: the bytes of the file.
+def read_header(path: Path, content: memoryview) -> Header:
+    """The header of the file ``path`` with these bytes.
 
     Raises:
         Corruption: the header is damaged.
         Unsupported: a newer version wrote it.
     """
     raw = bytes(content[:HEADER_BYTES])
-    if len(raw) < HEADER_BYTES or not raw.startswith(MAGIC):
+    if len(raw) < LEAST_HEADER_BYTES or not raw.startswith(MAGIC):
         raise Corruption(f"{path} is no file of a write-ahead log; restore it from a copy")
-    _, version, previous, checksum = _HEADER.unpack(raw)
-    if zlib.crc32(raw[:-4]) != checksum:
+    version = int.from_bytes(raw[len(MAGIC) : len(MAGIC) + 4], "little")
+    layout = _OLD_HEADER if version == 1 else _HEADER
+    raw = raw[: layout.size]
+    if len(raw) < layout.size or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
         raise damaged(path, "has a damaged header")
-    if version != VERSION:
-        raise Unsupported(f"{path}: log version {version}; this program reads version {VERSION}: use a newer Suffolk")
-    return int(previous)
+    if version not in (1, VERSION):
+        raise Unsupported(f"{path}: log version {version}; this program reads up to {VERSION}: use a newer Suffolk")
+    _, _, previous, *salt, _ = layout.unpack(raw)
+    return Header(previous, salt[0] if salt else None, layout.size)
 
 
 def log_path(folder: Path, number: int) -> Path:

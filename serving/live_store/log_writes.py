@@ -10,6 +10,9 @@ from pathlib import Path
 from suffolk.datastore.errors import PermissionDenied, ResourceExhausted, SuffolkError
 from suffolk.datastore.manifest import fsync_directory
 
+OWNER_ONLY = 0o600
+"""Mode of log files: they hold text that was appended, also by tenants that others may not read."""
+
 
 def create_file(path: Path, content: bytes) -> int:
     """A new file with ``content``, flushed with its name; returns its descriptor, which appends. A failed file is removed.
@@ -18,7 +21,7 @@ def create_file(path: Path, content: bytes) -> int:
         ResourceExhausted, PermissionDenied: it cannot be written.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, OWNER_ONLY)
     except OSError as error:
         raise refused(path, error) from error
     try:
@@ -36,7 +39,7 @@ def write_file(path: Path, parts: Iterable[bytes]) -> int:
     """Write and flush a file; returns its size. A failed file is removed. Raises as ``create_file``."""
     size = 0
     try:
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, OWNER_ONLY)) as file:
             for part in parts:
                 size += file.write(part)
             file.flush()

@@ -13,6 +13,7 @@ from suffolk.serving.live_store.log_file import (
     CHECKPOINT_SUFFIX,
     HEADER_BYTES,
     LOG_SUFFIX,
+    Header,
     LogFile,
     file_number,
     log_path,
@@ -61,13 +62,14 @@ def read_log(folder: Path) -> RecoveredLog:
     """
     paths, leftovers = _live_paths(folder)
     contents = [_content(path, path == paths[-1] and path.suffix == LOG_SUFFIX) for path in paths]
-    good = [read_header(path, content) for path, content in zip(paths, contents, strict=True)]
+    headers = [read_header(path, content) for path, content in zip(paths, contents, strict=True)]
+    limits = [*(each.previous for each in headers[1:]), None]
     files, changes_of, torn = [], [], None
-    for path, content, limit in zip(paths, contents, [*good[1:], None], strict=False):
-        found, size = _records(content)
+    for path, content, header, limit in zip(paths, contents, headers, limits, strict=False):
+        found, size = _records(content, header)
         expected = len(content) if path.suffix == CHECKPOINT_SUFFIX else limit
         if expected is None and len(content) > size:
-            torn = _torn_tail(path, content, size)
+            torn = _torn_tail(path, content, size, header.salt)
         if expected is not None and size < expected:
             raise damaged(path, f"holds no whole record at byte {size}, and should hold records up to byte {expected}")
         newest = max((int(change.sequences[-1]) for change in found if len(change.sequences)), default=0)
@@ -111,26 +113,26 @@ def _content(path: Path, grows: bool) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _records(content: memoryview) -> tuple[list[Change], int]:
+def _records(content: memoryview, header: Header) -> tuple[list[Change], int]:
     """The changes up to the first byte that begins no whole record, and the offset of that byte."""
-    found, place = [], HEADER_BYTES
-    for change, size in _decoded(content):
+    found, place = [], header.bytes
+    for change, size in _decoded(content, header):
         found.append(change)
         place += size
     return found, place
 
 
-def _decoded(content: memoryview) -> Iterator[tuple[Change, int]]:
-    place = HEADER_BYTES
-    while (record := decode(content[place:])) is not None:
+def _decoded(content: memoryview, header: Header) -> Iterator[tuple[Change, int]]:
+    place = header.bytes
+    while (record := decode(content[place:], header.salt)) is not None:
         yield record
         place += record[1]
 
 
-def _torn_tail(path: Path, content: memoryview, size: int) -> TornTail:
+def _torn_tail(path: Path, content: memoryview, size: int, salt: int | None) -> TornTail:
     """The end of the last file after ``size`` good bytes. A crash leaves no whole record there."""
     tail = content[size:]
-    if (after := find(tail)) is not None:
+    if (after := find(tail, salt)) is not None:
         raise Corruption(
             f"{path} is damaged at byte {size}: a whole change follows at byte {size + after}; restore the file from a copy, "
             f"or give up all changes from there on with 'truncate -s {size} {path}'"

@@ -1,7 +1,7 @@
 """Records of the write-ahead log. A record holds one change of the live documents, and a checksum.
 
-Layout (docs/reference/file-format.md): u64 bytes of the body, u32 CRC-32 of the length and the body, the body. The body is a
-head, then columns with an entry for each document or token.
+Layout (docs/reference/file-format.md): u64 bytes of the body, u32 CRC-32 of salt, length and body, the body. The body is a head,
+then columns with an entry for each document or token. The salt is random in each file, so that no document spells a record.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ import numpy.typing as npt
 
 PREFIX = struct.Struct("<QI")
 """Bytes of the body, and the checksum."""
-_HEAD = struct.Struct("<QIIII")
-"""``drop_before``; the number of documents and of removed documents; bytes a token and bytes of all origins."""
+_HEAD = struct.Struct("<QIIIII")
+"""``drop_before``; the number of documents and of removed documents; bytes a token, bytes of all origins, number of keys."""
+_OLD_HEAD = struct.Struct("<QIIII")
+"""Of files of version 1, without keys."""
+_KEY = struct.Struct("<16sQIQIq")
 MAX_BODY_BYTES = 1 << 32
 """The largest body that a reader accepts."""
 _WIDTH_PLACE = PREFIX.size + 16
@@ -29,6 +32,27 @@ _WIDTHS = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 
 def _none(dtype: str) -> Any:
     return field(default_factory=lambda: np.empty(0, dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedAppend:
+    """An append that was given a key, and its outcome.
+
+    Attributes:
+        key: 16 bytes, a hash of the key. FORGET: earlier keys hold no more.
+        sequence, documents, tokens, replaced: as in ``Appended``.
+        time: when it was made, in seconds.
+    """
+
+    key: bytes
+    sequence: int = 0
+    documents: int = 0
+    tokens: int = 0
+    replaced: int = 0
+    time: int = 0
+
+
+FORGET = bytes(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +68,7 @@ class Change:
         origins: bytes of each document's origin (``suffolk.serving.live_store.origin``).
         removed: uint64[n], sequences of documents to remove. Unknown ones are ignored.
         drop_before: all earlier documents with a lower sequence are removed.
+        keys: of appends, this one or earlier ones.
     """
 
     tokens: npt.NDArray[Any] = _none("<u2")
@@ -54,6 +79,7 @@ class Change:
     origins: Sequence[bytes] = ()
     removed: npt.NDArray[np.uint64] = _none("<u8")
     drop_before: int = 0
+    keys: Sequence[KeyedAppend] = ()
 
     def texts(self) -> list[npt.NDArray[Any]]:
         """The tokens of each document: views."""
@@ -61,7 +87,17 @@ class Change:
 
 
 def encode(change: Change) -> bytes:
-    """The record of ``change``."""
+    """The record of ``change``, as it is sent to other machines."""
+    return frame(encode_body(change), 0)
+
+
+def frame(body: bytes, salt: int) -> bytes:
+    """The record with this body in a file with this salt."""
+    return PREFIX.pack(len(body), _checksum(len(body), body, salt)) + body
+
+
+def encode_body(change: Change) -> bytes:
+    """The record of ``change`` without its length and its checksum."""
     width = change.tokens.dtype.itemsize
     origins = b"".join(change.origins)
     columns: Sequence[tuple[npt.NDArray[Any], Any]] = (
@@ -73,32 +109,33 @@ def encode(change: Change) -> bytes:
         (np.fromiter(map(len, change.origins), np.uint32, len(change.origins)), "<u4"),
         (change.tokens, _WIDTHS[width]),
     )
-    head = _HEAD.pack(change.drop_before, len(change.lengths), len(change.removed), width, len(origins))
-    body = b"".join([head, *(np.ascontiguousarray(column, kind).tobytes() for column, kind in columns), origins])
-    return PREFIX.pack(len(body), _checksum(len(body), body)) + body
+    counts = len(change.lengths), len(change.removed), width, len(origins), len(change.keys)
+    keys = [_KEY.pack(*(getattr(each, field) for field in KeyedAppend.__slots__)) for each in change.keys]
+    parts = [np.ascontiguousarray(column, kind).tobytes() for column, kind in columns]
+    return b"".join([_HEAD.pack(change.drop_before, *counts), *parts, origins, *keys])
 
 
-def decode(data: memoryview) -> tuple[Change, int] | None:
+def decode(data: memoryview, salt: int | None = 0) -> tuple[Change, int] | None:
     """The change at the beginning of ``data``, and the bytes of its record; None if no whole record is there.
 
-    The arrays are views of ``data``.
+    The arrays are views of ``data``. ``salt``: of the file; None: its version is 1.
     """
     if len(data) < PREFIX.size:
         return None
     size, checksum = PREFIX.unpack_from(data)
     end = PREFIX.size + size
-    if not _HEAD.size <= size <= MAX_BODY_BYTES or end > len(data):
+    if not _OLD_HEAD.size <= size <= MAX_BODY_BYTES or end > len(data):
         return None
     body = data[PREFIX.size : end]
-    if _checksum(size, body) != checksum:
+    if _checksum(size, body, salt or 0) != checksum:
         return None
-    change = _parse(body)
+    change = _parse(body, _OLD_HEAD if salt is None else _HEAD)
     return None if change is None else (change, end)
 
 
-def find(data: memoryview) -> int | None:
-    """The place of the first whole record in ``data``; None if there is none."""
-    least = PREFIX.size + _HEAD.size
+def find(data: memoryview, salt: int | None = 0) -> int | None:
+    """The place of the first whole record in ``data``; None if there is none. ``salt``: as for ``decode``."""
+    least = PREFIX.size + _OLD_HEAD.size
     for begin in range(0, len(data) - least + 1, _SCAN_BYTES):
         block = np.frombuffer(data[begin : begin + _SCAN_BYTES + least - 1], np.uint8)
         count = len(block) - least + 1
@@ -106,23 +143,26 @@ def find(data: memoryview) -> int | None:
         width = block[_WIDTH_PLACE : _WIDTH_PLACE + count]
         rest = [block[_WIDTH_PLACE + more : _WIDTH_PLACE + more + count] == 0 for more in (1, 2, 3)]
         for place in np.flatnonzero(((width == 2) | (width == 4)) & rest[0] & rest[1] & rest[2]).tolist():
-            if decode(data[begin + place :]) is not None:
+            if decode(data[begin + place :], salt) is not None:
                 return begin + int(place)
     return None
 
 
-def _checksum(size: int, body: bytes | memoryview) -> int:
-    return zlib.crc32(body, zlib.crc32(size.to_bytes(8, "little")))
+def _checksum(size: int, body: bytes | memoryview, salt: int) -> int:
+    return zlib.crc32(body, zlib.crc32(size.to_bytes(8, "little"), salt))
 
 
-def _parse(body: memoryview) -> Change | None:
+def _parse(body: memoryview, head: struct.Struct) -> Change | None:
     """The change of a body, None if its sizes do not add up."""
-    drop_before, documents, removals, width, origin_bytes = _HEAD.unpack_from(body)
-    columns_end = _HEAD.size + 8 * removals + (3 * 8 + 2 * 4) * documents
-    token_bytes = len(body) - columns_end - origin_bytes
+    if len(body) < head.size:
+        return None
+    drop_before, documents, removals, width, origin_bytes, *more = head.unpack_from(body)
+    keys_begin = len(body) - _KEY.size * sum(more)
+    columns_end = head.size + 8 * removals + (3 * 8 + 2 * 4) * documents
+    token_bytes = keys_begin - columns_end - origin_bytes
     if width not in _WIDTHS or token_bytes < 0 or token_bytes % width:
         return None
-    place = _HEAD.size
+    place = head.size
 
     def column(kind: Any, count: int) -> npt.NDArray[Any]:
         nonlocal place
@@ -139,4 +179,5 @@ def _parse(body: memoryview) -> Change | None:
     ends = (place + np.cumsum(origin_lengths, dtype=np.int64)).tolist()
     starts = [place, *ends[:-1]]
     origins = [bytes(body[start:end]) for start, end in zip(starts, ends, strict=False)]
-    return Change(tokens, lengths, sequences, groups, times, origins, removed, drop_before)
+    keys = [KeyedAppend(*each) for each in _KEY.iter_unpack(body[keys_begin:])]
+    return Change(tokens, lengths, sequences, groups, times, origins, removed, drop_before, keys)

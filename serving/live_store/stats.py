@@ -51,6 +51,20 @@ class LiveStats:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentState:
+    """The documents with one id.
+
+    Attributes:
+        documents, tokens: how many, and their tokens.
+        sequence: number of the newest one in memory; 0 if all are in published files.
+    """
+
+    documents: int
+    tokens: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStats:
     """Documents and tokens of one group."""
 

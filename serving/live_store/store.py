@@ -18,6 +18,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.query import parse_query
+from suffolk.serving.live_store.append_keys import hash_key
 from suffolk.serving.live_store.batch import Appended, make_batch
 from suffolk.serving.live_store.bounds import Bounds
 from suffolk.serving.live_store.contents import live_pages, select
@@ -28,7 +29,7 @@ from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.published_files import PublishedFiles
 from suffolk.serving.live_store.queries import LiveQueries
 from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.stats import GroupStats, LiveDeletion, LiveStats, without_path
+from suffolk.serving.live_store.stats import DocumentState, GroupStats, LiveDeletion, LiveStats, without_path
 from suffolk.serving.live_store.upkeep import Upkeep
 from suffolk.serving.live_store.writer import LiveWriter
 
@@ -110,6 +111,7 @@ class LiveStore(LiveQueries):
         metadata: Metadata = NO_METADATA,
         group: str | None = None,
         replace: bool = False,
+        key: str | None = None,
     ) -> Appended:
         """Append one document, a text or token ids. The next query of any thread finds it.
 
@@ -118,6 +120,8 @@ class LiveStore(LiveQueries):
             metadata: field -> text, number or boolean.
             group: the group that it joins.
             replace: remove the earlier documents of the group in the same moment.
+            key: a name for this append, 1 to 128 characters. A repeat with the same key within 10 minutes changes nothing, and has
+                the same outcome: so an append whose outcome is unknown can be repeated.
 
         Raises:
             InvalidArgument: the document is empty, larger than a bound, or has a token id out of range; nothing is changed.
@@ -126,9 +130,11 @@ class LiveStore(LiveQueries):
             Unavailable: the store is closed, or its log cannot be flushed.
         """
         ids: Any = self._ids(document)
-        return self.append_batch([Document(id, metadata, ids)], group, replace)
+        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
 
-    def append_batch(self, documents: Sequence[Document], group: Groups = None, replace: bool = False) -> Appended:
+    def append_batch(
+        self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
+    ) -> Appended:
         """Append several documents: all or nothing, and all visible at once. Arguments and errors as for ``append``.
 
         Args:
@@ -141,7 +147,8 @@ class LiveStore(LiveQueries):
             raise InvalidArgument(
                 "replace is given for a document without a group; name the group whose content it replaces"
             )
-        appended = self._writer.append(batch, replace)
+        hashed = None if key is None else hash_key(key, self.identity.group_secret)
+        appended = self._writer.append(batch, replace, hashed)
         self._bounds.add(keys)
         if self._upkeep.is_due():
             self._keeper.wake()
@@ -195,6 +202,23 @@ class LiveStore(LiveQueries):
                 self.generation,
                 tuple(sorted(each for each in set(ids) if each not in sources)),
             )
+
+    def get(self, id: str) -> DocumentState:
+        """What the store has of the documents with this id.
+
+        Raises:
+            NotFound: it has none.
+        """
+        query = parse_query([id], ())
+        with self._files.lock:
+            found = select(self._live, self._writer.next_sequence, query)
+            documents, tokens = len(found.sequences), found.tokens
+            if self._files.datastore is not None:
+                report = delete_published(self.path, [id], (), True, self.settings.threads, found.fields)
+                documents, tokens = documents + report.documents, tokens + report.tokens
+        if not documents:
+            raise NotFound(f"datastore {self.name} has no document with the id {id!r}")
+        return DocumentState(documents, tokens, max(found.sequences, default=0))
 
     def seal(self) -> int | None:
         """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.

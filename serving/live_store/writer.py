@@ -16,6 +16,7 @@ from suffolk.datastore.errors import NotFound
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
+from suffolk.serving.live_store.append_keys import NO_KEY, AppendKeys
 from suffolk.serving.live_store.batch import Appended, Batch
 from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import add, live_pages, ungrouped_tokens
@@ -23,7 +24,7 @@ from suffolk.serving.live_store.feed import ChangeFeed
 from suffolk.serving.live_store.group_bound import displaced
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import Log
-from suffolk.serving.live_store.record import Change, encode
+from suffolk.serving.live_store.record import Change, KeyedAppend, encode_body
 from suffolk.serving.live_store.recovery import recover
 from suffolk.serving.live_store.removed_text import RemovedText
 from suffolk.serving.live_store.settings import LiveSettings
@@ -56,7 +57,8 @@ class LiveWriter:
     ) -> None:
         self._settings = settings
         self._feed = feed
-        self._dtype = token_dtype(identity.vocab_size)
+        self.dtype = token_dtype(identity.vocab_size)
+        """Of the token ids in the log."""
         self._lock = threading.Lock()
         self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
         state = recover(store, identity, settings.threads, manifest)
@@ -67,6 +69,8 @@ class LiveWriter:
             self.removed_text.note_deleted()
         self.unpublished_tokens = state.ungrouped_tokens
         """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
+        self.keys = AppendKeys(key for change in state.log.changes for key in change.keys)
+        """Of recent appends. ``_lock`` guards them."""
         self._next = state.next_sequence
         self._newest_time = state.newest_time
         self._clock = StoreClock(state.newest_time)
@@ -74,6 +78,9 @@ class LiveWriter:
             LOG.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
         self.log = Log(log_folder(store), state.log, settings.durability, settings.interval)
         self._rewritten = 0  # size of the log after the last checkpoint
+        if feed is not None:
+            for page in live_pages(self.index, self._next):
+                feed.load(page)
 
     @property
     def clock_behind(self) -> float:
@@ -94,27 +101,27 @@ class LiveWriter:
         """The time that a document would get, in seconds."""
         return self._clock.now()
 
-    def append(self, batch: Batch, replaces: bool) -> Appended:
+    def append(self, batch: Batch, replaces: bool, key: bytes | None = None) -> Appended:
         """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
 
+        An append with the ``key`` of an earlier one is that one: it changes nothing, and has the same outcome.
+
         Raises:
+            InvalidArgument: the append with this key was another one.
             ResourceExhausted: the disk is full, or memory is used up; nothing is changed.
             Unavailable: the store is closed, or its log failed.
         """
         count = len(batch.lengths)
         with self._lock:
             self._require_lead()
-            removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
-            first = self._next
-            sequences = np.arange(first, first + count, dtype=np.uint64)
-            times = np.full(count, self._clock.now(), np.int64)
-            change = Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed)
-            position = self._make(change)
-        if len(removed):
+            made = None if key is None else self.keys.find(key, count, len(batch.tokens))
+            if made is None:
+                made = self._append(batch, replaces, key or NO_KEY)
+        if made.replaced:
             self.removed_text.note_replaced()
         failpoint("append.visible")
-        durable = self.log.acknowledge(position)
-        return Appended(first, count, len(batch.tokens), len(removed), durable)
+        durable = self.log.acknowledge_all()
+        return Appended(made.sequence, made.documents, made.tokens, made.replaced, durable)
 
     def remove(self, sequences: Sequence[int]) -> bool:
         """Remove documents in memory; unknown ones are ignored. Returns whether the change is on disk.
@@ -160,36 +167,30 @@ class LiveWriter:
             self.trim()
         return position
 
-    def renumber(self, sequences: npt.NDArray[np.uint64]) -> None:
-        """Give documents new numbers, in one change. A store that repeats changes takes documents in rising order only.
+    def clear(self) -> None:
+        """Forget all documents, in memory and in the log, and begin with number 1 again.
 
         Raises:
-            ResourceExhausted, Unavailable: as ``append``.
+            ResourceExhausted: the disk is full; nothing is changed.
         """
-        with self._lock:
-            self._require_lead()
-            found = [self.index.documents(int(each), 1) for each in sequences]
-            old = [page for page, each in zip(found, sequences, strict=True) if len(page[0]) and page[0][0] == each]
-            if not old:
-                return
-            numbers, tokens, lengths, groups, origins, times = zip(*old, strict=True)
-            self._make(
-                Change(
-                    np.concatenate(tokens).astype(self._dtype),
-                    np.concatenate(lengths).astype(np.uint32),
-                    np.arange(self._next, self._next + len(old), dtype=np.uint64),
-                    np.concatenate(groups),
-                    np.concatenate(times),
-                    [origin for each in origins for origin in each],
-                    np.concatenate(numbers),
-                )
-            )
+        with self._replacing, self._lock:
+            self.log.checkpoint(self.log.rotate(), (), 0)
+            self.index.clear()
+            self._next = 1
+            self.keys = AppendKeys()
+            self.unpublished_tokens = 0
+            if self._feed is not None:
+                self._feed.clear()
 
     def begin_at(self, sequence: int) -> None:
         """Lead from now on: the next change has number ``sequence``, or a higher one, and no earlier time than those before."""
         with self._lock:
             self._next = max(self._next, sequence)
-            self._clock = StoreClock(max(self._newest_time, self._clock.now()))
+            self._clock.set(max(self._newest_time, self._clock.now()))
+
+    def set_time(self, now: int) -> None:
+        """Give documents the time of the store that leads. So this one removes none too early if it leads later."""
+        self._clock.set(now)
 
     @contextmanager
     def paused(self) -> Iterator[int]:
@@ -231,8 +232,8 @@ class LiveWriter:
             self.removed_text.clear()
             try:
                 with self._lock:
-                    through, end = self.log.rotate(), self._next
-                self.log.checkpoint(through, self._left(end), end - 1)
+                    through, end, keys = self.log.rotate(), self._next, self.keys.all()
+                self.log.checkpoint(through, self._left(end, keys), end - 1)
             except BaseException:
                 self.removed_text.note_failure()
                 raise
@@ -246,25 +247,37 @@ class LiveWriter:
         finally:
             self.index.close()
 
+    def _append(self, batch: Batch, replaces: bool, key: bytes) -> KeyedAppend:
+        """Log an append and make it visible. REQUIRES: ``_lock`` is held."""
+        removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
+        count, first, now = len(batch.lengths), self._next, self._clock.now()
+        sequences = np.arange(first, first + count, dtype=np.uint64)
+        made = KeyedAppend(key, first, count, len(batch.tokens), len(removed), now)
+        keys = [] if key == NO_KEY else [made]
+        times = np.full(count, now, np.int64)
+        self._make(Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed, keys=keys))
+        return made
+
     def _require_lead(self) -> None:
         if self._feed is not None:
             self._feed.require_lead()
 
     def _make(self, change: Change) -> int:
         """Log a change, make it visible, and pass it on. Returns the position to acknowledge. REQUIRES: ``_lock`` is held."""
-        record = encode(change)
+        body = encode_body(change)
         last = int(change.sequences[-1]) if len(change.sequences) else 0
-        position = self.log.write(record, last)
+        position = self.log.write(body, last)
         try:
             self._show(change)
         except BaseException:
-            self.log.withdraw(record)
+            self.log.withdraw(body)
             raise
         self._next = max(self._next, last + 1, int(change.removed.max(initial=0)) + 1)
         self._newest_time = max(self._newest_time, int(change.times.max(initial=0)))
         self.unpublished_tokens += ungrouped_tokens(change.lengths, change.groups)
+        self.keys.add(change.keys)
         if self._feed is not None:
-            self._feed.publish(record, self._next)
+            self._feed.publish(change, body, self._next)
         return position
 
     def _own_number(self) -> npt.NDArray[np.uint64]:
@@ -292,17 +305,16 @@ class LiveWriter:
 
     def _is_mostly_removed(self) -> bool:
         stats = self.index.stats()
-        live = stats["tokens"] * self._dtype.itemsize + stats["documents"] * DOCUMENT_BYTES
+        live = stats["tokens"] * self.dtype.itemsize + stats["documents"] * DOCUMENT_BYTES
         return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
 
-    def _left(self, end: int) -> Iterator[bytes]:
-        """Records of the documents below ``end``, from which a reader also learns ``end``."""
+    def _left(self, end: int, keys: Sequence[KeyedAppend]) -> Iterator[bytes]:
+        """Bodies of records of the documents below ``end``, from which a reader also learns ``end``."""
         last = 0
         for page in live_pages(self.index, end):
             last = int(page.sequences[-1])
-            yield encode(replace(page, tokens=page.tokens.astype(self._dtype)))
-        if last < end - 1:
-            yield encode(Change(removed=np.array([end - 1], np.uint64)))
+            yield encode_body(replace(page, tokens=page.tokens.astype(self.dtype)))
+        yield encode_body(Change(removed=np.array([end - 1] if last < end - 1 else [], np.uint64), keys=keys))
 
     def _present(self, sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Those of ``sequences`` that are in memory."""

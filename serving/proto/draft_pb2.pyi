@@ -153,7 +153,7 @@ class Occurrence(_message.Message):
     def __init__(self, datastore: _Optional[str] = ..., segment: _Optional[str] = ..., document: _Optional[int] = ..., offset: _Optional[int] = ..., id: _Optional[str] = ..., metadata_json: _Optional[str] = ..., tokens: _Optional[bytes] = ..., before: _Optional[bytes] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("datastore", "tokens", "lengths", "ids", "metadata", "groups", "replace")
+    __slots__ = ("datastore", "tokens", "lengths", "ids", "metadata", "groups", "replace", "key")
     DATASTORE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +161,7 @@ class AppendRequest(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     REPLACE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     datastore: str
     tokens: bytes
     lengths: bytes
@@ -168,7 +169,8 @@ class AppendRequest(_message.Message):
     metadata: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
     replace: bool
-    def __init__(self, datastore: _Optional[str] = ..., tokens: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., ids: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., replace: _Optional[bool] = ...) -> None: ...
+    key: str
+    def __init__(self, datastore: _Optional[str] = ..., tokens: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., ids: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., replace: _Optional[bool] = ..., key: _Optional[str] = ...) -> None: ...
 
 class AppendReply(_message.Message):
     __slots__ = ("sequence", "documents", "tokens", "replaced", "durable")
@@ -183,6 +185,24 @@ class AppendReply(_message.Message):
     replaced: int
     durable: bool
     def __init__(self, sequence: _Optional[int] = ..., documents: _Optional[int] = ..., tokens: _Optional[int] = ..., replaced: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
+
+class GetRequest(_message.Message):
+    __slots__ = ("datastore", "id")
+    DATASTORE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    datastore: str
+    id: str
+    def __init__(self, datastore: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
+
+class GetReply(_message.Message):
+    __slots__ = ("documents", "tokens", "sequence")
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    documents: int
+    tokens: int
+    sequence: int
+    def __init__(self, documents: _Optional[int] = ..., tokens: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class DeleteRequest(_message.Message):
     __slots__ = ("datastore", "ids", "where", "group")

@@ -64,6 +64,11 @@ class DraftServiceStub:
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.SerializeToString,
                 response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.FromString,
                 _registered_method=True)
+        self.Get = channel.unary_unary(
+                '/suffolk.v1.DraftService/Get',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetReply.FromString,
+                _registered_method=True)
         self.Delete = channel.unary_unary(
                 '/suffolk.v1.DraftService/Delete',
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DeleteRequest.SerializeToString,
@@ -138,6 +143,13 @@ class DraftServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Get(self, request, context):
+        """Counts the documents of a live datastore with an id. NOT_FOUND if there are none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Delete(self, request, context):
         """Deletes documents of a live datastore. No query that begins afterwards finds them.
         """
@@ -205,6 +217,11 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.AppendStream,
                     request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.FromString,
                     response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.SerializeToString,
+            ),
+            'Get': grpc.unary_unary_rpc_method_handler(
+                    servicer.Get,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetReply.SerializeToString,
             ),
             'Delete': grpc.unary_unary_rpc_method_handler(
                     servicer.Delete,
@@ -394,6 +411,33 @@ class DraftService:
             '/suffolk.v1.DraftService/AppendStream',
             suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendRequest.SerializeToString,
             suffolk_dot_serving_dot_proto_dot_draft__pb2.AppendReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Get(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/Get',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.GetRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.GetReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,8 @@ class DraftServiceStub:
     """Appends each message of a stream, as Append does. The reply counts all of them. If the stream breaks, the messages that were
     appended stay.
     """
+    Get: _grpc.UnaryUnaryMultiCallable[_draft_pb2.GetRequest, _draft_pb2.GetReply]
+    """Counts the documents of a live datastore with an id. NOT_FOUND if there are none."""
     Delete: _grpc.UnaryUnaryMultiCallable[_draft_pb2.DeleteRequest, _draft_pb2.DeleteReply]
     """Deletes documents of a live datastore. No query that begins afterwards finds them."""
     Seal: _grpc.UnaryUnaryMultiCallable[_draft_pb2.SealRequest, _draft_pb2.SealReply]
@@ -101,6 +103,14 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         """Appends each message of a stream, as Append does. The reply counts all of them. If the stream breaks, the messages that were
         appended stay.
         """
+
+    @_abc_1.abstractmethod
+    def Get(
+        self,
+        request: _draft_pb2.GetRequest,
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.GetReply:
+        """Counts the documents of a live datastore with an id. NOT_FOUND if there are none."""
 
     @_abc_1.abstractmethod
     def Delete(

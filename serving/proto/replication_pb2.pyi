@@ -11,57 +11,79 @@ class ReplicaRequest(_message.Message):
     datastore: str
     def __init__(self, datastore: _Optional[str] = ...) -> None: ...
 
-class EpochRequest(_message.Message):
-    __slots__ = ("datastore", "epoch")
+class LeadRequest(_message.Message):
+    __slots__ = ("datastore", "accept_loss")
     DATASTORE_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
     datastore: str
-    epoch: int
-    def __init__(self, datastore: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    accept_loss: bool
+    def __init__(self, datastore: _Optional[str] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+
+class LeadReply(_message.Message):
+    __slots__ = ("lost",)
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    lost: str
+    def __init__(self, lost: _Optional[str] = ...) -> None: ...
 
 class ReplicaState(_message.Message):
-    __slots__ = ("epoch", "leads", "data_epoch", "position", "copies", "followers")
+    __slots__ = ("id", "run", "epoch", "leads", "in_step", "compared", "position", "digest", "copies", "followers")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
-    DATA_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IN_STEP_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    run: str
     epoch: int
     leads: bool
-    data_epoch: int
+    in_step: bool
+    compared: bool
     position: int
+    digest: int
     copies: int
     followers: int
-    def __init__(self, epoch: _Optional[int] = ..., leads: _Optional[bool] = ..., data_epoch: _Optional[int] = ..., position: _Optional[int] = ..., copies: _Optional[int] = ..., followers: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., leads: _Optional[bool] = ..., in_step: _Optional[bool] = ..., compared: _Optional[bool] = ..., position: _Optional[int] = ..., digest: _Optional[int] = ..., copies: _Optional[int] = ..., followers: _Optional[int] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("datastore", "epoch", "held", "more", "position")
+    __slots__ = ("datastore", "epoch", "replica", "held", "more", "position")
     DATASTORE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     datastore: str
     epoch: int
+    replica: str
     held: bytes
     more: bool
     position: int
-    def __init__(self, datastore: _Optional[str] = ..., epoch: _Optional[int] = ..., held: _Optional[bytes] = ..., more: _Optional[bool] = ..., position: _Optional[int] = ...) -> None: ...
+    def __init__(self, datastore: _Optional[str] = ..., epoch: _Optional[int] = ..., replica: _Optional[str] = ..., held: _Optional[bytes] = ..., more: _Optional[bool] = ..., position: _Optional[int] = ...) -> None: ...
 
 class FollowReply(_message.Message):
-    __slots__ = ("identity", "epoch", "records", "more", "position")
+    __slots__ = ("identity", "epoch", "refill", "records", "more", "position", "digest", "time")
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REFILL_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     identity: StoreIdentity
     epoch: int
+    refill: bool
     records: bytes
     more: bool
     position: int
-    def __init__(self, identity: _Optional[_Union[StoreIdentity, _Mapping]] = ..., epoch: _Optional[int] = ..., records: _Optional[bytes] = ..., more: _Optional[bool] = ..., position: _Optional[int] = ...) -> None: ...
+    digest: int
+    time: int
+    def __init__(self, identity: _Optional[_Union[StoreIdentity, _Mapping]] = ..., epoch: _Optional[int] = ..., refill: _Optional[bool] = ..., records: _Optional[bytes] = ..., more: _Optional[bool] = ..., position: _Optional[int] = ..., digest: _Optional[int] = ..., time: _Optional[int] = ...) -> None: ...
 
 class StoreIdentity(_message.Message):
     __slots__ = ("vocab_size", "order_depth", "tokenizer", "group_secret")

@@ -39,15 +39,10 @@ class ReplicationServiceStub:
                 request_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaRequest.SerializeToString,
                 response_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.FromString,
                 _registered_method=True)
-        self.Fence = channel.unary_unary(
-                '/suffolk.v1.ReplicationService/Fence',
-                request_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.EpochRequest.SerializeToString,
-                response_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.FromString,
-                _registered_method=True)
         self.Lead = channel.unary_unary(
                 '/suffolk.v1.ReplicationService/Lead',
-                request_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.EpochRequest.SerializeToString,
-                response_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.FromString,
+                request_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.LeadRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.LeadReply.FromString,
                 _registered_method=True)
         self.Follow = channel.stream_stream(
                 '/suffolk.v1.ReplicationService/Follow',
@@ -66,15 +61,8 @@ class ReplicationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Fence(self, request, context):
-        """The copy neither leads nor follows in any epoch before the given one. UNAVAILABLE if it has seen this epoch, or a later one.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def Lead(self, request, context):
-        """The copy leads in the epoch, for which it was fenced. UNAVAILABLE if a later one has begun.
+        """The copy leads from now on. UNAVAILABLE if it is not known to have everything acknowledged, unless the request accepts a loss.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -82,7 +70,7 @@ class ReplicationServiceServicer:
 
     def Follow(self, request_iterator, context):
         """Sends the changes that the caller lacks, then each new one. The caller confirms what it has. UNAVAILABLE if the copy does not
-        lead in an epoch that the caller may follow.
+        lead in the epoch that the caller names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,15 +84,10 @@ def add_ReplicationServiceServicer_to_server(servicer, server):
                     request_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaRequest.FromString,
                     response_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.SerializeToString,
             ),
-            'Fence': grpc.unary_unary_rpc_method_handler(
-                    servicer.Fence,
-                    request_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.EpochRequest.FromString,
-                    response_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.SerializeToString,
-            ),
             'Lead': grpc.unary_unary_rpc_method_handler(
                     servicer.Lead,
-                    request_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.EpochRequest.FromString,
-                    response_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.SerializeToString,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.LeadRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_replication__pb2.LeadReply.SerializeToString,
             ),
             'Follow': grpc.stream_stream_rpc_method_handler(
                     servicer.Follow,
@@ -150,33 +133,6 @@ class ReplicationService:
             _registered_method=True)
 
     @staticmethod
-    def Fence(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/suffolk.v1.ReplicationService/Fence',
-            suffolk_dot_serving_dot_proto_dot_replication__pb2.EpochRequest.SerializeToString,
-            suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def Lead(request,
             target,
             options=(),
@@ -191,8 +147,8 @@ class ReplicationService:
             request,
             target,
             '/suffolk.v1.ReplicationService/Lead',
-            suffolk_dot_serving_dot_proto_dot_replication__pb2.EpochRequest.SerializeToString,
-            suffolk_dot_serving_dot_proto_dot_replication__pb2.ReplicaState.FromString,
+            suffolk_dot_serving_dot_proto_dot_replication__pb2.LeadRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_replication__pb2.LeadReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,8 +3,7 @@
 isort:skip_file
 Copies of live datastores on several servers. All calls but GetState need the role admin.
 
-One copy leads: changes begin there, and the others follow it. Who leads is decided from outside, in epochs: Fence a copy, so that
-it follows no earlier leader any more, then let the copy Lead that has the most (docs/design/replication.md).
+One copy leads: changes begin there, and the others follow it. A register says who leads, in epochs (docs/design/replication.md).
 """
 
 from collections import abc as _abc
@@ -20,13 +19,11 @@ class ReplicationServiceStub:
     def __init__(self, channel: _grpc.Channel) -> None: ...
     GetState: _grpc.UnaryUnaryMultiCallable[_replication_pb2.ReplicaRequest, _replication_pb2.ReplicaState]
     """Returns what a copy holds, and whether it leads."""
-    Fence: _grpc.UnaryUnaryMultiCallable[_replication_pb2.EpochRequest, _replication_pb2.ReplicaState]
-    """The copy neither leads nor follows in any epoch before the given one. UNAVAILABLE if it has seen this epoch, or a later one."""
-    Lead: _grpc.UnaryUnaryMultiCallable[_replication_pb2.EpochRequest, _replication_pb2.ReplicaState]
-    """The copy leads in the epoch, for which it was fenced. UNAVAILABLE if a later one has begun."""
+    Lead: _grpc.UnaryUnaryMultiCallable[_replication_pb2.LeadRequest, _replication_pb2.LeadReply]
+    """The copy leads from now on. UNAVAILABLE if it is not known to have everything acknowledged, unless the request accepts a loss."""
     Follow: _grpc.StreamStreamMultiCallable[_replication_pb2.FollowRequest, _replication_pb2.FollowReply]
     """Sends the changes that the caller lacks, then each new one. The caller confirms what it has. UNAVAILABLE if the copy does not
-    lead in an epoch that the caller may follow.
+    lead in the epoch that the caller names.
     """
 
 class ReplicationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -39,20 +36,12 @@ class ReplicationServiceServicer(metaclass=_abc_1.ABCMeta):
         """Returns what a copy holds, and whether it leads."""
 
     @_abc_1.abstractmethod
-    def Fence(
-        self,
-        request: _replication_pb2.EpochRequest,
-        context: _grpc.ServicerContext,
-    ) -> _replication_pb2.ReplicaState:
-        """The copy neither leads nor follows in any epoch before the given one. UNAVAILABLE if it has seen this epoch, or a later one."""
-
-    @_abc_1.abstractmethod
     def Lead(
         self,
-        request: _replication_pb2.EpochRequest,
+        request: _replication_pb2.LeadRequest,
         context: _grpc.ServicerContext,
-    ) -> _replication_pb2.ReplicaState:
-        """The copy leads in the epoch, for which it was fenced. UNAVAILABLE if a later one has begun."""
+    ) -> _replication_pb2.LeadReply:
+        """The copy leads from now on. UNAVAILABLE if it is not known to have everything acknowledged, unless the request accepts a loss."""
 
     @_abc_1.abstractmethod
     def Follow(
@@ -61,7 +50,7 @@ class ReplicationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _grpc.ServicerContext,
     ) -> _abc.Iterator[_replication_pb2.FollowReply]:
         """Sends the changes that the caller lacks, then each new one. The caller confirms what it has. UNAVAILABLE if the copy does not
-        lead in an epoch that the caller may follow.
+        lead in the epoch that the caller names.
         """
 
 def add_ReplicationServiceServicer_to_server(servicer: ReplicationServiceServicer, server: _grpc.Server) -> None: ...

@@ -1,40 +1,57 @@
-"""Passes the changes of a leader to its followers, and counts which of them have a change."""
+"""Passes the changes of a leader to its followers, and knows which of them have a change."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
+from suffolk.serving.live_store.record import Change, frame
+from suffolk.serving.replication.document_table import DocumentTable
 from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
+SILENT_SECONDS = 2.0
+"""A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
+BROKEN_SECONDS = 0.5
+"""The same after a connection has ended, if the other side does not connect or answer again."""
 COPY_SECONDS = 5.0
-"""How long an append waits for its copies. A follower that is silent for this time is dropped."""
+"""How long an append waits for its copies. A connection that is silent for this time is dropped."""
 MAX_WAITING_BYTES = 256 << 20
 """Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
+
+
+class Batch(NamedTuple):
+    """Records for a follower, and the number of the next change and the digest of all documents after them."""
+
+    records: bytes
+    position: int
+    digest: int
 
 
 class Subscription:
     """What one follower gets and has. ``Feed`` makes and guards it.
 
     Attributes:
-        follower: its address, for messages.
+        replica: the follower's id. follower: its address, for messages.
         last_seen: when it last confirmed a change, or reported work.
         confirmed: it has all changes below this number. 0: it still lacks changes from before it connected.
         ended: why it gets nothing more; empty while it does.
     """
 
-    def __init__(self, follower: str, position: int) -> None:
+    def __init__(self, replica: str, follower: str, position: int, digest: int, now: float) -> None:
+        self.replica = replica
         self.follower = follower
         self.position = position
+        self.digest = digest
         self.confirmed = 0
         self.ended = ""
         self.waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
-        self.last_seen = time.monotonic()
+        self.last_seen = now
 
 
 class Feed:
@@ -43,29 +60,42 @@ class Feed:
     Args:
         name: of the store, for messages.
         copies: copies that a change needs before it is acknowledged, the leader's own included.
+
+    Attributes:
+        documents: those of the store. The lock of its writer guards them.
     """
 
-    def __init__(self, name: str, copies: int) -> None:
+    def __init__(self, name: str, copies: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.copies = copies
+        self.documents = DocumentTable()
         self._name = name
-        self._refusal = f"{name} has no leader yet; choose one with 'suffolk promote'"
-        self._changed = threading.Condition()
-        self._subscriptions: list[Subscription] = []
+        self._clock = clock
+        self._refusal = f"{name} has no leader yet"
+        self._changed = threading.Condition(threading.RLock())
+        self._subscriptions: dict[str, Subscription] = {}  # by replica
+        self._required: frozenset[str] = frozenset()  # ids of followers without which nothing is acknowledged
+        self._progress: dict[str, float] = {}  # of each required one, when it last had all or got nearer
+        self._acknowledged = 0
+        self._reign = 0
 
     @property
     def leads(self) -> bool:
         """See ``ChangeFeed``."""
         return not self._refusal
 
-    def begin(self) -> None:
-        """Take changes."""
-        self._refusal = ""
+    def begin(self, required: Collection[str]) -> None:
+        """Take changes, and acknowledge those that all copies in ``required`` have."""
+        with self._changed:
+            self._refusal = ""
+            self._acknowledged = 0
+            self._reign += 1
+            self._require(required)
 
     def end(self, refusal: str) -> None:
         """Take no more changes, and send none. ``refusal``: why, and where they are taken."""
         with self._changed:
             self._refusal = refusal
-            for each in list(self._subscriptions):
+            for each in list(self._subscriptions.values()):
                 self._drop(each, refusal)
 
     def require_lead(self) -> None:
@@ -73,88 +103,148 @@ class Feed:
         if self._refusal:
             raise Unavailable(f"{self._refusal}; {REFUSED}")
 
-    def require_copies(self) -> None:
-        """Refuse a change before it is made. Raises Unavailable: too few followers have everything, or it does not lead."""
+    def require_copies(self) -> int:
+        """Refuse a change before it is made. Returns a number for ``await_copies``.
+
+        Raises:
+            Unavailable: too few copies are in step, or the store does not lead.
+        """
+        reign = self._reign
         self.require_lead()
         if (have := 1 + self.followers()) < self.copies:
             raise Unavailable(
                 f"{self._name} has {have} of {self.copies} copies, so it takes no changes, and {REFUSED}; start another "
                 "replica, or try again when one has caught up"
             )
+        return reign
 
-    def publish(self, record: bytes, position: int) -> None:
+    def load(self, documents: Change) -> None:
         """See ``ChangeFeed``."""
+        self.documents.apply(documents)
+
+    def clear(self) -> None:
+        """See ``ChangeFeed``."""
+        self.documents.clear()
+
+    def publish(self, change: Change, body: bytes, position: int) -> None:
+        """See ``ChangeFeed``."""
+        self.documents.apply(change)
+        now = self._clock()
+        record = frame(body, 0) if self._subscriptions else b""
         with self._changed:
-            for each in list(self._subscriptions):
+            for each in list(self._subscriptions.values()):
+                if each.confirmed == each.position:
+                    self._progress[each.replica] = now
                 each.waiting.append(record)
                 each.waiting_bytes += len(record)
-                each.position = position
+                each.position, each.digest = position, self.documents.digest
                 if each.waiting_bytes > MAX_WAITING_BYTES:
                     self._drop(each, "the follower is too slow")
             self._changed.notify_all()
 
-    def await_copies(self, position: int) -> None:
-        """Wait until enough followers have all changes below ``position``.
+    def await_copies(self, position: int, reign: int) -> None:
+        """Wait until all copies in step, and enough of them, have all changes below ``position``.
+
+        Args:
+            reign: from ``require_copies``. A store that has not led all the time since then may have lost the changes.
 
         Raises:
             DeadlineExceeded: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._refusal or self._having(position) >= self.copies, COPY_SECONDS)
-            if (have := self._having(position)) >= self.copies:
+            self._changed.wait_for(lambda: self._refusal or reign != self._reign or self._have(position), COPY_SECONDS)
+            if self.acknowledge(position, reign):
                 return
-            for each in list(self._subscriptions):
-                if 0 < each.confirmed < position or _is_silent(each):
-                    self._drop(each, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
+            have = 1 + sum(each.confirmed >= position for each in self._subscriptions.values())
+            for each in list(self._subscriptions.values()):
+                if self._clock() - each.last_seen > SILENT_SECONDS:  # later changes need not wait for it
+                    self._drop(each, "the follower is silent")
         raise DeadlineExceeded(
-            f"{self._name}: {have} of {self.copies} copies have the change after {COPY_SECONDS:g} s, so {UNSURE}; "
-            f"look for it before you repeat it{self._refusal and ': '}{self._refusal}"
+            f"{self._name}: {have} of {max(self.copies, 1 + len(self._required))} copies have the change after "
+            f"{COPY_SECONDS:g} s, so {UNSURE}; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
         )
 
-    def followers(self) -> int:
-        """The followers that are in step."""
+    def acknowledge(self, position: int, reign: int) -> bool:
+        """Whether changes below ``position`` are acknowledged: they never vanish. ``reign``: as in ``await_copies``."""
         with self._changed:
-            return sum(bool(each.confirmed) for each in self._subscriptions)
+            if self._refusal or reign != self._reign or not self._have(position):
+                return False
+            self._acknowledged = max(self._acknowledged, position)
+            return True
+
+    def admit(self) -> frozenset[str]:
+        """Acknowledge nothing any more without each follower that has all acknowledged changes. Returns their ids."""
+        with self._changed:
+            found = frozenset(
+                each.replica for each in self._subscriptions.values() if each.confirmed >= max(1, self._acknowledged)
+            )
+            self._require(self._required | found)
+            return found
+
+    def require(self, replicas: Collection[str]) -> None:
+        """Acknowledge only what all of ``replicas`` have."""
+        with self._changed:
+            self._require(replicas)
+            self._changed.notify_all()
+
+    def silent(self) -> list[str]:
+        """Required followers that made no progress for SILENT_SECONDS, the longest silent first."""
+        with self._changed:
+            latest = self._clock() - SILENT_SECONDS
+            found = [each for each in self._required if self._progress[each] < latest]
+            return sorted(found, key=lambda each: (self._progress[each], each))
+
+    def followers(self) -> int:
+        """The followers that are connected, and have everything or nearly so."""
+        with self._changed:
+            return sum(bool(each.confirmed) for each in self._subscriptions.values())
 
     def behind(self) -> int:
         """How many changes the follower in step with the fewest has not confirmed."""
         with self._changed:
-            return max((each.position - each.confirmed for each in self._subscriptions if each.confirmed), default=0)
+            known = [each for each in self._subscriptions.values() if each.confirmed]
+            return max((each.position - each.confirmed for each in known), default=0)
 
     @contextmanager
-    def subscribed(self, follower: str, position: int) -> Iterator[Subscription]:
-        """Send changes from number ``position`` on to a follower, until the block ends."""
-        found = Subscription(follower, position)
+    def subscribed(self, replica: str, follower: str, position: int, digest: int) -> Iterator[Subscription]:
+        """Send changes from number ``position`` on to a follower, until the block ends. An earlier connection of it is dropped."""
+        found = Subscription(replica, follower, position, digest, self._clock())
         with self._changed:
             self.require_lead()
-            self._subscriptions.append(found)
+            if (earlier := self._subscriptions.get(replica)) is not None:
+                self._drop(earlier, "the follower has connected again")
+            self._subscriptions[replica] = found
         try:
             yield found
         finally:
-            with self._changed:
-                self._drop(found, "the follower left")
+            self.drop(found, "the follower left")
 
-    def take(self, subscription: Subscription, seconds: float) -> tuple[bytes, int]:
-        """The records that wait, and the number of the next change. Waits for ``seconds`` if there are none.
+    def take(self, subscription: Subscription, seconds: float) -> Batch:
+        """What waits for a follower. Waits for ``seconds`` if there is nothing.
 
         Raises:
             Unavailable: the subscription has ended.
         """
         with self._changed:
-            self._changed.wait_for(lambda: subscription.waiting or subscription.ended, seconds)
-            if _is_silent(subscription):
+            if seconds:
+                self._changed.wait_for(lambda: subscription.waiting or subscription.ended, seconds)
+            if self._clock() - subscription.last_seen > COPY_SECONDS:
                 self._drop(subscription, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
             if subscription.ended:
                 raise Unavailable(subscription.ended)
             records = b"".join(subscription.waiting)
             subscription.waiting.clear()
             subscription.waiting_bytes = 0
-            return records, subscription.position
+            return Batch(records, subscription.position, subscription.digest)
 
     def confirm(self, subscription: Subscription, position: int) -> None:
         """Note that the follower has all changes below ``position``, or works, if that is 0."""
         with self._changed:
-            subscription.last_seen = time.monotonic()
+            subscription.last_seen = self._clock()
+            if subscription.ended:
+                return
+            if position > subscription.confirmed or position == subscription.position:
+                self._progress[subscription.replica] = subscription.last_seen
             subscription.confirmed = max(subscription.confirmed, position)
             self._changed.notify_all()
 
@@ -163,15 +253,20 @@ class Feed:
         with self._changed:
             self._drop(subscription, reason)
 
+    def _require(self, replicas: Collection[str]) -> None:
+        now = self._clock()
+        self._required = frozenset(replicas)
+        self._progress = {each: self._progress.get(each, now) for each in {*replicas, *self._subscriptions}}
+
     def _drop(self, subscription: Subscription, reason: str) -> None:
         subscription.ended = subscription.ended or reason
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
+        if self._subscriptions.get(subscription.replica) is subscription:
+            del self._subscriptions[subscription.replica]
+            if subscription.replica in self._progress:
+                latest = self._clock() - SILENT_SECONDS + BROKEN_SECONDS
+                self._progress[subscription.replica] = min(latest, self._progress[subscription.replica])
         self._changed.notify_all()
 
-    def _having(self, position: int) -> int:
-        return 1 + sum(each.confirmed >= position for each in self._subscriptions)
-
-
-def _is_silent(subscription: Subscription) -> bool:
-    return time.monotonic() - subscription.last_seen > COPY_SECONDS
+    def _have(self, position: int) -> bool:
+        having = {each.replica for each in self._subscriptions.values() if each.confirmed >= position}
+        return self._required <= having and 1 + len(having & self._required) >= self.copies

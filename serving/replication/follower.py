@@ -1,40 +1,41 @@
-"""Keeps a replica equal to the one that leads."""
+"""Runs a replica: one thread decides, another one follows the leader."""
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.proto import replication_pb2
-from suffolk.serving.replication.feed import COPY_SECONDS
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.peer import Peer
-from suffolk.serving.replication.replica import ReplicaStatus, ReplicaStore
-from suffolk.serving.replication.wire import RecordReader, pack_held, unpack_identity
+from suffolk.serving.replication.replica import ReplicaStore
+from suffolk.serving.replication.wire import RecordReader, pack_hello, unpack_identity
 
 LOG = logging.getLogger("suffolk.server")
-LOOK_SECONDS = 0.5
-"""Time between two looks for the leader."""
+TICK_SECONDS = 0.25
+"""Time between two decisions."""
+Leader = tuple[str, int]
+"""The id of a leader, and its epoch."""
 
 
 class Follower:
-    """Looks for the leader among ``peers``, and lets ``store`` repeat its changes. One thread looks, another one follows."""
+    """Lets ``store`` take its part among ``peers``."""
 
     def __init__(self, store: ReplicaStore, peers: Sequence[Peer]) -> None:
-        self._store = store
-        self._peers = peers
+        self._store, self._peers = store, peers
+        self._by_id: dict[str, Peer] = {}
+        self._asking = ThreadPoolExecutor(max(1, len(peers)), "suffolk-peers")
         self._stopped = threading.Event()
         self._cancel: Callable[[], object] = lambda: None
-        self._leader: tuple[Peer, int] | None = None  # that the second thread is to follow, and its epoch
-        self._heard = 0.0
+        self._leader: Leader | None = None  # that the second thread follows
         self._stream = threading.Thread()
-        self._thread = threading.Thread(target=self._look_regularly, name="suffolk-replica", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="suffolk-replica", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -42,82 +43,93 @@ class Follower:
         self._stopped.set()
         self._cancel()
         self._thread.join()
-        if self._stream.is_alive():
-            self._cancel()
-            self._stream.join()
+        self._end_stream()
+        self._asking.shutdown()
         for peer in self._peers:
             peer.close()
 
-    def _look_regularly(self) -> None:
+    def _run(self) -> None:
         while not self._stopped.is_set():
-            self._look()
-            self._stopped.wait(LOOK_SECONDS)
+            try:
+                self._follow_leader(self._store.member.tick(self._ask))
+            except SuffolkError as error:
+                self._report(str(error))
+            except Exception:  # without this thread, the copy would neither lead nor follow
+                LOG.exception("replica %s goes on after an error", self._store.name)
+            self._stopped.wait(TICK_SECONDS)
 
-    def _look(self) -> None:
-        if self._stream.is_alive() and time.monotonic() - self._heard > COPY_SECONDS:
-            self._cancel()
-        found = self._find_leader()
-        if found is None or (self._stream.is_alive() and self._leader == found):
+    def _ask(self) -> Mapping[str, ReplicaStatus]:
+        found = {}
+        for peer, status in zip(self._peers, self._asking.map(_status, self._peers), strict=True):
+            if status is not None:
+                found[status.id] = status
+                self._by_id[status.id] = peer
+        return found
+
+    def _follow_leader(self, leader: Leader | None) -> None:
+        if leader is None or (
+            self._stream.is_alive() and self._leader == leader and not self._store.member.is_stalled()
+        ):
             return
-        self._leader = found
-        if self._stream.is_alive():  # another one leads now
-            self._cancel()
+        self._end_stream()
+        if (peer := self._by_id.get(leader[0])) is not None:
+            self._leader = leader
+            self._stream = threading.Thread(
+                target=self._follow, args=(peer, leader), name="suffolk-follow", daemon=True
+            )
+            self._stream.start()
+
+    def _end_stream(self) -> None:
+        self._leader = None
+        self._cancel()
+        if self._stream.is_alive():
             self._stream.join()
-        self._heard = time.monotonic()
-        self._stream = threading.Thread(target=self._follow, args=found, name="suffolk-follow", daemon=True)
-        self._stream.start()
 
-    def _find_leader(self) -> tuple[Peer, int] | None:
-        """The peer that leads in the latest epoch, and this epoch; None if none leads that the store may follow."""
-        found: list[tuple[Peer, ReplicaStatus]] = []
-        for peer in self._peers:
-            with suppress(SuffolkError):
-                found.append((peer, peer.status()))
-        state = self._store.state
-        leaders = [
-            (peer, status.epoch)
-            for peer, status in found
-            if status.leads and (status.epoch > state.epoch or (status.epoch == state.epoch and not state.leads))
-        ]
-        return max(leaders, key=lambda each: each[1], default=None)
-
-    def _follow(self, leader: Peer, epoch: int) -> None:
+    def _follow(self, peer: Peer, leader: Leader) -> None:
         try:
-            self._repeat_all(leader, epoch)
+            self._repeat_all(peer, leader)
         except SuffolkError as error:
-            if not self._stopped.is_set() and str(error) != self._store.follow_problem:
-                LOG.warning("replica %s: following %s ended: %s", self._store.name, leader.address, error)
-            self._store.follow_problem = str(error)
+            if not self._stopped.is_set() and self._leader == leader:
+                self._report(f"following {peer.address} ended: {error}")
+        finally:
+            self._store.member.end_following()
 
-    def _repeat_all(self, leader: Peer, epoch: int) -> None:
+    def _repeat_all(self, peer: Peer, leader: Leader) -> None:
+        member, epoch = self._store.member, leader[1]
         confirmed: SimpleQueue[replication_pb2.FollowRequest | None] = SimpleQueue()
-        held, position = self._store.held()
-        first = leader.first_request(epoch, position)
+        hello = member.hello(epoch)
 
         def requests() -> Iterator[replication_pb2.FollowRequest]:
-            yield from pack_held(held, first)
+            yield from pack_hello(hello, peer.first_request())
             while (request := confirmed.get()) is not None:
                 yield request
 
         reader = RecordReader()
         try:
-            for reply in leader.follow(requests(), partial(self._note_call, (leader, epoch))):
-                self._heard = seen = time.monotonic()
+            for reply in peer.follow(requests(), partial(self._note_call, leader)):
                 if reply.HasField("identity"):
-                    epoch = reply.epoch
-                    self._store.begin_following(epoch, unpack_identity(reply.identity), leader.address)
+                    self._store.adopt(unpack_identity(reply.identity))
+                    member.begin_following(reply.epoch, reply.refill, peer.address)
                     continue
-                self._heard = math.inf  # it is this side that works
-                position = self._store.repeat(reader.read(reply), epoch, bool(reply.position))
-                self._heard = time.monotonic()
-                confirmed.put(replication_pb2.FollowRequest(position=position if reply.position else 0))
-                if reply.position:
-                    self._store.lag.note(reply.position - position, seen)
-                    self._store.follow_problem = ""
+                ahead = (reply.position, reply.digest) if reply.position else None
+                position = member.repeat(reader.read(reply), epoch, ahead, reply.time)
+                confirmed.put(replication_pb2.FollowRequest(position=position if ahead else 0))
         finally:
             confirmed.put(None)
 
-    def _note_call(self, leader: tuple[Peer, int], cancel: Callable[[], object]) -> None:
+    def _note_call(self, leader: Leader, cancel: Callable[[], object]) -> None:
         self._cancel = cancel
         if self._stopped.is_set() or self._leader != leader:
             cancel()
+
+    def _report(self, problem: str) -> None:
+        """Log a new problem once."""
+        if problem != self._store.member.problem:
+            LOG.warning("replica %s: %s", self._store.name, problem)
+        self._store.member.problem = problem
+
+
+def _status(peer: Peer) -> ReplicaStatus | None:
+    with suppress(SuffolkError):
+        return peer.status()
+    return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,60 +11,63 @@ import numpy.typing as npt
 
 from suffolk.datastore import _native
 from suffolk.serving.live_store.contents import live_pages
-from suffolk.serving.live_store.record import Change
+from suffolk.serving.live_store.record import Change, KeyedAppend
+from suffolk.serving.replication.document_table import Listed
 
-Runs = npt.NDArray[np.uint64]
-"""uint64[n, 2]: begin and end of each run of documents, by their numbers, rising."""
-
-
-def held_runs(index: _native.LiveIndex, end: int) -> Runs:
-    """The documents in memory below number ``end``."""
-    numbers = _numbers(index, end)
-    if not len(numbers):
-        return np.empty((0, 2), np.uint64)
-    breaks = np.flatnonzero(np.diff(numbers) != 1)
-    begins, ends = np.append(0, breaks + 1), np.append(breaks, len(numbers) - 1)
-    return np.stack([numbers[begins], numbers[ends] + np.uint64(1)], axis=1)
+Numbers = npt.NDArray[np.uint64]
 
 
-def out_of_order(index: _native.LiveIndex, held: Runs, position: int) -> npt.NDArray[np.uint64]:
-    """The documents of ``index`` that a follower with ``held`` lacks, and that have numbers below its next one, ``position``."""
-    numbers = _numbers(index, position)
-    return numbers[~_within(numbers, held)]
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A leader's documents beside a follower's.
+
+    Attributes:
+        lacking: numbers of the documents that the follower lacks.
+        extra: numbers of those that it has, and the leader has not.
+        differs: whether it has a document with another content.
+    """
+
+    lacking: Numbers
+    extra: Numbers
+    differs: bool
+
+    def must_refill(self, position: int, end: int) -> bool:
+        """Whether a follower with the next number ``position`` must begin from nothing, because documents come in order only.
+
+        ``end``: the leader's next number.
+        """
+        return self.differs or position > end or bool(len(self.lacking) and int(self.lacking[0]) < position)
 
 
-def missing_changes(index: _native.LiveIndex, end: int, held: Runs, dtype: npt.DTypeLike) -> Iterator[Change]:
-    """Changes that give a follower with ``held`` the documents of ``index`` below number ``end``, and no others.
+def compare(ours: Listed, theirs: Listed) -> Comparison:
+    """Compare the documents of a leader and of a follower."""
+    _, here, there = np.intersect1d(ours[:, 0], theirs[:, 0], assume_unique=True, return_indices=True)
+    return Comparison(
+        np.setdiff1d(ours[:, 0], theirs[:, 0], assume_unique=True),
+        np.setdiff1d(theirs[:, 0], ours[:, 0], assume_unique=True),
+        bool((ours[here, 1] != theirs[there, 1]).any()),
+    )
+
+
+def missing_changes(
+    index: _native.LiveIndex, end: int, found: Comparison, keys: Sequence[KeyedAppend], dtype: npt.DTypeLike
+) -> Iterator[Change]:
+    """Changes that give a follower the documents of ``index`` below number ``end``, and no others.
 
     Documents come first, and removals last. So a replaced document stays until its replacement is there. The last change also
-    names number ``end - 1`` if no document has it, so that the follower's next number is ``end``.
+    names number ``end - 1``, so that the follower's next number is ``end``, and has the ``keys`` of appends.
     """
-    for page in live_pages(index, end):
-        lacking = ~_within(page.sequences, held)
+    for page in live_pages(index, end) if len(found.lacking) else ():
+        lacking = np.isin(page.sequences, found.lacking, assume_unique=True)
         if lacking.any():
             yield _part(page, lacking, dtype)
-    ours = np.append(_numbers(index, end), np.uint64(end - 1))
-    yield Change(removed=np.setdiff1d(np.append(_expanded(held), ours[-1]), ours[:-1]))
+    names_end = end > 1 and not _holds(index, end - 1)
+    yield Change(removed=np.union1d(found.extra, np.uint64(end - 1)) if names_end else found.extra, keys=keys)
 
 
-def _numbers(index: _native.LiveIndex, end: int) -> npt.NDArray[np.uint64]:
-    pages = live_pages(index, end, tokens=False)
-    return np.concatenate([np.empty(0, np.uint64), *(page.sequences for page in pages)])
-
-
-def _within(numbers: npt.NDArray[np.uint64], held: Runs) -> npt.NDArray[np.bool_]:
-    if not len(held):
-        return np.zeros(len(numbers), np.bool_)
-    place = np.searchsorted(held[:, 0], numbers, side="right").astype(np.int64) - 1
-    found: npt.NDArray[np.bool_] = (place >= 0) & (numbers < held[np.maximum(place, 0), 1])
-    return found
-
-
-def _expanded(held: Runs) -> npt.NDArray[np.uint64]:
-    lengths = (held[:, 1] - held[:, 0]).astype(np.int64)
-    offsets = np.cumsum(lengths) - lengths
-    within_run = np.arange(lengths.sum()) - np.repeat(offsets, lengths)
-    return np.repeat(held[:, 0], lengths) + within_run.astype(np.uint64)
+def _holds(index: _native.LiveIndex, number: int) -> bool:
+    numbers = index.documents(number, 1, False)[0]
+    return bool(len(numbers)) and int(numbers[0]) == number
 
 
 def _part(page: Change, chosen: npt.NDArray[np.bool_], dtype: npt.DTypeLike) -> Change:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import grpc
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
-from suffolk.serving.replication.replica import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.transport.call_errors import call_error
 from suffolk.serving.transport.channel import open_channel
 from suffolk.serving.transport.limits import PING_SECONDS
@@ -52,17 +52,13 @@ class Peer:
     def status(self) -> ReplicaStatus:
         """What it is and has."""
         request = replication_pb2.ReplicaRequest(datastore=self._name)
-        return self._status(lambda: self._stub.GetState(request, timeout=_STATE_SECONDS))
+        reply = self._answer(lambda: self._stub.GetState(request, timeout=_STATE_SECONDS))
+        return ReplicaStatus(**{each.name: getattr(reply, each.name) for each in fields(ReplicaStatus)})
 
-    def fence(self, epoch: int) -> ReplicaStatus:
-        """See ``ReplicaStore.fence``."""
-        request = replication_pb2.EpochRequest(datastore=self._name, epoch=epoch)
-        return self._status(lambda: self._stub.Fence(request, timeout=_CHANGE_SECONDS))
-
-    def lead(self, epoch: int) -> ReplicaStatus:
-        """See ``ReplicaStore.lead``."""
-        request = replication_pb2.EpochRequest(datastore=self._name, epoch=epoch)
-        return self._status(lambda: self._stub.Lead(request, timeout=_CHANGE_SECONDS))
+    def lead(self, accept_loss: bool) -> str:
+        """See ``Member.lead``."""
+        request = replication_pb2.LeadRequest(datastore=self._name, accept_loss=accept_loss)
+        return self._answer(lambda: self._stub.Lead(request, timeout=_CHANGE_SECONDS)).lost
 
     def follow(
         self, requests: Iterable[replication_pb2.FollowRequest], begun: Callable[[Callable[[], object]], None]
@@ -75,17 +71,16 @@ class Peer:
         except grpc.RpcError as error:
             raise call_error(error, self._url, "draft service", "the deadline passed") from None
 
-    def first_request(self, epoch: int, position: int) -> replication_pb2.FollowRequest:
-        """A request to follow, without what the follower holds. ``position``: its next number."""
-        return replication_pb2.FollowRequest(datastore=self._name, epoch=epoch, position=position)
+    def first_request(self) -> replication_pb2.FollowRequest:
+        """A request to follow, without what the follower says."""
+        return replication_pb2.FollowRequest(datastore=self._name)
 
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
 
-    def _status(self, call: Callable[[], replication_pb2.ReplicaState]) -> ReplicaStatus:
+    def _answer(self, call: Callable[[], T]) -> T:
         try:
-            reply = call()
+            return call()
         except grpc.RpcError as error:
             raise call_error(error, self._url, "draft service", "no answer in time") from None
-        return ReplicaStatus(reply.epoch, reply.leads, reply.data_epoch, reply.position, reply.copies, reply.followers)

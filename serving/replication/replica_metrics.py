@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from suffolk.serving.replication.replica import ReplicaStore
 
 GAUGES: Mapping[str, tuple[str, Callable[[ReplicaStore], float | None]]] = {
     "leads": ("1: changes begin at this copy", lambda store: store.feed.leads),
-    "epoch": ("Last epoch in which the copy leads, follows, or was fenced", lambda store: store.state.epoch),
+    "in_step": ("1: the copy has everything acknowledged, as far as it knows", lambda store: store.status().in_step),
+    "epoch": ("Last epoch that the copy knows of", lambda store: store.member.entry.value.epoch),
     "followers": (
         "Followers of a leader that have everything",
         lambda store: store.feed.followers() if store.feed.leads else None,
@@ -21,22 +22,30 @@ GAUGES: Mapping[str, tuple[str, Callable[[ReplicaStore], float | None]]] = {
     ),
     "lag_seconds": (
         "Time since a follower last had everything that its leader had",
-        lambda store: None if store.feed.leads else store.lag.seconds(),
+        lambda store: None if store.feed.leads else store.member.lag_seconds(),
     ),
     "lag_changes": (
         "Changes that a follower lacked when its leader's last message arrived",
-        lambda store: None if store.feed.leads else store.lag.changes,
+        lambda store: None if store.feed.leads else store.member.lag_changes,
     ),
 }
 """Name -> help text, and the value for a replica, or None."""
 
 
-def replica_metrics(stores: Mapping[str, object]) -> Iterator[GaugeMetricFamily]:
+def replica_metrics(stores: Mapping[str, object]) -> Iterator[Metric]:
     """The metrics of the replicas among ``stores``, which are by their label; none if there are none."""
     replicas = {label: store for label, store in stores.items() if isinstance(store, ReplicaStore)}
-    for name, (text, read) in GAUGES.items() if replicas else ():
+    if not replicas:
+        return
+    for name, (text, read) in GAUGES.items():
         family = GaugeMetricFamily(f"suffolk_replica_{name}", text, labels=("datastore",))
         for label, store in replicas.items():
             if (value := read(store)) is not None:
                 family.add_metric((label,), value)
         yield family
+    differences = CounterMetricFamily(
+        "suffolk_replica_differences", "Comparisons with another copy that had other documents", labels=("datastore",)
+    )
+    for label, store in replicas.items():
+        differences.add_metric((label,), store.member.differences)
+    yield differences

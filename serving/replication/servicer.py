@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from typing import TypeVar
 
 import grpc
 
@@ -12,8 +13,8 @@ from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
 from suffolk.serving.replication.feed import Feed, Subscription
-from suffolk.serving.replication.replica import ReplicaStatus, ReplicaStore
-from suffolk.serving.replication.wire import pack_identity, pack_records, unpack_held
+from suffolk.serving.replication.replica import ReplicaStore
+from suffolk.serving.replication.wire import pack_identity, pack_records, unpack_hello
 from suffolk.serving.transport.grpc_server import abort_call
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of
@@ -25,6 +26,7 @@ HEARTBEAT_SECONDS = 0.2
 """Longest time between two messages to a follower. So it knows within this time that it has everything."""
 _FIRST_SECONDS = 5.0
 """Time within which a follower says what it holds."""
+T = TypeVar("T")
 
 
 class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
@@ -42,17 +44,10 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
     def GetState(
         self, request: replication_pb2.ReplicaRequest, context: grpc.ServicerContext
     ) -> replication_pb2.ReplicaState:
-        return _answer(context, lambda: self._replica(request.datastore, Role.READ).status())
+        return _answer(context, lambda: self._state(request))
 
-    def Fence(
-        self, request: replication_pb2.EpochRequest, context: grpc.ServicerContext
-    ) -> replication_pb2.ReplicaState:
-        return _answer(context, lambda: self._replica(request.datastore, Role.ADMIN).fence(request.epoch))
-
-    def Lead(
-        self, request: replication_pb2.EpochRequest, context: grpc.ServicerContext
-    ) -> replication_pb2.ReplicaState:
-        return _answer(context, lambda: self._replica(request.datastore, Role.ADMIN).lead(request.epoch))
+    def Lead(self, request: replication_pb2.LeadRequest, context: grpc.ServicerContext) -> replication_pb2.LeadReply:
+        return _answer(context, lambda: self._lead(request))
 
     def Follow(
         self, requests: Iterator[replication_pb2.FollowRequest], context: grpc.ServicerContext
@@ -74,28 +69,37 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
             if first is None:
                 raise InvalidArgument("the stream has no message; say first what the follower holds")
             store = self._replica(first.datastore, Role.ADMIN)
-            held = unpack_held(first, requests)
+            hello = unpack_hello(first, requests)
         finally:
             timer.cancel()
-        with store.followed(context.peer(), first.epoch, held, first.position) as (subscription, missing):
+        with store.member.followed(context.peer(), hello) as welcome:
+            subscription = welcome.subscription
             threading.Thread(
                 target=_read_confirmations, args=(requests, store.feed, subscription), name="confirmed", daemon=True
             ).start()
-            yield replication_pb2.FollowReply(identity=pack_identity(store.identity), epoch=store.state.epoch)
-            yield from pack_records(missing)
+            identity = pack_identity(store.identity)
+            yield replication_pb2.FollowReply(identity=identity, epoch=welcome.epoch, refill=welcome.refill)
+            yield from pack_records(welcome.missing)
             seconds = 0.0
             while not self._has_ended():
-                records, position = store.feed.take(subscription, seconds)
-                replies = list(pack_records([records])) or [replication_pb2.FollowReply()]
-                replies[-1].position = position
+                batch = store.feed.take(subscription, seconds)
+                replies = list(pack_records([batch.records])) or [replication_pb2.FollowReply()]
+                replies[-1].position, replies[-1].digest, replies[-1].time = batch.position, batch.digest, store.now()
                 yield from replies
                 seconds = HEARTBEAT_SECONDS
+
+    def _state(self, request: replication_pb2.ReplicaRequest) -> replication_pb2.ReplicaState:
+        return replication_pb2.ReplicaState(**asdict(self._replica(request.datastore, Role.READ).status()))
+
+    def _lead(self, request: replication_pb2.LeadRequest) -> replication_pb2.LeadReply:
+        store = self._replica(request.datastore, Role.ADMIN)
+        return replication_pb2.LeadReply(lost=store.member.lead(request.accept_loss))
 
     def _replica(self, name: str, role: Role) -> ReplicaStore:
         name, store = self._find(name)
         caller().require(tenant_of(name), role)
         if not isinstance(store, ReplicaStore):
-            raise Unsupported(f"datastore {name} has no copies on other servers; serve it with --live and --peer")
+            raise Unsupported(f"datastore {name} has no copies on other servers; serve it with --live and --register")
         return store
 
 
@@ -112,8 +116,8 @@ def _read_confirmations(
         feed.drop(subscription, reason)
 
 
-def _answer(context: grpc.ServicerContext, call: Callable[[], ReplicaStatus]) -> replication_pb2.ReplicaState:
+def _answer(context: grpc.ServicerContext, call: Callable[[], T]) -> T:
     try:
-        return replication_pb2.ReplicaState(**asdict(call()))
+        return call()
     except SuffolkError as error:
         abort_call(context, error)

@@ -10,15 +10,19 @@ from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.live_store.identity import StoreIdentity
 from suffolk.serving.live_store.record import Change, decode
 from suffolk.serving.proto import replication_pb2
-from suffolk.serving.replication.missing_changes import Runs
+from suffolk.serving.replication.messages import Hello
+from suffolk.serving.transport.limits import MAX_NAME
 
 PART_BYTES = 2 << 20
-"""Bytes of records, or of runs of documents, in one message."""
+"""Bytes of records, or of the list of documents, in one message."""
+MAX_HELD_BYTES = 512 << 20
+"""Bytes of the list of a follower's documents."""
 
 
-def pack_held(held: Runs, first: replication_pb2.FollowRequest) -> Iterator[replication_pb2.FollowRequest]:
+def pack_hello(hello: Hello, first: replication_pb2.FollowRequest) -> Iterator[replication_pb2.FollowRequest]:
     """The first messages of a follower. ``first``: the beginning of the first one."""
-    packed = held.astype("<u8").tobytes()
+    packed = hello.held.astype("<u8").tobytes()
+    first.epoch, first.replica, first.position = hello.epoch, hello.replica, hello.position
     for place in range(0, max(len(packed), 1), PART_BYTES):
         request = first if place == 0 else replication_pb2.FollowRequest()
         request.held = packed[place : place + PART_BYTES]
@@ -26,27 +30,30 @@ def pack_held(held: Runs, first: replication_pb2.FollowRequest) -> Iterator[repl
         yield request
 
 
-def unpack_held(first: replication_pb2.FollowRequest, requests: Iterator[replication_pb2.FollowRequest]) -> Runs:
-    """What a follower holds: from its ``first`` message, and from as many of the next ``requests`` as belong to it.
+def unpack_hello(first: replication_pb2.FollowRequest, requests: Iterator[replication_pb2.FollowRequest]) -> Hello:
+    """What a follower says: in its ``first`` message, and in as many of the next ``requests`` as belong to it.
 
     Raises:
         InvalidArgument: it is malformed.
     """
-    parts, more = [first.held], first.more
+    if not 0 < len(first.replica) <= MAX_NAME:
+        raise InvalidArgument(f"replica has {len(first.replica)} characters; it must have 1 to {MAX_NAME}")
+    parts, more, size = [first.held], first.more, len(first.held)
     while more:
         request = next(requests, None)
         if request is None:
             raise InvalidArgument("held: the stream ended before the last part; send it, with 'more' unset")
         parts.append(request.held)
-        more = request.more
+        more, size = request.more, size + len(request.held)
+        if size > MAX_HELD_BYTES:
+            raise InvalidArgument(f"held has more than {MAX_HELD_BYTES} bytes; it has 16 for each document")
     packed = b"".join(parts)
     if len(packed) % 16:
-        raise InvalidArgument(f"held has {len(packed)} bytes; it must have 16 for each run")
-    runs = np.frombuffer(packed, "<u8").reshape(-1, 2)
-    flat = runs.reshape(-1)
-    if len(flat) and not (flat[1:] >= flat[:-1]).all():
-        raise InvalidArgument("held: the runs do not rise; send them in order")
-    return runs
+        raise InvalidArgument(f"held has {len(packed)} bytes; it must have 16 for each document")
+    held = np.frombuffer(packed, "<u8").reshape(-1, 2)
+    if not (held[1:, 0] > held[:-1, 0]).all():
+        raise InvalidArgument("held: the numbers do not rise; send the documents in order")
+    return Hello(first.replica, first.epoch, held, first.position)
 
 
 def pack_records(records: Iterable[bytes]) -> Iterator[replication_pb2.FollowReply]:

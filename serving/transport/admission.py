@@ -28,7 +28,9 @@ class AdmissionController:
         self.retries = RetryTimes()
         self._changed = threading.Condition()
         self._in_flight = 0
+        self._aside = 0
         self._closed = False
+        self._of_thread = threading.local()
 
     def in_flight(self) -> int:
         """Calls that are running now."""
@@ -54,12 +56,29 @@ class AdmissionController:
                     retry_seconds=self.retries.next(),
                 )
             self._in_flight += places
+        self._of_thread.places = places
         try:
             yield
         finally:
+            self._of_thread.places = 0
             with self._changed:
                 self._in_flight -= places
                 self._changed.notify_all()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """In the block, the call of this thread waits for other machines, and occupies no place. It does nothing elsewhere."""
+        places = getattr(self._of_thread, "places", 0)
+        self._move_aside(places)
+        try:
+            yield
+        finally:
+            self._move_aside(-places)
+
+    def _move_aside(self, places: int) -> None:
+        with self._changed:
+            self._in_flight -= places
+            self._aside += places
 
     def close(self) -> None:
         """Reject all further calls."""
@@ -68,9 +87,9 @@ class AdmissionController:
 
     def has_ended(self) -> bool:
         """Whether further calls are rejected, and no call runs any more."""
-        return self._closed and not self._in_flight
+        return self._closed and not self._in_flight and not self._aside
 
     def wait_idle(self, seconds: float) -> bool:
         """Block until no call runs, or until ``seconds`` have passed. Returns whether no call runs."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._in_flight, max(0.0, seconds))
+            return self._changed.wait_for(lambda: not self._in_flight and not self._aside, max(0.0, seconds))

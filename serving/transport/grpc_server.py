@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -25,6 +27,7 @@ from suffolk.serving.transport.status import error_text, grpc_code
 NO_STREAMS: Mapping[str, int] = MappingProxyType({})
 SPARE_THREADS = 8
 """Threads in addition to one per admitted call. They reject calls and answer health checks."""
+MOST_CONNECTIONS = 1 << 16
 SHORT_THREADS = 8
 """Threads for short calls. More would compete for Python's lock, with each other and with the thread that receives calls."""
 
@@ -63,6 +66,7 @@ def build_grpc_server(
         ("grpc.max_receive_message_length", max_request_bytes),
         ("grpc.max_send_message_length", max_reply_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.max_allowed_incoming_connections", most_connections()),
         ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # halved: a ping may be early
     )
     interceptors: list[grpc.ServerInterceptor] = [
@@ -77,6 +81,16 @@ def build_grpc_server(
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     reflection.enable_server_reflection((name, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     return server, health_service
+
+
+def most_connections() -> int:
+    """Connections that a server accepts: half of the files that this process may open. With more, it could not open any file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # then the lower limit holds
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)
 
 
 def abort_call(context: grpc.ServicerContext, error: SuffolkError) -> NoReturn:

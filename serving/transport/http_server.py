@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,7 +37,8 @@ class HttpLimits:
     """Limits of an HTTP server.
 
     Attributes:
-        connections: most open connections; further ones get 503 at once.
+        connections: most open connections. A further one takes the place of the one that has waited the longest for a request; if
+            none waits, it gets 503 at once.
         read_seconds: seconds for the next part of a request.
         write_seconds: seconds for a client to read buffered data, before the connection is closed.
         threads: calls that run at the same time outside of the event loop.
@@ -103,6 +105,7 @@ class LimitedProtocol(H11Protocol):
     def __init__(self, limits: HttpLimits, pace: ReadPace, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._limits, self._pace = limits, pace
+        self._opened = time.monotonic()
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
 
@@ -111,12 +114,28 @@ class LimitedProtocol(H11Protocol):
         self.flow = PacedFlow(transport)
         if subjects := _subjects(transport):
             self.app = partial(_with_subjects, self.app, subjects)
-        if len(self.connections) > self._limits.connections:
+        self.app = partial(_with_one_length, self.app)
+        if len(self.connections) > self._limits.connections and not self._close_waiting():
             self.connections.discard(self)
             transport.write(_BUSY)
             transport.close()
         else:
             self._watch_read()
+
+    def waits(self) -> bool:
+        """Whether it has no request that is answered, or no whole one yet."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_waiting(self) -> bool:
+        """Close the oldest other connection that waits for a request. Returns whether there was one."""
+        others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
+        waiting = [each for each in others if each.waits()]
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda each: each._opened)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Pass ``data`` on: small requests at once, so that large ones of others do not delay them."""
@@ -158,6 +177,18 @@ class LimitedProtocol(H11Protocol):
             self._watch_read()
         else:
             self.transport.abort()
+
+
+async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request with two lengths, and close its connection: a proxy may see another request in it."""
+    names = {name for name, _ in scope.get("headers", ())}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        headers = [(b"connection", b"close"), (b"content-type", b"text/plain")]
+        await send({"type": "http.response.start", "status": 400, "headers": headers})
+        text = b"the request has both Content-Length and Transfer-Encoding; send one of them\n"
+        await send({"type": "http.response.body", "body": text})
+    else:
+        await app(scope, receive, send)
 
 
 async def _with_subjects(app: ASGIApp, subjects: Sequence[str], scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.cli.options.setting import Options, option, rare
-from suffolk.datastore.errors import NotFound
+from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.live_store.identity import is_free
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
@@ -15,6 +15,8 @@ from suffolk.serving.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS,
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
 from suffolk.serving.replication.open_replica import open_replica
 from suffolk.serving.replication.peer import Peer
+from suffolk.serving.replication.register import open_register
+from suffolk.serving.replication.replica import DEFAULT_MAX_LAG, ReplicaSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +56,20 @@ class LiveOptions(Options):
         "were queried or appended to the longest ago, then the oldest other documents",
         choices=EVICTIONS,
     )
-    peer: tuple[str, ...] = option(
-        (),
-        "another server with copies of the live datastores; may be repeated. 'suffolk promote' chooses the copy that leads",
+    register: str | None = option(
+        None,
+        "where it is kept which copy of the live datastores leads: s3://BUCKET/FOLDER, file:///FOLDER, or etcd://HOST:PORT/PREFIX",
         metavar="URL",
     )
+    peer: tuple[str, ...] = option(
+        (), "with --register: another server with copies of the live datastores; may be repeated", metavar="URL"
+    )
     copies: Annotated[int, Within(1, 16)] = option(
-        2, "with --peer: copies that an append or a deletion needs before it is acknowledged"
+        2, "with --register: copies that an append or a deletion needs before it is acknowledged"
+    )
+    max_lag: str = rare(
+        f"{DEFAULT_MAX_LAG:g}",
+        "with --register: seconds after which a copy refuses queries if it does not know that it is in step; 'none': never",
     )
 
     def open_live(self, name: str, path: str, residency: str, threads: int) -> LiveStore:
@@ -81,9 +90,22 @@ class LiveOptions(Options):
         )
         if self.live_tokenizer is None and is_free(Path(path)):
             raise NotFound(f"live {path}: there is no datastore; add --live-tokenizer MODEL to make one")
-        if self.peer:
+        if self.register is not None:
+            register = open_register(self.register, name)
+            replicas = ReplicaSettings(self.copies, parse_max_lag(self.max_lag))
             peers = [Peer(url, name) for url in self.peer]
-            return open_replica(Path(path), settings, self.copies, peers, self.live_tokenizer)
+            return open_replica(Path(path), settings, register, replicas, peers, self.live_tokenizer)
         if not is_free(Path(path)):
             return open_live_store(path, settings)
         return create_live_store(path, self.live_tokenizer, settings=settings)
+
+
+def parse_max_lag(text: str) -> float | None:
+    """The value of max_lag; None for 'none'. Raises InvalidArgument: it is neither that nor a number of 1 to 86400."""
+    try:
+        seconds = None if text == "none" else float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds is not None and not 1 <= seconds <= 86_400:
+        raise InvalidArgument(f"max_lag is {text!r}; give seconds from 1 to 86400, or 'none'")
+    return seconds

@@ -43,7 +43,7 @@ suffolk serve wiki/                                         gRPC on 127.0.0.1:77
 suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residency warm
 suffolk serve wiki/ --listen 0.0.0.0:7700 --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
 suffolk serve wiki/ --live chat/ --live-tokenizer MODEL_FOLDER          clients append to chat while it is searched
-suffolk serve --live chat/ --peer grpc://10.0.0.2:7700      a copy of chat; 'suffolk promote' chooses the one that leads
+suffolk serve --live chat/ --register s3://bucket/register --peer grpc://10.0.0.2:7700          one of several copies of chat
 suffolk serve code=s3://bucket/code --cache /var/cache/suffolk          a copy that follows the newest generation there
 suffolk serve --config serve.toml                           stores = ["wiki/"] and more in the file
 curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
@@ -88,8 +88,10 @@ def run(options: Options) -> int:
     share_arenas()
     options.start_logs("suffolk-serve")
     config = _config(options)
-    if options.peer and not options.live:
-        raise InvalidArgument("--peer is given without --live; name the live datastores that the servers copy")
+    if options.register and not options.live:
+        raise InvalidArgument("--register is given without --live; name the live datastores that the servers copy")
+    if options.peer and not options.register:
+        raise InvalidArgument("--peer is given without --register; name the place where it is kept which copy leads")
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         live = parse_stores(options.live)

@@ -14,8 +14,14 @@ from suffolk.datastore.errors import (
 
 
 def test_peers_need_a_live_datastore(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["serve", str(tmp_path), "--peer", "grpc://127.0.0.1:1"]) == 2
-    assert "--peer is given without --live; name the live datastores" in capsys.readouterr().err
+    assert main(["serve", str(tmp_path), "--register", f"file://{tmp_path}"]) == 2
+    assert "--register is given without --live; name the live datastores" in capsys.readouterr().err
+    live = ["serve", "--live", str(tmp_path / "chat"), "--live-tokenizer", "/none"]
+    assert main([*live, "--peer", "grpc://127.0.0.1:1"]) == 2
+    assert "--peer is given without --register; name the place" in capsys.readouterr().err
+    for bad in ("0", "soon"):
+        assert main([*live, "--register", f"file://{tmp_path}/r", f"--set=max_lag={bad}"]) == 2
+        assert f"max_lag is '{bad}'; give seconds from 1 to 86400, or 'none'" in capsys.readouterr().err
 
 
 def test_store_names(tmp_path: Path) -> None:

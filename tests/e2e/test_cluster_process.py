@@ -140,7 +140,12 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
         options = values["workers"]["options"] | {"slots": 3, "remember": "chat"}
         workers = values["workers"] | {"count": 2, "options": options}
         chat, notes = {"tokenizer": workers["model"]}, {"tokenizer": workers["model"], "shards": 2}
-        live = {"count": 2, "port": values["front"]["port"] + 1, "live": {"chat": chat, "notes": notes}}
+        live = {
+            "register": Path(values["folder"]).with_name("register").as_uri(),
+            "count": 2,
+            "port": values["front"]["port"] + 1,
+            "live": {"chat": chat, "notes": notes},
+        }
         changed = values | {"workers": workers, "stores": values["stores"] | live}
         updated = cluster(ray, "update", given=changed)
         assert updated.returncode == 0, updated.stderr

@@ -43,6 +43,7 @@ MISTAKES = {
     "policy_speed": (NONE, *STORE, "--costs", "135m-fp32"),
     "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
     "plot_speed_by_set": (NONE, "x.png"),
+    "replication_faults": ("--minutes", "0"),
     "replication_lag": ("grpc://127.0.0.1:1/x",),
     "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
     "replay": (*MODEL, *PROMPTS),

@@ -33,7 +33,7 @@ def kill_servers(folder: Path, kills: int, seed: int, options: tuple[str, ...] =
     chooser, report = random.Random(seed), KillReport()
     with Replicas(folder, COUNT, options) as replicas:
         replicas.start(*range(COUNT))
-        leader = replicas.promote()
+        leader = replicas.leader()
         writers = [Writer(number, replicas.urls, seed) for number in range(WRITERS)]
         try:
             for _ in range(kills):
@@ -61,14 +61,14 @@ def _kill_one(replicas: Replicas, leader: int, chooser: random.Random, report: K
     else:
         replicas.kill(leader)
         report.kills["leader"] += 1
-        leader = replicas.promote()
+        leader = replicas.leader()
     time.sleep(chooser.uniform(0, 0.5))
     replicas.start(victim)
     if chooser.random() < 0.5:
         replicas.await_step()
     else:
         _await_copies(replicas, leader)
-    return leader
+    return replicas.leader()
 
 
 def _await_copies(replicas: Replicas, leader: int) -> None:

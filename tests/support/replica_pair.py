@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from suffolk.datastore.errors import Unavailable
 from suffolk.serving.live_store.record import decode
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.replication.replica import ReplicaStore
+from suffolk.serving.replication.register import StoredRegister
+from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
 
 VOCABULARY = 40
 PLAIN = LiveSettings(threads=1)
 
 
+def register_at(folder: Path) -> StoredRegister:
+    """The register of copies in this folder."""
+    return StoredRegister(f"file://{folder}/register")
+
+
 def make_replica(
-    path: Path, settings: LiveSettings = PLAIN, copies: int = 1, vocabulary: int = VOCABULARY
+    path: Path,
+    settings: LiveSettings = PLAIN,
+    copies: int = 1,
+    vocabulary: int = VOCABULARY,
+    register: StoredRegister | None = None,
+    max_lag: float | None = None,
 ) -> ReplicaStore:
-    """A replica in a new folder, or in the folder that is there."""
+    """A replica in a new folder, or in the folder that is there. ``register``: default: that beside it."""
     if not path.exists():
         create_live_store(path, vocab_size=vocabulary).close()
-    return ReplicaStore(path, settings, copies)
+    return ReplicaStore(path, settings, register or register_at(path.parent), ReplicaSettings(copies, max_lag))
+
+
+def lead(store: ReplicaStore) -> None:
+    """Let ``store`` lead, whatever others have."""
+    store.member.lead(accept_loss=True)
 
 
 class Following:
@@ -29,32 +46,42 @@ class Following:
     def __init__(self, leader: ReplicaStore, follower: ReplicaStore) -> None:
         self.leader, self.follower = leader, follower
         self._stack = ExitStack()
-        self._epoch = leader.state.epoch
-        follower.begin_following(self._epoch, leader.identity, "here")
-        self._subscription, missing = self._stack.enter_context(
-            leader.followed("there", follower.state.epoch, *follower.held())
-        )
-        for record in missing:
-            self._repeat(record, False)
+        follower.member._read(0)  # it knows who leads
+        self._epoch = leader.status().epoch
+        hello = follower.member.hello(self._epoch)
+        welcome = self._stack.enter_context(leader.member.followed("there", hello))
+        follower.adopt(leader.identity)
+        follower.member.begin_following(welcome.epoch, welcome.refill, "here")
+        self._subscription = welcome.subscription
+        for record in welcome.missing:
+            self._repeat(record, None)
         self.receive()
 
     def receive(self) -> None:
         """Repeat the leader's changes until now."""
-        records, position = self.leader.feed.take(self._subscription, 0)
-        assert self._repeat(records, True) == position
-        self.leader.feed.confirm(self._subscription, position)
+        batch = self.leader.feed.take(self._subscription, 0)
+        assert self._repeat(batch.records, (batch.position, batch.digest)) == batch.position
+        self.leader.feed.confirm(self._subscription, batch.position)
 
     def close(self) -> None:
         self._stack.close()
+        self.follower.member.end_following()
 
-    def _repeat(self, records: bytes, complete: bool) -> int:
+    def _repeat(self, records: bytes, ahead: tuple[int, int] | None) -> int:
         data, changes = memoryview(records), []
         while data:
             found = decode(data)
             assert found is not None
             changes.append(found[0])
             data = data[found[1] :]
-        return self.follower.repeat(changes, self._epoch, complete)
+        return self.follower.member.repeat(changes, self._epoch, ahead, self.leader.now())
+
+
+def follow(leader: ReplicaStore, follower: ReplicaStore) -> Following:
+    """As ``Following``. A follower with other documents leaves first, and is filled again."""
+    with suppress(Unavailable):
+        return Following(leader, follower)
+    return Following(leader, follower)
 
 
 def contents(store: ReplicaStore) -> list[tuple[str | None, list[int]]]:

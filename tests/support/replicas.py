@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.replication.promote import promote, read_replicas
-from suffolk.serving.replication.replica import ReplicaStatus, ReplicaStore
+from suffolk.serving.replication.messages import ReplicaStatus
+from suffolk.serving.replication.promote import read_replicas
 from tests.support.processes import Running, running
+from tests.support.replica_pair import make_replica
 from tests.support.waiting import until
 
 NAME = "chat"
@@ -33,8 +33,12 @@ class Replicas:
         self._stack = ExitStack()
         self.ports = _free_ports(self.count)
         for number in range(self.count):
-            create_live_store(self.path(number), vocab_size=VOCABULARY).close()
+            self.make(number)
         return self
+
+    def make(self, number: int) -> None:
+        """Make an empty folder of a copy."""
+        create_live_store(self.path(number), vocab_size=VOCABULARY).close()
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -57,6 +61,7 @@ class Replicas:
         for number in numbers:
             peers = [f"--peer=grpc://127.0.0.1:{port}" for other, port in enumerate(self.ports) if other != number]
             words = ["--live", str(self.path(number)), "--listen", f"127.0.0.1:{self.ports[number]}", "--http", "off"]
+            words += ["--register", f"file://{self.folder}/register"]
             self.servers[number] = self._stack.enter_context(running("serve", *words, *peers, *self.options))
 
     def kill(self, number: int) -> None:
@@ -78,19 +83,19 @@ class Replicas:
             code, errors = self.servers.pop(number).stop(signal.SIGTERM)
             assert code == 0, errors
 
-    def promote(self) -> int:
-        """Choose a leader among the servers that run; return its number. On a busy machine a server may answer only a later try."""
-        leaders: list[str] = []
+    def leader(self) -> int:
+        """The number of the server that leads; waits until one does."""
+        found: list[int] = []
 
-        def is_chosen() -> bool:
-            try:
-                leaders.append(promote(self.urls).leader)
-            except Unavailable:
-                return False
-            return True
+        def is_led() -> bool:
+            known = {number: self.status(number) for number in self.servers}
+            leaders = {number: each for number, each in known.items() if isinstance(each, ReplicaStatus) and each.leads}
+            last = max((each.epoch for each in known.values() if isinstance(each, ReplicaStatus)), default=0)
+            found[:] = [number for number, each in leaders.items() if each.epoch == last]
+            return len(found) == 1
 
-        until(is_chosen)
-        return self.urls.index(leaders[0])
+        until(is_led)
+        return found[0]
 
     def status(self, number: int) -> ReplicaStatus | SuffolkError:
         """What a copy is and has, or why it does not answer."""
@@ -106,7 +111,8 @@ class Replicas:
             leaders = [each for each in known if each.leads]
             return (
                 len(known) == len(wanted)
-                and len({each.claim for each in known}) == 1
+                and len({(each.position, each.digest) for each in known}) == 1
+                and all(each.in_step for each in known)
                 and len(leaders) == 1
                 and leaders[0].followers == len(wanted) - 1
             )
@@ -115,7 +121,7 @@ class Replicas:
 
     def documents(self, number: int) -> list[tuple[str | None, str | None, list[int]]]:
         """Id, group and tokens of each document of a copy whose server is stopped."""
-        with ReplicaStore(self.path(number), LiveSettings(threads=1)) as store:
+        with make_replica(self.path(number)) as store:
             return [(each.source, str(each.metadata.get("group")), each.tokens.tolist()) for each in store.documents()]
 
 

@@ -32,7 +32,12 @@ CHAT = {"tokenizer": "/models/qwen", "shards": 2}
 
 
 def config(remember: str = "/memory", **live: Any) -> ClusterConfig:
-    stores = {"port": 7700, "live": live or {"chat": CHAT}, "datastores": {"code": "/code"}}
+    stores = {
+        "port": 7700,
+        "live": live or {"chat": CHAT},
+        "datastores": {"code": "/code"},
+        "register": "file:///shared/register",
+    }
     workers = {"model": "/m", "options": {"remember": remember}}
     return config_from({"name": "demo", "folder": "/f", "stores": stores, "workers": workers}, "x")
 
@@ -120,7 +125,8 @@ def test_each_copy_of_a_shard_has_a_server() -> None:
     server = servers["chat@1-a"]
     assert (server.kind, server.node, server.port, server.shard) == ("store", "a", 7704, "1-of-2")
     live = ["--live=chat=/f/a/live/chat@1-of-2", "--live-tokenizer=/models/qwen", "--copies=2"]
-    assert [*server.words] == ["serve", *live, "--peer=grpc://10.0.0.2:7704/"]
+    live += ["--register=file:///shared/register/chat@1-of-2", "--peer=grpc://10.0.0.2:7704/"]
+    assert [*server.words] == ["serve", *live]
     assert "chat" not in " ".join(servers["store-a"].words)
     without = wanted_servers(placed, [B])
     assert [name for name in without if "@" in name] == ["chat@0-b", "chat@1-b"]

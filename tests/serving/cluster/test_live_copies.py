@@ -20,7 +20,7 @@ CHAT = {"tokenizer": "/models/qwen"}
 
 
 def config(remember: str = "/memory", **stores: Any) -> ClusterConfig:
-    given = {"port": 7700, "live": {"chat": CHAT}} | stores
+    given = {"port": 7700, "live": {"chat": CHAT}, "register": "s3://bucket/register/"} | stores
     workers = {"model": "/m", "options": {"remember": remember}}
     return config_from({"name": "demo", "folder": "/f", "stores": given, "workers": workers}, "x")
 
@@ -59,7 +59,8 @@ def test_each_store_server_has_a_copy_and_knows_the_others() -> None:
     placed = with_copies(config(datastores={"code": "/code"}), [B, A], {})
     assert copies_of(placed.stores) == [("grpc://10.0.0.1:7700/chat", "grpc://10.0.0.2:7700/chat")]
     words = wanted_servers(placed, [A, B])["store-b"].words
-    live = ["--live=chat=/f/b/live/chat", "--live-tokenizer=/models/qwen", "--copies=2", "--peer=grpc://10.0.0.1:7700/"]
+    live = ["--live=chat=/f/b/live/chat", "--live-tokenizer=/models/qwen", "--copies=2"]
+    live += ["--register=s3://bucket/register", "--peer=grpc://10.0.0.1:7700/"]
     assert [*words] == ["serve", "code=/code", *live]
     assert placed.stores.names == ["code", "chat"]
     secured = with_copies(config(client={"token_file": "/t"}), [B, A], {})
@@ -103,6 +104,7 @@ def test_a_node_that_is_away_keeps_its_copy_and_a_new_one_waits_for_an_update() 
             {"a": "", "b": ""},
             "count of stores is 1, and 2 servers have copies of",
         ),
+        ({"register": ""}, [A, B], {}, "register of stores is missing, and live stores have 2 copies; give the URL of"),
         ({}, [Node(str(each), str(each), "h") for each in range(10)], {}, "at most 9 can: set count"),
         (
             {"live": {"chat": CHAT | {"copies": 1}}},

@@ -97,6 +97,7 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
         for call in (
             lambda: remote.append([1]),
             lambda: remote.append_stream([document]),
+            lambda: remote.get("a"),
             lambda: remote.delete(["a"]),
             remote.seal,
             remote.stats,
@@ -105,7 +106,7 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
                 call()
     assert set(seen) == set(methods)
     limits = dict.fromkeys(("GetInfo", "Occurrences"), INFO_DEADLINE)
-    limits |= {"GetTokenizer": TOKENIZER_DEADLINE, "Append": APPEND_DEADLINE}
+    limits |= {"GetTokenizer": TOKENIZER_DEADLINE, "Append": APPEND_DEADLINE, "Get": APPEND_DEADLINE}
     limits |= {"Stats": APPEND_DEADLINE} | dict.fromkeys(("AppendStream", "Delete", "Seal"), SEAL_DEADLINE)
     for method, left in seen.items():
         assert left is not None

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from suffolk.datastore.errors import ALL_ERRORS, SuffolkError
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.server import DraftServer
-from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits
+from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits, LimitedProtocol
 from suffolk.serving.transport.status import STATUS_CODES
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import serving
@@ -199,6 +199,25 @@ def test_bodies_are_bounded_before_they_are_read(server: DraftServer) -> None:
     assert raw(server, chunked + chunk).startswith(b"HTTP/1.1 413 ")
 
 
+def test_two_lengths_are_refused(server: DraftServer) -> None:
+    request = b"POST /v1/draft HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    reply = raw(server, request + b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert reply.startswith(b"HTTP/1.1 400 ")
+    assert reply.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close" in reply
+
+
+def test_slow_connections_keep_nobody_out(server: DraftServer) -> None:
+    assert server.http is not None
+    address = (server.http.host, server.http.port)
+    held = [socket.create_connection(address, HANG) for _ in range(SPARE_CONNECTIONS)]
+    for connection in held:
+        connection.sendall(b"GET /livez HTTP/1.1\r\n")  # and no more
+    assert ask(server, "GET", "/livez")[0] == 200
+    for connection in held:
+        connection.close()
+
+
 def test_silent_connections_are_closed(brute: BruteForceRetriever, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DraftServer, "http_limits", lambda server: HttpLimits(read_seconds=0.1))
     with serving({"wiki": brute}) as server:
@@ -220,6 +239,9 @@ def test_connections_are_bounded(server: DraftServer, monkeypatch: pytest.Monkey
         connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(17).startswith(b"HTTP/1.1 200")
         held.append(connection)
+    assert ask(server, "GET", "/livez")[0] == 200  # in the place of the first one
+    held.append(socket.create_connection(address, HANG))
+    monkeypatch.setattr(LimitedProtocol, "waits", lambda connection: False)
     reply = raw(server, b"")
     assert reply.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After: 1" in reply

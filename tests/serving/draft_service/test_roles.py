@@ -43,6 +43,7 @@ NEEDED = {
     "GetTokenizer": Role.READ,
     "Append": Role.APPEND,
     "AppendStream": Role.APPEND,
+    "Get": Role.APPEND,
     "Delete": Role.ADMIN,
     "Seal": Role.ADMIN,
 }
@@ -71,6 +72,7 @@ REQUESTS: dict[str, Callable[[str], Any]] = {
     "GetTokenizer": lambda name: draft_pb2.GetTokenizerRequest(datastore=name),
     "Append": append,
     "AppendStream": lambda name: iter([append(name)]),
+    "Get": lambda name: draft_pb2.GetRequest(datastore=name, id="kept"),
     "Delete": lambda name: draft_pb2.DeleteRequest(datastore=name, ids=["none"]),
     "Seal": lambda name: draft_pb2.SealRequest(datastore=name),
 }
@@ -80,6 +82,8 @@ REQUESTS: dict[str, Callable[[str], Any]] = {
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, LiveStore]]:
     folder = tmp_path_factory.mktemp("live")
     found = {name: create_live_store(folder / name.replace("/", "-"), vocab_size=VOCABULARY) for name in STORES}
+    for store in found.values():
+        store.append([1, 2, 3], id="kept")
     yield found
     for store in found.values():
         store.close()

@@ -6,36 +6,46 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import suffolk
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.text_appender import TextAppender
 from suffolk.serving.fanout.appendable import AppendableFanout
 from suffolk.serving.fanout.placement import shard_of
+from suffolk.serving.fanout.replica import Replica
+from suffolk.serving.fanout.replica_set import ReplicaSet
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
-from suffolk.serving.replication.promote import promote
+from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.replication.replica import ReplicaStore
 from tests.support.draft_server import serving
-from tests.support.replica_pair import contents, make_replica
+from tests.support.replica_pair import contents, lead, make_replica, register_at
 from tests.support.waiting import HANG
 
 SHARDS = COPIES = 2
 
 
 class Cluster:
-    """SHARDS shards of COPIES replicas each, of which ``promote`` lets one lead. Appends need one copy."""
+    """SHARDS shards of COPIES replicas each, of which the first ones lead after ``lead_first``. Appends need one copy."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.stores: list[list[ReplicaStore]] = []
         self.urls: list[list[str]] = []
         for shard in range(SHARDS):
-            stores = [make_replica(folder / f"{shard}-{copy}" / "chat") for copy in range(COPIES)]
+            register = register_at(folder / str(shard))
+            folders = [folder / f"{shard}-{copy}" / "chat" for copy in range(COPIES)]
+            stores = [make_replica(each, register=register) for each in folders]
             servers = [stack.enter_context(serving({"chat": stack.enter_context(store)})) for store in stores]
             self.stores.append(stores)
             self.urls.append([f"grpc://{server.listening[0]}/chat" for server in servers])
+
+    def lead_first(self) -> None:
+        for first, _ in self.stores:
+            lead(first)
 
     @property
     def address(self) -> str:
@@ -56,8 +66,7 @@ def open_all(address: str) -> AppendableFanout:
 
 
 def test_a_group_is_in_one_shard(cluster: Cluster) -> None:
-    for urls in cluster.urls:
-        promote(urls)
+    cluster.lead_first()
     with open_all(cluster.address) as store:
         for group in "abcdef":
             store.append([1, 2, 3], id=f"{group}/1", group=group)
@@ -86,8 +95,7 @@ def test_a_group_is_in_one_shard(cluster: Cluster) -> None:
 
 def test_a_query_for_a_group_goes_to_its_shard(cluster: Cluster) -> None:
     cluster.urls = [urls[:1] for urls in cluster.urls]  # the other copies do not follow
-    for urls in cluster.urls:
-        promote(urls)
+    cluster.lead_first()
     with open_all(cluster.address) as store:
         for group in "abcdef":
             store.append([1, 2, ord(group) - 90], group=group)
@@ -105,16 +113,16 @@ def test_a_query_for_a_group_goes_to_its_shard(cluster: Cluster) -> None:
 
 
 def test_appends_follow_the_leader(cluster: Cluster) -> None:
-    urls, (first, second) = cluster.urls[0], cluster.stores[0]
+    first, second = cluster.stores[0]
     address = cluster.address.partition("+")[0] + "/chat"
     with open_all(address) as store:
         with pytest.raises(Unavailable, match="no copy leads, so nothing is changed .all of them answer."):
             store.append([1])
-        promote(urls)
+        lead(first)
         store.append([1])
-        second.fence(5)
-        first.fence(5)
-        second.lead(5)
+        lead(second)
+        first.member._read(0)
+        first.member.tick(dict)
         with TextAppender(store) as appender:
             assert appender.add(np.array([2], np.int32))
         with pytest.raises(Unsupported, match="published files would have none; do not seal it"):
@@ -122,13 +130,42 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
         assert (contents(first), contents(second)) == ([(None, [1])], [(None, [2])])
 
 
+def test_an_append_of_unknown_outcome_is_made_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.lead_first()
+    append, answers = RemoteDatastore.append_batch, iter([True, True, False])
+
+    def append_without_answer(remote: RemoteDatastore, *arguments: Any) -> Appended:
+        made = append(remote, *arguments)
+        if next(answers):
+            raise DeadlineExceeded("it may stay or vanish")
+        return made
+
+    with open_all(cluster.address) as store:
+        monkeypatch.setattr(RemoteDatastore, "append_batch", append_without_answer)
+        store.append([1, 2], id="once", group="a")
+        assert (store.get("once").documents, store.get("once").tokens) == (1, 2)
+        with pytest.raises(NotFound, match="has no document with the id 'none'"):
+            store.get("none")
+
+
+def test_copies_in_step_are_asked_first() -> None:
+    replicas = [Replica(ReplicaAddress(url=f"grpc://127.0.0.1:{port}/x"), HANG) for port in (1, 2)]
+    shard = ReplicaSet(replicas, "")
+    replicas[0].probed(0, in_step=False)
+    assert shard.choose() is replicas[0]
+    replicas[1].probed(0)
+    assert {shard.choose() for _ in range(20)} == {replicas[1]}
+    assert shard.choose(tried=replicas[1:]) is replicas[0]
+    for each in replicas:
+        each.remote.close()
+
+
 def test_a_copy_of_another_vocabulary_does_not_lead(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
     url = cluster.urls[0][0]
     write_topology(Topology(shards=(Shard(replicas=(ReplicaAddress(url=url),)),)), file)
     with open_all(str(file)) as store, make_replica(tmp_path / "odd" / "chat", vocabulary=50) as odd:
-        odd.fence(5)
-        odd.lead(5)
+        lead(odd)
         with serving({"chat": odd}) as server:
             copies = (ReplicaAddress(url=url), ReplicaAddress(url=f"grpc://{server.listening[0]}/chat"))
             write_topology(Topology(shards=(Shard(replicas=copies),)), file)

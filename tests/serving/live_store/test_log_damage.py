@@ -10,7 +10,7 @@ import numpy as np
 from suffolk.datastore.errors import Corruption, Unsupported
 from suffolk.serving.live_store.log import Log
 from suffolk.serving.live_store.read_log import read_log
-from suffolk.serving.live_store.record import Change, encode
+from suffolk.serving.live_store.record import Change, encode_body
 
 
 def write_log(folder: Path) -> list[list[int]]:
@@ -20,7 +20,7 @@ def write_log(folder: Path) -> list[list[int]]:
     for sequence in range(1, 41):
         tokens = np.arange(sequence, sequence + 5 + sequence % 30, dtype=np.uint16)
         columns = (np.array([len(tokens)], np.uint32), np.array([sequence], np.uint64), np.zeros(1, np.uint64))
-        log.write(encode(Change(tokens, *columns, np.zeros(1, np.int64), [b"{}"])), sequence)
+        log.write(encode_body(Change(tokens, *columns, np.zeros(1, np.int64), [b"{}"])), sequence)
         texts.append(tokens.tolist())
     log.close()
     return texts

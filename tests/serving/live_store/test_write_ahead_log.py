@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +14,9 @@ import pytest
 
 from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable, Unsupported
 from suffolk.serving.live_store.log import ALWAYS, NONE, Log
-from suffolk.serving.live_store.log_file import HEADER_BYTES, log_path
+from suffolk.serving.live_store.log_file import HEADER_BYTES, MAGIC, log_path
 from suffolk.serving.live_store.read_log import read_log
-from suffolk.serving.live_store.record import Change, decode, encode, find
+from suffolk.serving.live_store.record import Change, KeyedAppend, decode, encode, encode_body, find, frame
 from tests.support.full_disk import file_size_limit
 
 
@@ -37,7 +40,7 @@ def open_log(folder: Path, durability: str = NONE, **options: int) -> Log:
 
 
 def write(log: Log, sequence: int, *documents: list[int]) -> int:
-    return log.write(encode(make_change(sequence, *documents)), sequence + len(documents) - 1)
+    return log.write(encode_body(make_change(sequence, *documents)), sequence + len(documents) - 1)
 
 
 def sequences(folder: Path) -> list[int]:
@@ -53,6 +56,52 @@ def test_a_record_holds_its_change() -> None:
     assert list(found[0].origins) == list(change.origins)
     for name in ("tokens", "lengths", "sequences", "groups", "times", "removed"):
         assert getattr(found[0], name).tolist() == getattr(change, name).tolist()
+
+
+def test_a_record_holds_keys_of_appends() -> None:
+    keys = [KeyedAppend(bytes([each] * 16), 1 << 40, 2, 7, 1, 1_700_000_000) for each in (1, 2)]
+    for change in (replace(make_change(5, [1, 2, 3]), keys=keys), Change(keys=keys)):
+        found = decode(memoryview(encode(change)))
+        assert found is not None
+        assert found[0].keys == keys
+        assert found[0].tokens.tolist() == change.tokens.tolist()
+
+
+def test_a_document_that_spells_a_record_is_not_one(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    spelled = np.frombuffer(encode(make_change(9, [9] * 9)), np.uint16)
+    write(log, 1, spelled.tolist())
+    log.close()
+    path = log_path(folder, 1)
+    os.truncate(path, path.stat().st_size - 20)
+    recovered = read_log(folder)  # no Corruption
+    assert recovered.torn is not None
+    assert not recovered.changes
+
+
+def test_a_log_of_version_1_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    fields = struct.pack("<8sIQ", MAGIC, 1, 0)
+    body = encode_body(make_change(1, [1, 2, 3], removed=(7,)))
+    body = body[:24] + body[28:]  # without the number of keys
+    content = fields + zlib.crc32(fields).to_bytes(4, "little") + frame(body, 0)
+    log_path(folder, 1).write_bytes(content + b"torn")
+    log = open_log(folder)
+    write(log, 2, [4])
+    log.close()
+    recovered = read_log(folder)
+    assert [change.tokens.tolist() for change in recovered.changes] == [[1, 2, 3], [4]]
+    assert recovered.changes[0].removed.tolist() == [7]
+
+
+def test_only_the_owner_reads_a_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    write(log, 1, [1])
+    log.checkpoint(log.rotate(), [encode_body(make_change(1, [1]))], 1)
+    log.close()
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "log").iterdir()} == {0o600}
 
 
 def test_a_changed_or_shortened_record_is_none() -> None:
@@ -170,7 +219,7 @@ def test_a_file_without_records_is_not_followed_by_another(tmp_path: Path) -> No
     log = open_log(tmp_path / "log")
     write(log, 1, [1])
     assert [log.rotate(), log.rotate(), log.file_count] == [1, 1, 2]
-    log.checkpoint(log.rotate(), [encode(make_change(1, [1]))], 1)
+    log.checkpoint(log.rotate(), [encode_body(make_change(1, [1]))], 1)
     write(log, 2, [2])
     assert log.rotate() == 2
     log.close()
@@ -247,9 +296,9 @@ def test_concurrent_callers_share_flushes(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_withdrawn_record_leaves_no_trace(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
     write(log, 1, [1])
-    record = encode(make_change(2, [2]))
-    log.write(record, 2)
-    log.withdraw(record)
+    body = encode_body(make_change(2, [2]))
+    log.write(body, 2)
+    log.withdraw(body)
     write(log, 2, [3])
     log.close()
     assert [change.tokens.tolist() for change in read_log(tmp_path / "log").changes] == [[1], [3]]
@@ -262,10 +311,10 @@ def test_a_checkpoint_replaces_files(tmp_path: Path) -> None:
         write(log, sequence, [sequence] * 30)
     through = log.rotate()
     write(log, 9, [9])
-    log.checkpoint(through, [encode(make_change(4, [4]))], 4)
+    log.checkpoint(through, [encode_body(make_change(4, [4]))], 4)
     assert sequences(folder) == [4, 9]
     assert len(list(folder.iterdir())) == log.file_count == 2
-    log.checkpoint(log.rotate(), [encode(make_change(9, [9]))], 9)
+    log.checkpoint(log.rotate(), [encode_body(make_change(9, [9]))], 9)
     log.close()
     assert sequences(folder) == [9]
 

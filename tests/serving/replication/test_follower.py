@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from suffolk.serving.replication import follower
-from suffolk.serving.replication.missing_changes import Runs
+from suffolk.serving.replication.messages import Hello
 from suffolk.serving.replication.peer import Peer
-from suffolk.serving.replication.replica import ReplicaStore
 from tests.support.draft_server import serving
-from tests.support.replica_pair import make_replica
+from tests.support.replica_pair import lead, make_replica, register_at
 from tests.support.waiting import HANG, until
 
 
 def test_another_leader_while_the_documents_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "LOOK_SECONDS", 0.01)
-    first, second, third = (make_replica(tmp_path / name / "chat") for name in "abc")
-    list_held, listing, may_go_on = third.held, threading.Event(), threading.Event()
+    monkeypatch.setattr(follower, "TICK_SECONDS", 0.01)
+    register = register_at(tmp_path)
+    first, second, third = (make_replica(tmp_path / name / "chat", register=register) for name in "abc")
+    say_hello, listing, may_go_on = third.member.hello, threading.Event(), threading.Event()
 
-    def held_slowly() -> tuple[Runs, int]:
+    def hello_slowly(epoch: int) -> Hello:
         listing.set()
         assert may_go_on.wait(HANG)
-        return list_held()
+        return say_hello(epoch)
 
-    monkeypatch.setattr(third, "held", held_slowly)
+    monkeypatch.setattr(third.member, "hello", hello_slowly)
     with first, second, third, serving({"chat": first}) as a, serving({"chat": second}) as b:
-        _lead(first, 1)
+        lead(first)
         following = follower.Follower(third, [Peer(f"grpc://{each.listening[0]}", "chat") for each in (a, b)])
         third.before_close(following.close)
         assert listing.wait(HANG)
-        _lead(second, 2)
-        time.sleep(0.3)  # so that it sees the second one before it asks the first one
+        lead(second)
         may_go_on.set()
         until(lambda: second.feed.followers() == 1)
-        assert third.state.epoch == 2
-
-
-def _lead(store: ReplicaStore, epoch: int) -> None:
-    store.fence(epoch)
-    store.lead(epoch)
+        assert third.status().epoch == 2

@@ -1,18 +1,14 @@
-"""Servers with copies of a store are killed, paused and started again."""
+"""Servers with copies of a store are killed, paused and started again, and lose what is on their disks."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Sequence
+import shutil
 from pathlib import Path
 
 import pytest
 
-from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, Unavailable
-from suffolk.serving.draft_service.client import RemoteDatastore, connect
-from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
-from suffolk.serving.replication.promote import has_leader, promote, read_replicas
-from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK
+from suffolk.datastore.errors import DeadlineExceeded, Unavailable
+from suffolk.serving.draft_service.client import connect
 from tests.support.replica_kills import kill_servers
 from tests.support.replicas import Replicas
 from tests.support.waiting import HANG, until
@@ -24,61 +20,50 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_twice(tmp_path: Path) -> No
     assert report.acknowledged > 20
 
 
-def test_a_paused_follower_and_an_old_leader(tmp_path: Path) -> None:
+def test_a_paused_follower_and_a_killed_leader(tmp_path: Path) -> None:
     with Replicas(tmp_path, 2) as replicas:
         replicas.start(0, 1)
-        assert replicas.promote() == 0
         replicas.await_step()
-        first, second = connect(replicas.url(0), HANG), connect(replicas.url(1), HANG)
+        leader = replicas.leader()
+        first, second = connect(replicas.url(leader), HANG), connect(replicas.url(1 - leader), HANG)
         first.append([1, 2, 3])
         assert second.lookup([1, 2, 3]).count == 1
-        with pytest.raises(Unavailable, match=f"append to 127.0.0.1:{replicas.ports[0]}"):
+        with pytest.raises(Unavailable, match=f"append to 127.0.0.1:{replicas.ports[leader]}"):
             second.append([1, 2, 3])
-        _pause_follower(replicas, first)
-        replicas.kill(1)
-        replicas.kill(0)
-        _return_of_the_leader(replicas)
+        replicas.pause(1 - leader)
+        with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change after 5 s, so it may stay or vanish"):
+            first.append([4, 5, 6])
+        with pytest.raises(Unavailable, match="1 of 2 copies, so it takes no changes, and nothing is changed"):
+            first.append([7, 7, 7])
+        assert first.lookup([4, 5, 6]).count == 1
+        replicas.kill(leader)
+        replicas.resume(1 - leader)
+        until(lambda: replicas.leader() == 1 - leader)
+        replicas.start(leader)  # it drops what the new leader has not
+        replicas.await_step()
+        for number in (0, 1):
+            store = connect(replicas.url(number), HANG)
+            assert [store.lookup(text).count for text in ([1, 2, 3], [7, 7, 7])] == [1, 0]
+            assert store.lookup([4, 5, 6]).count == connect(replicas.url(1 - leader), HANG).lookup([4, 5, 6]).count
 
 
-def _pause_follower(replicas: Replicas, leader: RemoteDatastore) -> None:
-    replicas.pause(1)
-    with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change after 5 s, so it may stay or vanish"):
-        leader.append([4, 5, 6])
-    with pytest.raises(Unavailable, match="1 of 2 copies, so it takes no changes, and nothing is changed"):
-        leader.append([7, 7, 7])
-    assert leader.lookup([4, 5, 6]).count == 1
-
-
-def _return_of_the_leader(replicas: Replicas) -> None:
-    """The follower was killed before it received [4, 5, 6], and now leads. So the old leader drops this document."""
-    replicas.start(1)
-    with pytest.raises(InvalidArgument, match="named twice"):
-        promote([replicas.url(1)] * 2)
-    assert replicas.promote() == 1
-    replicas.start(0)
-    replicas.await_step()
-    for number in (0, 1):
-        store = connect(replicas.url(number), HANG)
-        assert [store.lookup(text).count for text in ([1, 2, 3], [4, 5, 6], [7, 7, 7])] == [1, 0, 0]
-
-
-def test_a_watch_promotes_by_the_newest_list_of_copies(tmp_path: Path) -> None:
-    listed = tmp_path / "topology.json"
-    with Replicas(tmp_path, 3) as replicas:
-        replicas.start(0, 1)
-        _list([replicas.url(0), replicas.url(2)], listed)
-        command = [*SUFFOLK, "promote", "--watch", "1", str(listed)]
-        with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT) as watch:
-            try:
-                until(lambda: has_leader(read_replicas([replicas.url(0)]).values()))
-                replicas.await_step()
-                _list([replicas.url(0), replicas.url(1)], listed)
-                replicas.kill(0)
-                until(lambda: has_leader(read_replicas([replicas.url(1)]).values()))
-            finally:
-                watch.kill()
-
-
-def _list(urls: Sequence[str], file: Path) -> None:
-    shard = Shard(replicas=tuple(ReplicaAddress(url=url) for url in urls))
-    write_topology(Topology(shards=(shard,)), file)
+def test_a_spoiled_log_and_an_empty_disk_lose_nothing(tmp_path: Path) -> None:
+    with Replicas(tmp_path, 3, ("--durability", "always")) as replicas:
+        replicas.start(0, 1, 2)
+        replicas.await_step()
+        leader = replicas.leader()
+        for number in range(20):
+            connect(replicas.url(leader), HANG).append([1, 2, number])
+        replicas.kill(leader)
+        log = max((replicas.path(leader) / "live" / "log").glob("*.log"))
+        log.write_bytes(log.read_bytes()[:-1] + b"\0")
+        replicas.start(leader)
+        replicas.await_step()
+        empty = replicas.leader()
+        replicas.kill(empty)
+        shutil.rmtree(replicas.path(empty))
+        replicas.make(empty)
+        replicas.start(empty)
+        replicas.await_step()
+        for number in range(3):
+            assert connect(replicas.url(number), HANG).lookup([1, 2]).count == 20

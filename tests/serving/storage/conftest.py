@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fsspec.config import conf
 
 from suffolk.datastore.manifest import tokenizer_name
 from suffolk.datastore.tokenizer import fingerprint
-from tests.support.s3_server import SHORT_TIMEOUTS, S3Server, s3_server
+from tests.support.s3_server import S3Server
 from tests.support.stores import make_store, random_documents, word_tokenizer
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
-
-
-@pytest.fixture
-def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """The server, which this process and those that it starts find."""
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setitem(conf, "s3", json.loads(SHORT_TIMEOUTS))  # the variable is read once
-    yield server
-    server.proxy.heal()
 
 
 @pytest.fixture

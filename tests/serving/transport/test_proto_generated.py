@@ -29,6 +29,7 @@ def test_services_have_their_names_and_methods() -> None:
             "Count",
             "Append",
             "AppendStream",
+            "Get",
             "Delete",
             "Seal",
             "Stats",

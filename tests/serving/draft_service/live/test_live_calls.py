@@ -57,6 +57,12 @@ def test_a_url_has_the_methods_of_a_path(remote: RemoteDatastore, store: LiveSto
         assert_same_tree(actual, expected)
     assert [each.source for each in store.documents()] == ["a", "b", None]
     assert next(iter(store.documents())).metadata == {"license": "mit", "stars": 3}
+    keyed = [remote.append([8, 8], id="keyed", key="once").sequence for _ in range(2)]
+    assert keyed[0] == keyed[1]
+    assert remote.get("keyed") == store.get("keyed")
+    assert remote.get("keyed").documents == 1
+    with pytest.raises(NotFound, match="has no document with the id 'none'"):
+        remote.get("none")
     assert remote.stats() == store.stats()
     assert remote.group_stats("g") == store.group_stats("g")
     replaced = remote.append([1, 9], group="g", replace=True)

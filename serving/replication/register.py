@@ -1,0 +1,159 @@
+"""The register of a replicated store: who leads it, and which copies are in step. It changes by compare-and-swap alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol
+
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.remote_folder import RemoteFolder
+
+FOLDER = "leadership"
+KEPT = 16
+"""Earlier values that stay in storage, for people to read."""
+MOST_ENDS = 16
+_NAME = re.compile(r"(\d{12,})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where an epoch ended: the position of the next leader when it began, and the digest of its documents."""
+
+    epoch: int
+    position: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """The value of a register.
+
+    Attributes:
+        epoch: rises with each leader. 0: there was none yet.
+        leader: id of the copy that leads.
+        run: of the leader's process. A process that was started later never leads on.
+        in_step: ids of the copies that have everything acknowledged, the leader's too. Only one of them leads next.
+        ends: of the last epochs.
+    """
+
+    epoch: int = 0
+    leader: str = ""
+    run: str = ""
+    in_step: tuple[str, ...] = ()
+    ends: tuple[End, ...] = ()
+
+    def succeeded(self, leader: str, run: str, in_step: tuple[str, ...], position: int, digest: int) -> Leadership:
+        """After another copy has begun to lead, at ``position``."""
+        ends = (*self.ends, End(self.epoch, position, digest))[-MOST_ENDS:]
+        return Leadership(self.epoch + 1, leader, run, in_step, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value, and its version. 0: the register is empty."""
+
+    version: int = 0
+    value: Leadership = Leadership()
+
+
+class Register(Protocol):
+    """One value that several processes change. Thread-safe. Methods raise SuffolkError if the system does not answer."""
+
+    def read(self) -> Entry:
+        """The current value."""
+        ...
+
+    def swap(self, version: int, value: Leadership) -> bool:
+        """Replace the value of ``version``. Returns whether it is the current one now; after False or an error, read it."""
+        ...
+
+
+class StoredRegister:
+    """A register at a URL of storage with conditional writes: one file for each version, of which the highest counts."""
+
+    def __init__(self, url: str) -> None:
+        """Raises InvalidArgument, Unsupported: ``url`` is no place in storage that is known."""
+        self._remote = RemoteFolder(url)
+
+    def read(self) -> Entry:
+        """See ``Register``. Raises Corruption: the value cannot be read."""
+        while True:
+            numbers = self._numbers()
+            if not numbers:
+                return Entry()
+            try:
+                return Entry(numbers[-1], decode(self._remote.read(_name(numbers[-1])), self._remote.url))
+            except NotFound:
+                continue  # later ones were written meanwhile, and this one was removed
+
+    def swap(self, version: int, value: Leadership) -> bool:
+        """See ``Register``."""
+        name, content = _name(version + 1), encode(value, writer=secrets.token_hex(8))
+        # a write whose answer was lost is repeated, and then finds the file that it wrote itself
+        if not self._remote.create(name, content) and self._remote.read(name) != content:
+            return False
+        numbers = self._numbers()
+        for number in numbers[: -KEPT - 1]:
+            self._remote.remove(_name(number))
+        # a late writer may create a number that was removed long ago; but then there are higher ones
+        return numbers[-1] == version + 1
+
+    def require_conditional_writes(self) -> None:
+        """Raises Unsupported: the storage replaces a file that it must not."""
+        name = f"{FOLDER}/probe-{secrets.token_hex(8)}"
+        self._remote.create(name, b"first")
+        replaced = self._remote.create(name, b"second")
+        self._remote.remove(name)
+        if replaced:
+            raise Unsupported(
+                f"{self._remote.url}: this storage has no conditional writes; use s3://, file:// or etcd://"
+            )
+
+    def _numbers(self) -> list[int]:
+        found = map(_NAME.fullmatch, self._remote.sizes(FOLDER))
+        return sorted(int(match[1]) for match in found if match is not None)
+
+
+def open_register(url: str, name: str) -> Register:
+    """The register of the store ``name`` below ``url``.
+
+    Raises:
+        InvalidArgument: the URL is malformed.
+        Unsupported: the storage has no conditional writes. Others as ``RemoteFolder``.
+    """
+    place = f"{url.rstrip('/')}/{name}"
+    if url.startswith(("etcd://", "etcds://")):
+        from suffolk.serving.replication.etcd_register import EtcdRegister
+
+        return EtcdRegister(place)
+    if not is_storage_url(url):
+        raise InvalidArgument(
+            f"register is {url!r}; give s3://BUCKET/FOLDER, file:///FOLDER or etcd://HOST:PORT/PREFIX"
+        )
+    register = StoredRegister(place)
+    register.require_conditional_writes()
+    return register
+
+
+def encode(value: Leadership, **more: str) -> bytes:
+    """``value`` as JSON, with ``more`` fields that readers ignore."""
+    return json.dumps(asdict(value) | more).encode()
+
+
+def decode(content: bytes, place: str) -> Leadership:
+    """The inverse of ``encode``. Raises Corruption: it is none; ``place`` is for the message."""
+    try:
+        fields = json.loads(content)
+        fields.pop("writer", None)
+        value = Leadership(**fields)
+        return replace(value, in_step=tuple(value.in_step), ends=tuple(End(**each) for each in fields["ends"]))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Corruption(f"{place}: the register is damaged ({error}); restore the last file of {FOLDER}/") from error
+
+
+def _name(number: int) -> str:
+    return f"{FOLDER}/{number:012d}.json"
