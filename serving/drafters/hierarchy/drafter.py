@@ -14,6 +14,7 @@ from suffolk.serving.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
 from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
@@ -22,7 +23,6 @@ from suffolk.serving.engine.loop.draft_failures import failure_stats, failures_b
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, datastore_names
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
-from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 
 SOURCE = source_bits("hierarchy")
 

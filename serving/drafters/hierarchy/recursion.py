@@ -21,10 +21,10 @@ from suffolk.serving.drafters.hierarchy.level_sampling import (
 )
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.neural.coupled_sampling import needs_distributions
 from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 
 StackedLevel = RetrievalLevel | ModelLevel
 LevelQueries = Generator[LevelQuery, LevelReply, DraftSegment]

@@ -18,6 +18,7 @@ from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
@@ -26,7 +27,6 @@ from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.drafters.hierarchy.round_policy import RoundPolicy
 from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE, SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import alone, eager_decoder, eager_loop
