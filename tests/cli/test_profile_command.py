@@ -55,7 +55,9 @@ def test_what_is_tuned_is_taken_up(model: str, cache: Path, tmp_path: Path, caps
     report = tmp_path / "report.json"
     words = ["generate", "--model", model, "--max-new-tokens", "4", "--stats-json", str(report), "abcabc"]
     assert main(words) == 0
-    assert json.loads(report.read_text())["costs"] == {"source": str(file), "slowdown": 1.0}
+    costs = json.loads(report.read_text())["costs"]
+    assert costs["source"] == str(file)
+    assert costs["slowdown"] > 0
     named = tmp_path / "named.json"
     file.rename(named)
     assert main([*words, "--set", f"costs={named}"]) == 0
