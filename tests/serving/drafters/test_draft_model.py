@@ -247,17 +247,14 @@ def test_a_tree_grows_no_further_than_it_can_be_verified(nodes: int, written: in
 
 
 def test_a_dear_draft_model_reads_no_prompt() -> None:
-    """The draft model's passes take as long as ten plain steps.
-
-    One prompt in sixteen is read as a trial, and no draft goes beyond the first pass.
-    """
+    """The draft model's passes take as long as ten plain steps, and answers are short."""
     drafter = draft_model(costs=CostModel([1], [10.0]))
     for number in range(16):
         request = DraftRequest(number, np.asarray(PROMPT, np.int32), 8, budget=DraftBudget(token_seconds=1.0))
         drafted = [len(drafter.propose([request])[0]) > 0 for _ in range(20)]
-        assert drafted == [number == 15] * 20
+        assert drafted == [False] * 20
         drafter.release(number)
-    assert drafter.stats()["passes"] == 20
+    assert drafter.stats()["passes"] == 0
     assert drafter.stats()["unread"] == 16
 
 
