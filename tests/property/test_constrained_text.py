@@ -168,7 +168,9 @@ def test_a_text_ends_where_its_grammar_is_complete() -> None:
 
 def test_a_grammar_that_other_settings_contradict_is_an_error() -> None:
     settings = replace(GREEDY, grammar=Grammar("regex", "a"), bad_words=((tokens_of("a")[0],),))
-    with pytest.raises(InvalidArgument, match="bad_words, processors, token_mask and grammar together forbid all"):
+    with pytest.raises(
+        InvalidArgument, match="bad_words, min_tokens, processors, token_mask and grammar together forbid all"
+    ):
         run(None, settings)
 
 

@@ -108,7 +108,7 @@ def test_occurrences_have_texts(server: DraftServer) -> None:
     ("path", "body", "text"),
     [
         ("/v1/draft", {"text": "x" * (limits.MAX_TEXT + 1)}, "text has 16385 characters; the limit is 16384"),
-        ("/v1/draft", {"text": "\ud800"}, "body: not JSON"),
+        ("/v1/draft", {"text": "\ud800"}, "body: a text has half a surrogate pair"),
         ("/v1/draft", {"contexts": [[1]] * 17, "texts": True}, "max_nodes add up to 1088; the limit with texts"),
         ("/v1/draft", {"contexts": [[1]] * 17, "by_datastore": True}, "or by_datastore is 1024; lower them or split"),
         ("/v1/occurrences", {}, "tokens: give either tokens or text"),
