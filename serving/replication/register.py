@@ -8,8 +8,7 @@ import secrets
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
-from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.errors import Corruption, NotFound, Unsupported
 from suffolk.datastore.remote_folder import RemoteFolder
 
 FOLDER = "leadership"
@@ -116,27 +115,6 @@ class StoredRegister:
     def _numbers(self) -> list[int]:
         found = map(_NAME.fullmatch, self._remote.sizes(FOLDER))
         return sorted(int(match[1]) for match in found if match is not None)
-
-
-def open_register(url: str, name: str) -> Register:
-    """The register of the store ``name`` below ``url``.
-
-    Raises:
-        InvalidArgument: the URL is malformed.
-        Unsupported: the storage has no conditional writes. Others as ``RemoteFolder``.
-    """
-    place = f"{url.rstrip('/')}/{name}"
-    if url.startswith(("etcd://", "etcds://")):
-        from suffolk.serving.replication.etcd_register import EtcdRegister
-
-        return EtcdRegister(place)
-    if not is_storage_url(url):
-        raise InvalidArgument(
-            f"register is {url!r}; give s3://BUCKET/FOLDER, file:///FOLDER or etcd://HOST:PORT/PREFIX"
-        )
-    register = StoredRegister(place)
-    register.require_conditional_writes()
-    return register
 
 
 def encode(value: Leadership, **more: str) -> bytes:
