@@ -74,10 +74,10 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def python(site: Path, code: str) -> subprocess.CompletedProcess[str]:
+def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(site)}
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=site.parent, env=environment, capture_output=True, text=True
+        [sys.executable, *arguments], cwd=site.parent, env=environment, capture_output=True, text=True
     )
 
 
@@ -103,14 +103,14 @@ def test_the_wheel_installs_the_package_alone(site: Path) -> None:
 
 def test_the_wheel_works_by_itself(site: Path) -> None:
     code = "import suffolk; from suffolk.datastore import _native; print(suffolk.__file__, _native.__file__)"
-    done = python(site, code)
+    done = python(site, "-c", code)
     assert done.returncode == 0, done.stderr
     assert all(path.startswith(str(site)) for path in done.stdout.split())
 
 
 @pytest.mark.parametrize("name", ["datastore", "build_index", "serving", "benchmarks", "research", "tests"])
 def test_no_other_name_can_be_imported(site: Path, name: str) -> None:
-    done = python(site, f"import {name}")
+    done = python(site, "-S", "-c", f"import {name}")  # an editable install would add its folder to the path
     assert f"No module named '{name}'" in done.stderr
 
 
