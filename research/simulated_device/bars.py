@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, cycle, islice
 from pathlib import Path
 
 from research.command import add_seed, command_parser, run_command
-from research.simulated_device.comparison import NAMES, Case, compare
+from research.simulated_device.comparison import NAMES, WITH_MODEL, Case, compare
 from research.simulated_device.device import Disturbances, DraftTimes, costs_like
 from research.simulated_device.simulation import Load, Result
 from suffolk.benchmarks.table import format_table
@@ -57,11 +57,11 @@ def tables(case: Case, name: str) -> Iterator[Checked]:
     yield Checked(f"{name}: hybrid of its best part", found["hybrid"].speed_up / best, 0.98)
 
 
-def holding(case: Case) -> Iterator[Checked]:
+def holding(case: Case, speeds: Sequence[int] = tuple(SPEEDS)) -> Iterator[Checked]:
     """A datastore that holds the answers: M in the last steps of the first 30, whatever was measured wrong."""
     cold = {"datastore": replace(case.times["datastore"], first=0.2)}
     busy = Disturbances(jitter=0.3, outliers=0.1, unsteady=0.5)
-    for milliseconds, costs in SPEEDS.items():
+    for milliseconds, costs in ((each, SPEEDS[each]) for each in speeds):
         quiet = replace(case, costs=costs_like(costs, milliseconds / 1e3))
         for name, each in {
             "": quiet,
@@ -96,14 +96,27 @@ def unsteady(case: Case, speeds: Sequence[int] = tuple(SPEEDS)) -> Iterator[Chec
         yield Checked(f"{milliseconds} ms: unsteady of steady", share, 0.98)
 
 
+def models(case: Case, speeds: Sequence[int] = (7, 55)) -> Iterator[Checked]:
+    """A hybrid with a draft model: a good one against the best part, a useless one against the hybrid without it."""
+    for milliseconds, costs in ((each, SPEEDS[each]) for each in speeds):
+        good = replace(case, costs=costs_like(costs, milliseconds / 1e3))
+        hybrid = good.run("hybrid").rate
+        best = max(hybrid, good.run("draft-model").rate)
+        yield Checked(f"{milliseconds} ms: with a draft model of the best part", good.run(WITH_MODEL).rate / best, 0.98)
+        useless = replace(good, model_right=0.0)
+        share = useless.run(WITH_MODEL).rate / hybrid
+        yield Checked(f"{milliseconds} ms: with a useless draft model of the hybrid", share, 0.98)
+
+
 def batches(case: Case, slots: Sequence[int] = (8, 32, 64)) -> Iterator[Checked]:
-    """Many requests at once against plain decoding."""
+    """Many requests at once against plain decoding. The answers are repeated, so that the slots are full most of the time."""
     for milliseconds, costs in {7: GPU, 55: CPU}.items():
         for number in slots:
-            full = replace(case, costs=costs_like(costs, milliseconds / 1e3), load=Load(number))
+            answers = list(islice(cycle(case.answers), 3 * number))
+            full = replace(case, answers=answers, costs=costs_like(costs, milliseconds / 1e3), load=Load(number))
             plain = full.run(None)
             for name in NAMES:
-                share = full.run(name).throughput / plain.throughput
+                share = full.run(name).rate / plain.rate
                 yield Checked(f"{milliseconds} ms, {number} at once: {name} of plain", share, 0.98)
 
 
@@ -133,13 +146,14 @@ def _run(args: argparse.Namespace) -> int:
     answers = alternating(answers, lambda each: each.group)[: args.limit]
     with open_datastore(args.datastore) as store, open_datastore(args.known) as known:
         case = Case(answers, GPU, store, seed=args.seed)
-        devices = {path.stem: read_costs(path)[0] for path in args.costs}
+        devices = {"CPU": costs_like(CPU, 0.057)} | {path.stem: read_costs(path)[0] for path in args.costs}
         knowing = replace(case, store=known)
         rows, missed = [], 0
         for each in chain(
             holding(replace(knowing, answers=answers[:4])),
             losing(knowing),
             unsteady(case),
+            models(case),
             *(tables(replace(case, costs=costs), name) for name, costs in devices.items()),
             batches(case),
         ):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
-from research.simulated_device.device import QUIET, Device, Disturbances, DraftTimes, believed, seconds_of
+from research.simulated_device.device import QUIET, Device, Disturbances, DraftTimes, believed, costs_like, seconds_of
+from research.simulated_device.draft_model import SimulatedDraftModel
 from research.simulated_device.fixed_planner import FixedPlanner
 from research.simulated_device.simulation import Load, Result, simulate
 from research.simulated_device.sources import KnowingDrafter, damage, take_time
@@ -22,6 +24,7 @@ from suffolk.serving.engine.policy.planner import Planner
 from suffolk.serving.replay.recording import Recording
 
 NAMES = ("prompt-lookup", "datastore", "hybrid")
+WITH_MODEL = "hybrid with a draft model"
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Fixed tree sizes, beside none."""
 TIMES = {"prompt-lookup": DraftTimes(0.0, 0.00015), "datastore": DraftTimes(0.0, 0.0005)}
@@ -38,6 +41,8 @@ class Case:
         times: seconds of the drafts of each retrieval source.
         rows_believed: factor by which the costs of further rows are measured wrong.
         useless_after: tokens of a text after which the datastore's drafts are wrong; None for never.
+        model_right: share of right tokens of the draft model.
+        model_speed: passes of the draft model in the time of a plain token of the target.
     """
 
     answers: Sequence[Recording]
@@ -48,6 +53,8 @@ class Case:
     disturbances: Disturbances = QUIET
     rows_believed: float = 1.0
     useless_after: int | None = None
+    model_right: float = 0.8
+    model_speed: float = 8.0
     seed: int = 0
 
     def run(self, name: str | None, planner: Planner | None = None) -> Result:
@@ -58,12 +65,25 @@ class Case:
         return simulate(self.answers, device, drafter, planner, self.load, self.seed)
 
     def _drafter(self, name: str, device: Device) -> Drafter:
-        if name == "hybrid":
-            return HybridDrafter([self._source(each, device) for each in NAMES[:2]])
+        if name in ("hybrid", WITH_MODEL):
+            models = [] if name == "hybrid" else [self._model(device)]
+            return HybridDrafter([self._source(each, device) for each in NAMES[:2]], models)
+        if name == SimulatedDraftModel.name:
+            return self._model(device)
         if name == KnowingDrafter.name:
-            texts = [np.concatenate([each.prompt, each.generated]) for each in self.answers]
-            return KnowingDrafter(lambda number: texts[number - 1])
+            return KnowingDrafter(self._texts())
         return self._source(name, device)
+
+    def _model(self, device: Device) -> SimulatedDraftModel:
+        costs = costs_like(self.costs, float(self.costs.measured[0]) / self.model_speed)
+        return SimulatedDraftModel(
+            self._texts(), self.model_right, costs, device, self.answers[0].vocab_size, self.seed
+        )
+
+    def _texts(self) -> Callable[[int], npt.NDArray[np.int32]]:
+        """The text of a request by its number."""
+        texts = [np.concatenate([each.prompt, each.generated]) for each in self.answers]
+        return lambda number: texts[number - 1]
 
     def _source(self, name: str, device: Device) -> RetrievalSource:
         vocab = self.answers[0].vocab_size

@@ -5,8 +5,8 @@ from __future__ import annotations
 # SpeculationBudget: limits losses.
 REFILL = 0.01
 """Tokens that each step of a request adds to its budgets. Useless drafts cost at most 1 % in the long run."""
-START = 4.0
-"""Tokens in a new budget: enough to try trees of some sizes, and to observe whether drafts are accepted."""
+START = 6.0
+"""Tokens in a new budget: enough to try trees of some sizes, and to observe whether drafts are accepted, even where a row is dear."""
 RESUME = 0.3
 """Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes: some cheap drafts."""
 MOST_SAVED = 40.0
