@@ -130,8 +130,8 @@ py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tokens, cons
   return py::make_tuple(to_array(found.chances), to_array(found.taken));
 }
 
-// The columns (tokens, parents, scores, sources) of the merged tree; `weights` float64[32, 3]: weight, unlisted, doubt.
-py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std::int64_t max_nodes) {
+// The columns (tokens, parents, scores, sources) of the merged tree.
+py::tuple merge_trees(const py::sequence& trees, std::int64_t max_nodes) {
   if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
   std::vector<Scored> columns;
   std::vector<ScoredTree> views;
@@ -140,16 +140,7 @@ py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std:
     if (tree.size() != 4) refuse("a tree to merge has ", tree.size(), " columns; it must have 4");
     views.push_back(columns.emplace_back(tree[0], tree[1], tree[2], tree[3]).view());
   }
-  const Column<double> rows(weights, "weights", 3);
-  if (rows.view().size() != 3 * drafting::kSources) {
-    refuse("weights have ", rows.view().size() / 3, " rows; there must be ", drafting::kSources);
-  }
-  std::array<drafting::PoolWeight, drafting::kSources> pooled{};
-  for (std::size_t source = 0; source < drafting::kSources; ++source) {
-    const auto row = rows.view().subspan(3 * source, 3);
-    pooled[source] = {.weight = row[0], .unlisted = row[1], .doubt = row[2]};
-  }
-  const MergedTree merged = drafting::merge(views, pooled, static_cast<std::size_t>(max_nodes));
+  const MergedTree merged = drafting::merge(views, static_cast<std::size_t>(max_nodes));
   return py::make_tuple(to_array(merged.tokens), to_array(merged.parents), to_array(merged.scores), to_array(merged.sources));
 }
 
@@ -267,7 +258,7 @@ void bind_drafting(py::module_& module) {
       .def_property_readonly("size", &NextTokenTable::size);
   table.attr("WIDTH") = NextTokenTable::kWidth;
   table.attr("ORDER") = NextTokenTable::kOrder;
-  module.def("merge_trees", &merge_trees, "trees"_a, "weights"_a, "max_nodes"_a);
+  module.def("merge_trees", &merge_trees, "trees"_a, "max_nodes"_a);
   module.def("noisy_argmax", &noisy_argmax, "logits"_a, "temperature"_a, "seed"_a, "positions"_a);
   module.def("reweight_scores", &reweight_scores, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "position"_a, "seed"_a, "temperature"_a);
   module.def("check_tree", &check_tree, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "vocab_size"_a);

@@ -53,21 +53,6 @@ class DrafterOption:
         return f"--set {self.name}={self.metavar or 'true'}" if self.rare else f"{self.flag} {self.metavar}".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class PoolWeight:
-    """The weight of one source's probabilities when trees are merged (``csrc/drafting/merge.h``).
-
-    Attributes:
-        weight: its exponent in the pooled probability.
-        unlisted: the logarithm of the share of its remaining probability that a token outside its draft gets.
-        doubt: a number of expected tokens. A source whose draft has fewer expected tokens gets less weight.
-    """
-
-    weight: float = 1.0
-    unlisted: float = -4.4
-    doubt: float = 0.1
-
-
 class CalibratedDrafter(Protocol):
     """A drafter whose probabilities are calibrated by what the target accepted."""
 
@@ -137,7 +122,6 @@ class DrafterEntry:
         is_neural: whether it runs a model. A hybrid then decides in each step whether to run it.
         reads_states: whether it reads the target's hidden states. Compiled passes do not return them.
         reads_datastores: whether it drafts from datastores.
-        pool_weight: the weight of its probabilities beside other sources.
         takes_head: whether a config.json of another program describes a head for this drafter; None if it has no heads. A
             config.json of Suffolk names its drafter (``"suffolk": name``).
         take: "module:function". The function takes this entry and all options, and returns those of this drafter, or None if
@@ -154,7 +138,6 @@ class DrafterEntry:
     is_neural: bool = False
     reads_states: bool = False
     reads_datastores: bool = False
-    pool_weight: PoolWeight = PoolWeight()
     takes_head: Callable[[Mapping[str, Any]], bool] | None = None
     take: str = ""
     package: str = ""

@@ -6,15 +6,11 @@ entry. Other packages add drafters through entry points (``plugins.py``).
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters import plugins
-from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, PoolWeight
+from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption
 from suffolk.serving.engine.loop.draft_options import PREDICTION_SOURCE_ID
 
 _ROOM = "suffolk.serving.drafters"
@@ -35,13 +31,11 @@ _ENTRIES = (
             ),
         ),
         reads_datastores=True,
-        pool_weight=PoolWeight(weight=0.26, unlisted=-3.4),
     ),
     DrafterEntry(
         name="prompt-lookup",
         source_id=1,
         loader=f"{_ROOM}.retrieval.prompt_lookup:load",
-        pool_weight=PoolWeight(weight=1.0, unlisted=-3.5),
     ),
     DrafterEntry(name="hybrid", source_id=None, loader=f"{_ROOM}.hybrid.load:load_hybrid", reads_datastores=True),
     DrafterEntry(
@@ -74,8 +68,6 @@ _ENTRIES = (
         needs_option=True,
         needs_target=True,
         is_neural=True,
-        # The weight is close to the fit for a target of the same family. ``doubt`` is set by hand to limit a poor model's weight.
-        pool_weight=PoolWeight(weight=6.0, unlisted=-5.6, doubt=1.0),
     ),
     DrafterEntry(
         name="early-exit",
@@ -108,7 +100,6 @@ _ENTRIES = (
         needs_target=True,
         is_neural=True,
         reads_states=True,
-        pool_weight=PoolWeight(weight=0.13, unlisted=-7.4),
     ),
     DrafterEntry(
         name="eagle",
@@ -121,7 +112,6 @@ _ENTRIES = (
         needs_target=True,
         is_neural=True,
         reads_states=True,
-        pool_weight=PoolWeight(weight=0.78, unlisted=-4.1),
     ),
     DrafterEntry(
         name="token-recycling",
@@ -137,27 +127,22 @@ _ENTRIES = (
         ),
         needs_option=True,
         needs_target=True,
-        pool_weight=PoolWeight(weight=0.56, unlisted=-4.5),
     ),
     DrafterEntry(
         name="prediction",
         source_id=PREDICTION_SOURCE_ID,
         loader=f"{_ROOM}.retrieval.prediction:load",
-        # Most prompts with a prediction contain much of its text, so prompt lookup proposes the same tokens for the same reason.
-        pool_weight=PoolWeight(weight=0.1),
     ),
     DrafterEntry(
         name="parallel-samples",
         source_id=9,
         loader=f"{_ROOM}.retrieval.parallel_samples:load",
-        pool_weight=PoolWeight(weight=0.5),
     ),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
 """The built-in drafters by name.
 
-The first drafter that accepts an option's value takes it. Source ids are part of the wire format and never change. Pool weights
-are fitted to recorded texts (``research/fit_merge.py``).
+The first drafter that accepts an option's value takes it. Source ids are part of the wire format and never change.
 """
 NONE = "none"
 """The drafter name that selects plain decoding."""
@@ -212,18 +197,3 @@ def neural_bits() -> int:
     """The source bits of drafters that run a model. Unknown bits are included."""
     searching = sum(entry.source for entry in known() if not entry.is_neural)
     return ((1 << plugins.MOST_SOURCES) - 1) & ~searching
-
-
-def pool_weights() -> npt.NDArray[np.float64]:
-    """float64[32, 3], the weight, unlisted and doubt of each source, in the form that ``_native.merge_trees`` expects."""
-    return _pool_weights(len(plugins.loaded()))
-
-
-@cache
-def _pool_weights(plugins_loaded: int) -> npt.NDArray[np.float64]:
-    """``plugins_loaded`` is the key of the cache: the weights change only when a plugin is loaded."""
-    found = [PoolWeight()] * plugins.MOST_SOURCES
-    for entry in known():
-        if entry.source_id is not None:
-            found[entry.source_id] = entry.pool_weight
-    return np.array([(each.weight, each.unlisted, each.doubt) for each in found])

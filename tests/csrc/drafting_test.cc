@@ -114,15 +114,13 @@ void test_calibrator(std::mt19937_64& random) {
 }
 
 void test_merge(std::mt19937_64& random) {
-  std::array<PoolWeight, kSources> weights;
-  for (PoolWeight& each : weights) each = {.weight = static_cast<double>(1 + random() % 50) / 10, .unlisted = -static_cast<double>(random() % 8), .doubt = 0.1};
   for (int round = 0; round < 300; ++round) {
     std::vector<Columns> trees;
     std::vector<ScoredTree> views;
     for (std::size_t count = random() % 4; trees.size() < count;) trees.push_back(random_tree(random, random() % 40));
     for (const Columns& tree : trees) views.push_back(tree.scored());
     const std::size_t most = random() % 50;
-    const MergedTree merged = merge(views, weights, most), whole = merge(views, weights, 1000);
+    const MergedTree merged = merge(views, most), whole = merge(views, 1000);
     expect(merged.tokens.size() == std::min(most, whole.tokens.size()), "the merge has as many nodes as it may");
     expect(std::equal(merged.parents.begin(), merged.parents.end(), whole.parents.begin()), "a cut merge is the first part of the whole");
     expect(std::is_sorted(merged.scores.rbegin(), merged.scores.rend()), "scores fall");
@@ -138,16 +136,13 @@ void test_merge(std::mt19937_64& random) {
       bad.scores[random() % bad.scores.size()] = random() % 2 == 0 ? std::nanf("") : 1.5F;
     }
     views.back() = bad.scored();
-    expect(refused([&] { merge(views, weights, most); }), "what is no tree is not merged");
+    expect(refused([&] { merge(views, most); }), "what is no tree is not merged");
   }
   Columns rising = random_tree(random, 2);
   rising.parents = {-1, 0};
   rising.scores = {0.5F, 0.6F};
   const std::vector<ScoredTree> views = {rising.scored()};
-  expect(refused([&] { merge(views, weights, 9); }), "a child above its parent is refused");
-  const double kBad[] = {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()};
-  weights[random() % kSources].weight = kBad[random() % 4];
-  expect(refused([&] { merge({}, weights, 9); }), "a weight that is none is refused");
+  expect(refused([&] { merge(views, 9); }), "a child above its parent is refused");
 }
 
 void test_noise_reweighting(std::mt19937_64& random) {

@@ -26,7 +26,6 @@ MISTAKES = {
     "coupling": MODEL,
     "delayed_server": (NONE,),
     "enlarge_corpus": ("--copies", "2", "--output", "out", NONE),
-    "fit_merge": (*EVIDENCE, *MODEL),
     "fit_noise": EVIDENCE,
     "fit_prediction": ("--repository", NONE, "--tokenizer", NONE),
     "fit_priors": EVIDENCE,
@@ -105,7 +104,6 @@ def test_a_mistake_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("fit_merge", ("--threads", "0")),
         ("fit_priors", ("--ridge", "nan")),
         ("fit_priors", ("--ridge", "-1")),
         ("overlap", ("--drop", "no-such-folder/x")),

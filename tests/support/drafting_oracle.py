@@ -95,74 +95,24 @@ def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[in
     return tried, taken
 
 
-POOL_WEIGHTS = {
-    1: (0.26, -3.4),
-    2: (1.0, -3.5),
-    4: (6.0, -5.6),
-    16: (0.13, -7.4),
-    32: (0.78, -4.1),
-    128: (0.56, -4.5),
-    256: (0.1, -4.4),
-    512: (0.5, -4.4),
-}
-"""Map from source bit to the source's weight, and the log of its share for a token that it does not propose."""
-OTHER_WEIGHT = (1.0, -4.4)
-DOUBTS = {4: 1.0}
-NO_CHILD, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5
-
-
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float, int]]:
     """Return path, score and sources of the best ``max_nodes`` paths of all ``trees``, best first.
 
     Equal scores keep the order of their first appearance.
     """
     marks: Counter[Path] = Counter()
-    by_source: dict[Path, dict[int, dict[int, float]]] = {}  # path -> source -> next token -> probability
+    chances: dict[Path, float] = {}
     for tree in trees:
         for (path, score, source), parent in zip(nodes(tree), tree.parents.tolist(), strict=True):
             above = float(tree.scores[parent]) if parent >= 0 else 1.0
             marks[path] |= source
-            if source:
-                probs = by_source.setdefault(path[:-1], {}).setdefault(source, {})
-                probs[path[-1]] = max(probs.get(path[-1], 0.0), score / above if above else 0.0)
-    found: dict[Path, tuple[float, int]] = {(): (1.0, 0)}
-    for path in marks:
-        chance = pool(by_source.get(path[:-1], {})).get(path[-1], 0.0)
-        found[path] = found[path[:-1]][0] * chance, marks[path]
-    best = sorted([*found][1:], key=lambda path: -found[path][0])[:max_nodes]
-    return [(path, *found[path]) for path in best]
-
-
-def pool(by_source: dict[int, dict[int, float]]) -> dict[int, float]:
-    """Combine the probabilities that the sources give each token after one path."""
-    if len(by_source) < 2:
-        return {
-            token: each / max(1.0, sum(probs.values())) for probs in by_source.values() for token, each in probs.items()
-        }
-    expected = {source: sum(probs.values()) for source, probs in by_source.items()}
-    counted = {source: min(max(each, LEAST_CHANCE), 1.0) for source, each in expected.items()}
-    strength = {
-        source: POOL_WEIGHTS.get(source, OTHER_WEIGHT)[0] * each / (each + DOUBTS.get(source, DOUBT))
-        for source, each in counted.items()
-    }
-    number = sum(strength.values()) / max(strength.values())
-    weight = {source: each / sum(strength.values()) * number**0.5 for source, each in strength.items()}
-    rest = {source: np.log(max(LEAST_REST, 1 - each)) for source, each in expected.items()}
-    logs = {
-        token: sum(
-            weight[source]
-            * (
-                np.log(max(probs[token], LEAST_CHANCE))
-                if token in probs
-                else rest[source] + POOL_WEIGHTS.get(source, OTHER_WEIGHT)[1]
-            )
-            for source, probs in by_source.items()
-        )
-        for token in {token for probs in by_source.values() for token in probs}
-    }
-    no_child = sum(weight[source] * rest[source] for source in by_source) - NO_CHILD * np.log(number)
-    total = sum(np.exp(each) for each in logs.values()) + np.exp(no_child)
-    return {token: float(np.exp(each) / total) for token, each in logs.items()}
+            chances[path] = max(chances.get(path, 0.0), score / above if above else 0.0)
+    found = {(): 1.0}
+    for path in chances:
+        siblings = sum(chance for other, chance in chances.items() if other[:-1] == path[:-1])
+        found[path] = found[path[:-1]] * chances[path] / max(1.0, siblings)
+    best = sorted([*found][1:], key=lambda path: -found[path])[:max_nodes]
+    return [(path, found[path], marks[path]) for path in best]
 
 
 def nodes(tree: DraftTree) -> list[tuple[Path, float, int]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 REFILL = 0.01
 """Tokens that each step of a request adds to its budgets. Useless drafts cost at most 1 % in the long run."""
 START = 6.0
-"""Tokens in a new budget: enough to try trees of some sizes, and to observe whether drafts are accepted, even where a row is dear."""
+"""Tokens in a new budget: enough to try trees of some sizes and to observe whether drafts are accepted, at any cost of a row."""
 RESUME = 0.3
 """Tokens that an empty budget needs, beside the cost of a small tree, before drafting resumes: some cheap drafts."""
 MOST_SAVED = 40.0

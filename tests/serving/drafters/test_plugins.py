@@ -17,7 +17,6 @@ from suffolk.serving.drafters.registry import (
     find,
     names,
     neural_bits,
-    pool_weights,
     source_bits,
     source_name,
 )
@@ -54,7 +53,6 @@ def test_a_plugin_is_a_drafter_like_others(tmp_path: Path, monkeypatch: pytest.M
     assert find("copy").package == "suffolk-copy 1.0"
     assert source_name(1 << 20 | 1) == "datastore+copy"
     assert source_bits("copy") == 1 << 20
-    assert pool_weights().shape == (32, 3)
     assert not neural_bits() & source_bits("copy")
     made = make_drafter("copy", 100)
     assert made is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
@@ -15,7 +14,6 @@ from suffolk.serving.drafters.registry import (
     find,
     names,
     neural_bits,
-    pool_weights,
     source_bits,
     source_name,
 )
@@ -53,14 +51,6 @@ def test_all_but_searching_drafters_are_networks() -> None:
     assert (~neural_bits() & 0xFFFFFFFF) == source_bits(
         "datastore+prompt-lookup+token-recycling+prediction+parallel-samples"
     )
-
-
-def test_pool_weights_are_those_of_the_entries() -> None:
-    found = pool_weights()
-    assert found.shape == (32, 3)
-    assert found.dtype == np.float64
-    assert found[5].tolist() == [0.78, -4.1, 0.1]
-    assert found[31].tolist() == [1.0, -4.4, 0.1]
 
 
 def test_an_unknown_drafter_is_refused() -> None:
