@@ -96,6 +96,15 @@ def unsteady(case: Case, speeds: Sequence[int] = tuple(SPEEDS)) -> Iterator[Chec
         yield Checked(f"{milliseconds} ms: unsteady of steady", share, 0.98)
 
 
+def starved(case: Case, speeds: Sequence[int] = (7, 55)) -> Iterator[Checked]:
+    """A device whose time others take: its speed changes by a factor of 4 every 3 seconds, and a pass in ten is far slower."""
+    for milliseconds, costs in ((each, SPEEDS[each]) for each in speeds):
+        quiet = replace(case, costs=costs_like(costs, milliseconds / 1e3))
+        noisy = replace(quiet, disturbances=Disturbances(jitter=0.2, outliers=0.1, unsteady=3.0))
+        share = noisy.run("hybrid").undisturbed_rate / quiet.run("hybrid").rate
+        yield Checked(f"{milliseconds} ms: starved of quiet", share, 0.95)
+
+
 def models(case: Case, speeds: Sequence[int] = (7, 55)) -> Iterator[Checked]:
     """A hybrid with a draft model: a good one against the best part, a useless one against the hybrid without it."""
     for milliseconds, costs in ((each, SPEEDS[each]) for each in speeds):
@@ -153,6 +162,7 @@ def _run(args: argparse.Namespace) -> int:
             holding(replace(knowing, answers=answers[:4])),
             losing(knowing),
             unsteady(case),
+            starved(case),
             models(case),
             *(tables(replace(case, costs=costs), name) for name, costs in devices.items()),
             batches(case),

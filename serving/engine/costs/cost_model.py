@@ -10,21 +10,19 @@ import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument
 
-_SHAPE, _POINT = 0.3, 0.2
+_SHAPE, _POINT = 0.2, 0.1
 """Standard deviations of the errors of a measured curve, as logarithms: one that neighbouring sizes share, one of each size."""
 _NEIGHBOURS = 3.0
 """Doublings of the rows over which the shared error keeps about a third of its correlation."""
-_SPEED, _SPEED_STEP = 1.0, 0.03
+_SPEED, _SPEED_STEP = 1.0, 0.1
 """Standard deviation of the logarithm of the device's speed at first, and of its change from pass to pass."""
 _NOISE, _LEAST_NOISE, _MOST_NOISE = 0.1, 0.02, 0.5
 """Standard deviation of the logarithm of a pass's time: at first, and the bounds of what is learned."""
 _NOISE_RATE = 0.02
 _FORGETTING = 0.0005
 """Share of what is known of the curve that is forgotten in a pass, so that a size that is not used becomes uncertain again."""
-_OUTLIER = 2.0
-"""Standard deviations from the expected time up to which a pass counts."""
-_SLOW_PASSES = 2
-"""Slow outliers in a row that are ignored, because other programs cause them. More of them mean a slower device."""
+_MOST_SURPRISE = 4.0
+"""Most expected variances by which one pass raises the noise."""
 _SWEEPS = 300
 
 Floats = npt.NDArray[np.float64]
@@ -54,7 +52,7 @@ class CostModel:
     Real passes correct it, by a Kalman filter over logarithms: the device's speed, and a correction of each measured size. A
     device changes its speed often and for all sizes alike, because other programs run on it. The form of the curve changes
     seldom. So the filter explains a slow pass by the speed first, and learns the form from the differences between passes of
-    different sizes that follow each other. Not thread-safe.
+    different sizes that follow each other. The less likely the time of a pass is, the less it counts. Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
@@ -90,7 +88,6 @@ class CostModel:
         self._covariance[0, 0] = _SPEED**2
         self._covariance[1:, 1:] = self._prior
         self._noise = _NOISE**2
-        self._slow_passes = 0
 
     @staticmethod
     def fit(samples: Sequence[Sample]) -> CostModel:
@@ -154,14 +151,11 @@ class CostModel:
         shared = covariance @ seen
         expected = float(seen @ shared) + self._noise
         error = float(np.log(seconds / self.time(rows, requests, context)))
-        deviation = expected**0.5
-        self._slow_passes = self._slow_passes + 1 if error > _OUTLIER * deviation else 0
-        if 0 < self._slow_passes <= _SLOW_PASSES:
-            return
-        error = min(max(error, -_OUTLIER * deviation), _OUTLIER * deviation)
-        self._state += shared * (error / expected)
-        covariance -= np.outer(shared, shared) / expected
-        self._noise = min(max(self._noise + _NOISE_RATE * (error**2 - expected), _LEAST_NOISE**2), _MOST_NOISE**2)
+        surprise = max(1.0, error**2 / expected)  # an unlikely pass was noisy, and tells less
+        self._state += shared * (error / (expected * surprise))
+        covariance -= np.outer(shared, shared) / (expected * surprise)
+        change = min(error**2, _MOST_SURPRISE * expected) - expected
+        self._noise = min(max(self._noise + _NOISE_RATE * change, _LEAST_NOISE**2), _MOST_NOISE**2)
 
     def _deviations(self, rows: int) -> Floats:
         """float64[n], standard deviations of the corrections of sizes above ``rows``, compared to that of ``rows``."""

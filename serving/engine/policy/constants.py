@@ -55,5 +55,7 @@ HOPE = 0.7
 """Standard deviations by which an uncertain size of pass is taken as cheaper when trees are sized, so that it is tried."""
 CAUTION = 0.3
 """Standard deviations by which an uncertain size of pass is booked as dearer."""
+LEAST_BOOKED = 0.5
+"""Share of the measured cost of a row that is booked in any case, because few passes tell a cheap row from a free one."""
 RECHECK = 100
 """Passes with drafts before one without, which measures the cost of plain decoding again."""

@@ -16,6 +16,7 @@ from suffolk.serving.engine.policy.constants import (
     FEW_ROWS,
     GIFT,
     HOPE,
+    LEAST_BOOKED,
     MARGIN,
     MEMORY,
     PRIOR_WEIGHT,
@@ -143,9 +144,10 @@ class Planner:
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
         sizes = np.asarray([rows - nodes, rows], np.float64)
+        before, measured = self.costs.times(sizes, requests, context, reads=True).tolist()
         without, whole = self.costs.times(sizes, requests, context, CAUTION, seconds is None).tolist()
         token = self.costs.time(requests, requests, context) / requests
-        row = (whole - without) / nodes / token if nodes else 0.0
+        row = max(whole - without, LEAST_BOOKED * (measured - before)) / nodes / token if nodes else 0.0
         for each in candidates:
             self._book(each, token, row)
             running = self._requests[each.request_id]

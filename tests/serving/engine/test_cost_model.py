@@ -90,7 +90,7 @@ def ratio(costs: CostModel, deviations: float, rows: int = 8) -> float:
 
 def test_a_size_that_is_not_used_becomes_uncertain_again() -> None:
     costs = CostModel([1, 8], [1.0, 4.0])
-    assert ratio(costs, -1.0) < 3.0 < 4.0 < 5.0 < ratio(costs, 1.0)
+    assert ratio(costs, -1.0) < 3.2 < 4.0 < 4.8 < ratio(costs, 1.0)
     for _ in range(100):
         costs.update(1, 1, 0.0, 1.0)
         costs.update(8, 1, 0.0, 4.0)
@@ -98,7 +98,7 @@ def test_a_size_that_is_not_used_becomes_uncertain_again() -> None:
     assert known > 3.8
     for _ in range(3000):
         costs.update(1, 1, 0.0, 1.0)
-    assert ratio(costs, -1.0) < 0.85 * known
+    assert ratio(costs, -1.0) < 0.9 * known
     assert ratio(costs, 0.0) == pytest.approx(4.0, rel=0.05)
 
 
