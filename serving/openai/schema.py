@@ -208,6 +208,16 @@ class ChatBody(GenerationBody, TemplateFields):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: str | dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _check_functions(self) -> Self:
+        if self.functions and self.tools:
+            raise InvalidField("functions", ": it is the older name of tools; give one of them")
+        if self.function_call not in (None, "none", "auto") and not self.functions:
+            raise InvalidField("function_call", ": it needs functions; use tool_choice with tools")
+        return self
 
     @property
     def length_field(self) -> str:

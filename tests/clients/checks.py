@@ -79,6 +79,11 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
             [call] = found.get_final_completion().choices[0].message.tool_calls[:1]
         Weather.model_validate_json(call.function.arguments)
 
+    def functions() -> None:
+        own: Any = {"functions": [TOOL["function"]], "function_call": {"name": "weather"}, "max_tokens": MOST}
+        call = client.chat.completions.create(**asked | own).choices[0].message.function_call
+        Weather.model_validate_json(call.arguments)
+
     def parse() -> None:
         found = client.chat.completions.parse(**asked | {"max_tokens": MOST}, response_format=Weather)
         assert isinstance(found.choices[0].message.parsed, Weather)
@@ -105,7 +110,7 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
             codes = [error.code, error.param]
         assert codes == ["context_length_exceeded", "messages"]
 
-    yield from _named(chat, stream, tools, parse, echo, responses, responses_stream, errors)
+    yield from _named(chat, stream, tools, functions, parse, echo, responses, responses_stream, errors)
 
 
 def check_litellm(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
