@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
 from suffolk.serving.openai.known_fields import check_extra
 from suffolk.serving.transport.http_body import InvalidField
@@ -67,9 +67,18 @@ class TextPart(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
-    type: Literal["text", "input_text", "output_text", "refusal"]
+    type: str
     text: str | None = None
     refusal: str | None = None
+
+    @field_validator("type")
+    @classmethod
+    def _check_type(cls, kind: str) -> str:
+        if kind not in _TEXT_KINDS:
+            raise ValueError(
+                f"the model takes text alone, in parts of type {', '.join(_TEXT_KINDS)}; leave this part out"
+            )
+        return kind
 
     @model_validator(mode="after")
     def _check_text(self) -> Self:
@@ -78,6 +87,7 @@ class TextPart(BaseModel):
         return self
 
 
+_TEXT_KINDS = ("text", "input_text", "output_text", "refusal")
 Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
 
 

@@ -93,8 +93,10 @@ def read_tool_choice(
 
 def named_choice(functions: Mapping[str, Mapping[str, Any]], name: object, field: str) -> ToolChoice:
     """The choice of one function. Raises InvalidArgument if ``functions`` does not have it. ``field``: what names it."""
-    if not isinstance(name, str) or name not in functions:
-        known = ", ".join(functions) or "none"
+    known = ", ".join(functions) or "none"
+    if not isinstance(name, str):
+        raise InvalidArgument(f"{field} names no function; the functions of the request are {known}")
+    if name not in functions:
         raise InvalidArgument(f"{field} names the function {name!r}; the functions of the request are {known}")
     return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
 
@@ -150,14 +152,17 @@ def _read_allowed(
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
-    Raises InvalidArgument if arguments are not a JSON object.
+    Raises InvalidArgument if calls are no list, or arguments are not a JSON object.
     """
-    return [
-        dict(message) | {"tool_calls": [_template_call(at, call) for call in message["tool_calls"]]}
-        if isinstance(message.get("tool_calls"), list)
-        else dict(message)
-        for at, message in enumerate(messages)
-    ]
+    found = [dict(message) for message in messages]
+    for at, message in enumerate(found):
+        calls = message.get("tool_calls")
+        if calls is None:
+            continue
+        if not isinstance(calls, list):
+            raise InvalidArgument(f"messages[{at}].tool_calls is of type {type(calls).__name__}; give a list")
+        message["tool_calls"] = [_template_call(at, call) for call in calls]
+    return found
 
 
 def _template_call(at: int, call: Any) -> dict[str, Any]:

@@ -223,6 +223,7 @@ def test_replay_refuses_before_torch_is_loaded(without_torch, words, message):
     ("words", "message"),
     [
         (["generate", "--set", "costs=/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
+        (["worker", "--capacity", "65"], "--capacity is 65: beside the 64 nodes of a draft tree no text fits"),
         (
             ["worker", "--listen", "127.0.0.1:0", "--set", "costs=/nowhere/costs"],
             "costs /nowhere/costs: cannot be read",

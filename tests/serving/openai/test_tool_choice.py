@@ -135,7 +135,7 @@ def test_an_answer_of_json_may_be_a_call_instead(target: Target) -> None:
             {"type": "function", "function": {"name": "g"}},
             "names the function 'g'; the functions of the request are",
         ),
-        (TOOLS, {"type": "function", "function": {"name": []}}, "names the function"),
+        (TOOLS, {"type": "function", "function": {"name": []}}, "tool_choice names no function"),
         (TOOLS, {"type": "allowed_tools"}, "tool_choice.allowed_tools must have mode, auto or required, and tools"),
         (
             TOOLS,
