@@ -128,6 +128,7 @@ def test_a_full_disk_behind_stdout_is_one_line_and_2(store_path):
     ("redirection", "message"),
     [
         ("<&-", "PROMPT is missing, and stdin is closed; give a PROMPT, or send it to stdin"),
+        ("</dev/null", "PROMPT is missing, and stdin is empty; give a PROMPT, or send it to stdin"),
         (">&-", "stdout is closed; send it to a file or to /dev/null"),
         ("< {bad}", "the prompt cannot be read: 'utf-8' codec can't decode byte 0xff in position 2"),
     ],
