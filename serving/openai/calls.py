@@ -56,9 +56,8 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
     grammar = read_guided(body) or read_grammar(body.response_format)
     if tools is not None:
         grammar = tools.grammar(form, target.tokenizer, grammar)
-    length = body.max_completion_tokens or body.max_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    length = length or _rest(service, body, prompt, body.prompt_field)
+    length = body.length or _rest(service, body, prompt, body.prompt_field)
     return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
 
 
@@ -78,7 +77,7 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
     prompts = _prompts(body)
     if len(prompts) * (body.n or 1) > MAX_TEXTS:
         raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
-    length = COMPLETION_TOKENS if body.max_tokens is None else max(1, body.max_tokens)  # an answer drops the token of 0
+    length = COMPLETION_TOKENS if body.length is None else max(1, body.length)  # an answer drops the token of 0
     grammar = read_guided(body) or read_grammar(body.response_format)
     calls: list[GenerateCall] = []
     for prompt in prompts:

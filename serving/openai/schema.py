@@ -138,6 +138,7 @@ class GenerationBody(Body):
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=MAX_TEXTS)] | None = None
     max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None
@@ -179,7 +180,12 @@ class GenerationBody(Body):
     @property
     def length_field(self) -> str:
         """Name of the field that limits the tokens of the answer, for error messages."""
-        return "max_tokens"
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def length(self) -> int | None:
+        """Most tokens of the answer, if the request says it."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 class Message(BaseModel):
@@ -212,7 +218,6 @@ class ChatBody(GenerationBody, TemplateFields):
     """POST /v1/chat/completions."""
 
     messages: Messages
-    max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     tools: list[dict[str, Any]] | None = None
@@ -228,10 +233,6 @@ class ChatBody(GenerationBody, TemplateFields):
         if self.function_call not in (None, "none", "auto") and not self.functions:
             raise InvalidField("function_call", ": it needs functions; use tool_choice with tools")
         return self
-
-    @property
-    def length_field(self) -> str:
-        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
 
 class CompletionBody(GenerationBody):

@@ -178,7 +178,7 @@ def test_fields_that_are_refused(server: WorkerServer, fields: dict[str, Any], p
 
 
 @pytest.mark.parametrize(
-    "fields", [{"max_completion_tokens": 5}, {"tools": [{}]}, {"messages": USER}, {"functions": [{"name": "f"}]}]
+    "fields", [{"top_logprobs": 5}, {"tools": [{}]}, {"messages": USER}, {"functions": [{"name": "f"}]}]
 )
 def test_fields_of_chats_are_refused_in_completions(server: WorkerServer, fields: dict[str, Any]) -> None:
     status, _, reply = ask(server, "POST", TEXT, TEXTS | fields)
@@ -197,3 +197,10 @@ def test_fields_that_ask_for_nothing_are_ignored(server: WorkerServer, caplog: p
 
 def test_top_p_of_0_takes_the_likeliest_token(server: WorkerServer) -> None:
     assert text_of(server, top_p=0, temperature=1) == text_of(server)
+
+
+def test_completions_take_the_newer_name_of_their_length(server: WorkerServer) -> None:
+    fields = {"prompt": "abc", "max_completion_tokens": 3, "ignore_eos": True}
+    assert ask(server, "POST", TEXT, fields)[2]["usage"]["completion_tokens"] == 3
+    error = ask(server, "POST", TEXT, fields | {"max_completion_tokens": 1 << 30})[2]["error"]
+    assert error["param"] == "max_completion_tokens"
