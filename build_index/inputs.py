@@ -18,6 +18,7 @@ from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile,
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import find_files
 
@@ -212,6 +213,8 @@ def _expand(corpus: str, options: BuildOptions, inputs: Inputs) -> Iterator[tupl
             yield from _expand_match(match, corpus, options, inputs)
     elif os.path.exists(corpus):
         raise InvalidArgument(f"corpus {corpus}: neither a file nor a folder; name a file or a folder")
+    elif "://" in corpus:
+        raise InvalidArgument(f"corpus {corpus}: no URL that can be read; download it, or give {URL_FORMS}")
     else:
         raise NotFound(f"corpus {corpus}: no such file or folder; check the name")
 

@@ -17,7 +17,10 @@ from suffolk.datastore.errors import Corruption
 
 MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
 """Name of a format -> first bytes of its files."""
-MAGIC_BYTES = max(map(len, MAGIC.values()))
+MAGIC_BYTES = 64
+"""Bytes of a file that show its format, also behind a short frame that is skipped."""
+SKIPPED_MAGIC = b"\x2a\x4d\x18"
+"""Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
 ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 ZSTANDARD_BYTES = 512
 """Bytes of a zstd stream that are read at a time. Unpacked, they have at most 16 MiB, which is 32,000 times as much."""
@@ -32,7 +35,15 @@ _OPENERS: dict[str, Callable[[BinaryIO], Any]] = {
 
 def find_packing(head: bytes) -> str:
     """The format of a compressed file, by its first bytes; empty if it is not compressed."""
-    return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
+    start = _behind_skipped(head)
+    return next((name for name, magic in MAGIC.items() if start.startswith(magic)), "")
+
+
+def _behind_skipped(head: bytes) -> bytes:
+    """``head`` without the frames at its start that a reader of zstd skips. ``pzstd`` writes one before each frame."""
+    while head[1:4] == SKIPPED_MAGIC and head[0] >> 4 == 5:
+        head = head[8 + int.from_bytes(head[4:8], "little") :]
+    return head
 
 
 def without_ending(name: str) -> str:
@@ -47,7 +58,8 @@ def unpack_start(packing: str, head: bytes, size: int) -> bytes:
         if packing == "gzip":
             return zlib.decompressobj(wbits=31).decompress(head, size)
         if packing == "zstandard":
-            return bytes(zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(head).read(size))
+            decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+            return bytes(decompressor.stream_reader(head, read_across_frames=True).read(size))
         return (bz2.BZ2Decompressor() if packing == "bzip2" else lzma.LZMADecompressor()).decompress(head, size)
     except (*DAMAGE, OSError):
         return b""

@@ -103,7 +103,8 @@ def read_manifest(store: Path) -> Manifest:
                 f"{store} has published nothing: all its documents are in {store / 'live'}; serve it with "
                 f"'suffolk serve --live {store}', or open it for appending (append=True)"
             ) from error
-        lack = f"it has no {MANIFEST_NAME}" if store.is_dir() else "there is no such folder"
+        missing = "it is no folder" if store.exists() else "there is no such folder"
+        lack = f"it has no {MANIFEST_NAME}" if store.is_dir() else missing
         raise NotFound(f"{store} is no datastore: {lack}; check the name, or build one with 'suffolk build'") from error
     except IsADirectoryError as error:
         raise damaged(path, "is a folder and no file") from error

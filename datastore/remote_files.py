@@ -27,18 +27,17 @@ class RemoteFile:
 def find_files(url: str) -> tuple[list[RemoteFile], bool]:
     """The files that ``url`` means, in the order of names, and whether it names them: by a URL or a pattern, not by a folder.
 
-    Files of a folder whose names begin with a dot, or that lie in a folder with such a name, are left out.
+    A file may have the characters of patterns in its name. Files of a folder whose names begin with a dot, or that lie in a folder
+    with such a name, are left out. So are the empty objects with a slash at the end by which object stores show folders.
 
     Raises:
         NotFound: there are none. Others as ``open_file_system`` and ``storage_errors``.
     """
     files, path = open_file_system(url)
     with storage_errors(url):
-        is_pattern = not PATTERN.isdisjoint(path)
-        if is_pattern:
-            found: dict[str, Any] = files.glob(path, detail=True)
-        else:
-            found = files.find(path, detail=True)
+        is_pattern = not PATTERN.isdisjoint(path) and not files.isfile(path)
+        listed: dict[str, Any] = (files.glob if is_pattern else files.find)(path, detail=True)
+        found = {name: facts for name, facts in listed.items() if not name.endswith("/")}
         named = is_pattern or (len(found) == 1 and next(iter(found)).rstrip("/") == path.rstrip("/"))
         entries = [
             (name, facts)

@@ -55,7 +55,7 @@ class DraftServer(Server):
 
     def __init__(self, config: DraftServerConfig, datastores: Mapping[str, Retriever]) -> None:
         if not datastores:
-            raise InvalidArgument("no datastore to serve; name at least one")
+            raise InvalidArgument("no datastore to serve; name at least one, as in: suffolk serve STORE")
         self.names = sorted(datastores)
         self.service = DraftService(datastores, config.max_concurrent, config.min_count, config.shows_occurrences)
         self._playground = config.playground

@@ -12,6 +12,7 @@ from suffolk.serving.engine.loop.prompt import PromptTooLong, encode_chat, encod
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
+from suffolk.serving.openai.functions import as_tools, call_messages, read_function_call
 from suffolk.serving.openai.generic_tools import generic_messages, takes_tools
 from suffolk.serving.openai.guided import read_guided
 from suffolk.serving.openai.response_format import read_grammar
@@ -49,20 +50,21 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, tools = service.engine.target, chosen_tools(body)
-    shown = body.tools if tools is not None else None
+    shown = (as_tools(body.functions) if body.functions else body.tools) if tools is not None else None
     messages = encode_messages(target, body.messages, shown, body, _most(service, body))
     prompt = _truncated(service, body, messages)
     grammar = read_guided(body) or read_grammar(body.response_format)
     if tools is not None:
         grammar = tools.grammar(form, target.tokenizer, grammar)
-    length = body.max_completion_tokens or body.max_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    length = length or _rest(service, body, prompt, body.prompt_field)
+    length = body.length or _rest(service, body, prompt, body.prompt_field)
     return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
 
 
 def chosen_tools(body: ChatBody) -> ToolChoice | None:
     """The functions that the answer may call; None if there are none. Raises InvalidArgument."""
+    if body.functions:
+        return read_function_call(body.functions, body.function_call)
     return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False)
 
 
@@ -75,7 +77,7 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
     prompts = _prompts(body)
     if len(prompts) * (body.n or 1) > MAX_TEXTS:
         raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
-    length = COMPLETION_TOKENS if body.max_tokens is None else max(1, body.max_tokens)  # an answer drops the token of 0
+    length = COMPLETION_TOKENS if body.length is None else max(1, body.length)  # an answer drops the token of 0
     grammar = read_guided(body) or read_grammar(body.response_format)
     calls: list[GenerateCall] = []
     for prompt in prompts:
@@ -109,7 +111,7 @@ def encode_messages(
         {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
         for message, content in zip(messages, contents, strict=True)
     ]
-    conversation = template_messages(conversation)
+    conversation = template_messages(call_messages(conversation))
     if tools and not takes_tools(target.tokenizer):
         conversation, tools = generic_messages(conversation, tools), None
     try:

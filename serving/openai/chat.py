@@ -11,6 +11,7 @@ from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.openai.answer import Answer
 from suffolk.serving.openai.calls import chosen_tools
 from suffolk.serving.openai.chat_message import ChatMessage
+from suffolk.serving.openai.functions import first_call
 from suffolk.serving.openai.schema import ChatBody
 from suffolk.serving.openai.text_run import TextRun, TextRuns
 from suffolk.serving.openai.token_texts import TokenTexts
@@ -34,14 +35,14 @@ class ChatAnswer(Answer[ChatBody]):
     def choice(self, run: TextRun) -> dict[str, Any]:
         message = self._messages[run.index]
         content, calls = message.add(run.text, run.finish)
-        for call in calls:
-            del call["index"]  # only chunks have it
         found: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if calls:
+            found |= {"content": content or None, **self._called(calls)}
         return {
             "index": run.index,
-            "message": found | {"content": content or None, "tool_calls": calls} if calls else found,
+            "message": found,
             "logprobs": self._logprobs(run.generation.log_probabilities, run.finish),
-            "finish_reason": message.finish(run.finish),
+            "finish_reason": self._finish(message, run.finish),
         }
 
     def deltas(self, run: TextRun, step: Step) -> list[dict[str, Any]]:
@@ -53,9 +54,12 @@ class ChatAnswer(Answer[ChatBody]):
         content, calls = message.add(step.text, step.finish)
         if content or logprobs:
             choices.append(_delta(run, {"content": content}) | {"logprobs": logprobs})
-        choices += [_delta(run, {"tool_calls": [call]}) for call in calls]
+        if self.body.functions:
+            choices += [_delta(run, {"function_call": call}) for call in first_call(calls)]
+        else:
+            choices += [_delta(run, {"tool_calls": [call]}) for call in calls]
         if step.finish:
-            choices.append(_delta(run, {}, message.finish(step.finish)))
+            choices.append(_delta(run, {}, self._finish(message, step.finish)))
         return choices
 
     async def whole(self, outcome: CallOutcome) -> dict[str, Any]:
@@ -65,6 +69,16 @@ class ChatAnswer(Answer[ChatBody]):
 
     def empty_delta(self, run: TextRun) -> dict[str, Any]:
         return _delta(run, {})
+
+    def _called(self, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The field of a whole message for its calls."""
+        if self.body.functions:
+            return {"function_call": first_call(calls)[0]}
+        return {"tool_calls": [{key: call[key] for key in call if key != "index"} for call in calls]}
+
+    def _finish(self, message: ChatMessage, reason: str) -> str:
+        found = message.finish(reason)
+        return "function_call" if found == "tool_calls" and self.body.functions else found
 
     def _logprobs(self, found: Sequence[LogProbability], finish: str) -> dict[str, Any] | None:
         """The log-probabilities of the message. The end-of-text token is omitted."""

@@ -35,7 +35,7 @@ _NAMES = {
 """Beginning of an engine's message -> the request's name for the field, if the names differ."""
 _FIELDS = frozenset(
     ("messages", "input", "prompt", "tokens", "temperature", "seed", "stop", "tools", "logprobs", "grammar")
-    + tuple(_NAMES.values())
+    + ("functions", *_NAMES.values())
 )
 """Fields without an underscore. They could also be ordinary words."""
 _FIELD = re.compile(r"the prediction|the prompt|the grammar \(json_schema\)|[a-z_]+(?=[\[ :.])")

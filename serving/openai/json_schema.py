@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
@@ -22,7 +25,7 @@ def schema_text(schema: Mapping[str, Any], strict: bool) -> str:
 
     Unless ``strict`` is set, keywords that the grammar library does not enforce are ignored, as in OpenAI's API.
 
-    Raises InvalidArgument if the schema's ``x-guidance`` is not an object.
+    Raises InvalidArgument if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
     """
     own = schema.get("x-guidance", {})
     if not isinstance(own, dict):
@@ -43,12 +46,26 @@ def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
     """
     if not isinstance(schema, Mapping):
         return schema
+    _check_patterns(schema)
     found = {name: _converted_value(name, value, merged, path) for name, value in schema.items()}
     if "discriminator" in found and "oneOf" in found and "anyOf" not in found:
         found["anyOf"] = found.pop("oneOf")
         del found["discriminator"]
     is_open = path in merged or any(name in schema for name in _OPEN)
     return found if is_open or "properties" not in schema else found | {"additionalProperties": False}
+
+
+def _check_patterns(schema: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument for a property that ``patternProperties`` match too: the grammar would stop in the middle of it."""
+    names, patterns = schema.get("properties"), schema.get("patternProperties")
+    if not isinstance(names, Mapping) or not isinstance(patterns, Mapping):
+        return
+    with suppress(re.error):  # the grammar library says what is wrong with a pattern
+        for name, pattern in product(names, patterns):
+            if re.search(pattern, name):
+                raise InvalidArgument(
+                    f"a schema has the property {name!r}, and patternProperties {pattern!r} match it too; declare it once"
+                )
 
 
 def _converted_value(name: str, value: Any, merged: Collection[str], path: str) -> Any:

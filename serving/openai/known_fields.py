@@ -24,8 +24,6 @@ IGNORED = frozenset(
 """Fields without effect on the text."""
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "audio": (),
-    "function_call": ("none",),
-    "functions": (),
     "modalities": (["text"],),
     "moderation": (),
     "verbosity": ("medium",),
@@ -33,7 +31,17 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "include_obfuscation": (),  # OpenAI
     "best_of": (1,),
     "echo": (),
-    "suffix": (),  # of completions, in a chat
+    "suffix": (),
+    "prompt": (),
+    "input": (),
+    "instructions": (),
+    "messages": (),
+    "max_output_tokens": (),
+    "function_call": ("none", "auto"),
+    "functions": (),
+    "tool_choice": ("none", "auto"),
+    "tools": (),
+    "top_logprobs": (),  # of another path
     "allowed_token_ids": (),
     "chat_template": (),
     "documents": (),
@@ -84,8 +92,16 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
 _INSTEAD = {
-    "function_call": "tool_choice",
-    "functions": "tools",
+    "function_call": "/v1/chat/completions",
+    "functions": "/v1/chat/completions",
+    "input": "messages, or /v1/responses",
+    "instructions": "a message of the role system, or /v1/responses",
+    "max_output_tokens": "max_tokens",
+    "messages": "/v1/chat/completions",
+    "prompt": "messages, or /v1/completions",
+    "tool_choice": "/v1/chat/completions",
+    "tools": "/v1/chat/completions",
+    "top_logprobs": "logprobs with a number",
     "n_predict": "max_tokens",
     "n_probs": "logprobs",
     "repeat_penalty": "repetition_penalty",

@@ -27,6 +27,7 @@ _LOGPROBS = "message.output_text.logprobs"
 _INSTEAD = {
     "n": "send several requests",
     "max_tokens": "use max_output_tokens",
+    "max_completion_tokens": "use max_output_tokens",
     "response_format": "use text.format",
     "prompt_logprobs": "use /v1/chat/completions",
     "previous_response_id": "this worker stores no responses; send the whole conversation as input",

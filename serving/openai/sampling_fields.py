@@ -47,7 +47,7 @@ def sampling_settings(body: GenerationBody, target: Target, length: int, logprob
 
 def drops_answer(body: GenerationBody) -> bool:
     """Whether the request asks only for its prompt. One token is then generated, and not shown."""
-    return isinstance(body, CompletionBody) and body.max_tokens == 0
+    return isinstance(body, CompletionBody) and body.length == 0
 
 
 def _prompt_logprobs(body: GenerationBody, logprobs: int | None) -> int | None:

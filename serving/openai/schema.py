@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
 from suffolk.serving.openai.known_fields import check_extra
 from suffolk.serving.transport.http_body import InvalidField
@@ -67,9 +67,18 @@ class TextPart(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
-    type: Literal["text", "input_text", "output_text", "refusal"]
+    type: str
     text: str | None = None
     refusal: str | None = None
+
+    @field_validator("type")
+    @classmethod
+    def _check_type(cls, kind: str) -> str:
+        if kind not in _TEXT_KINDS:
+            raise ValueError(
+                f"the model takes text alone, in parts of type {', '.join(_TEXT_KINDS)}; leave this part out"
+            )
+        return kind
 
     @model_validator(mode="after")
     def _check_text(self) -> Self:
@@ -78,6 +87,7 @@ class TextPart(BaseModel):
         return self
 
 
+_TEXT_KINDS = ("text", "input_text", "output_text", "refusal")
 Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
 
 
@@ -128,6 +138,7 @@ class GenerationBody(Body):
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=MAX_TEXTS)] | None = None
     max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None
@@ -169,7 +180,12 @@ class GenerationBody(Body):
     @property
     def length_field(self) -> str:
         """Name of the field that limits the tokens of the answer, for error messages."""
-        return "max_tokens"
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def length(self) -> int | None:
+        """Most tokens of the answer, if the request says it."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 class Message(BaseModel):
@@ -202,16 +218,21 @@ class ChatBody(GenerationBody, TemplateFields):
     """POST /v1/chat/completions."""
 
     messages: Messages
-    max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: str | dict[str, Any] | None = None
 
-    @property
-    def length_field(self) -> str:
-        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+    @model_validator(mode="after")
+    def _check_functions(self) -> Self:
+        if self.functions and self.tools:
+            raise InvalidField("functions", ": it is the older name of tools; give one of them")
+        if self.function_call not in (None, "none", "auto") and not self.functions:
+            raise InvalidField("function_call", ": it needs functions; use tool_choice with tools")
+        return self
 
 
 class CompletionBody(GenerationBody):

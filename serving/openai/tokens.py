@@ -8,6 +8,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.prompt import encode_text
 from suffolk.serving.openai.calls import encode_messages, max_length, require_model
 from suffolk.serving.openai.schema import DetokenizeBody, DraftFields, TokenizeBody
+from suffolk.serving.openai.tool_choice import read_tool_choice
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.limits import check_size
 from suffolk.serving.worker import limits
@@ -21,6 +22,7 @@ def tokenize(service: DecodeService, body: TokenizeBody) -> dict[str, Any]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidField("prompt", ": give either prompt or messages")
     if body.messages is not None:
+        read_tool_choice(body.tools, None)
         tokens = encode_messages(target, body.messages, body.tools, body, limits.MAX_TOKENIZED)
     else:
         check_size("prompt", len(body.prompt or ""), limits.MAX_TEXT, "characters", "shorten it")

@@ -72,20 +72,16 @@ def read_tool_choice(
         InvalidArgument: ``tools`` or ``choice`` has another form, a name is used twice, or the chosen function does not
             exist.
     """
-    functions = _read_functions(tools or ())
+    functions = read_functions([_function(at, tool) for at, tool in enumerate(tools or ())], "tools[{}].function")
     if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
         functions, choice = _read_allowed(choice, functions)
-    named = choice.get("function") if isinstance(choice, Mapping) else None
     if isinstance(choice, Mapping):
-        name = named.get("name") if isinstance(named, Mapping) else None
+        named = choice.get("function")
         if choice.get("type") != "function":
             raise InvalidArgument(
                 f"tool_choice.type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called"
             )
-        if not isinstance(name, str) or name not in functions:
-            known = ", ".join(functions) or "none"
-            raise InvalidArgument(f"tool_choice names the function {name!r}; the functions of tools are {known}")
-        return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
+        return named_choice(functions, named.get("name") if isinstance(named, Mapping) else None, "tool_choice")
     if choice not in (None, "none", "auto", "required"):
         raise InvalidArgument(f"tool_choice is {choice!r}; it must be none, auto, required or a function")
     if choice == "required" and not functions:
@@ -93,6 +89,47 @@ def read_tool_choice(
     if choice == "none" or not functions:
         return None
     return ToolChoice(functions, choice == "required", not is_parallel)
+
+
+def named_choice(functions: Mapping[str, Mapping[str, Any]], name: object, field: str) -> ToolChoice:
+    """The choice of one function. Raises InvalidArgument if ``functions`` does not have it. ``field``: what names it."""
+    known = ", ".join(functions) or "none"
+    if not isinstance(name, str):
+        raise InvalidArgument(f"{field} names no function; the functions of the request are {known}")
+    if name not in functions:
+        raise InvalidArgument(f"{field} names the function {name!r}; the functions of the request are {known}")
+    return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
+
+
+def read_functions(given: Sequence[object], path: str) -> dict[str, Mapping[str, Any]]:
+    """The functions of a request by name. ``path``: path of a function in the request, with {} for its index.
+
+    Raises InvalidArgument: there are too many, one has another form, or a name is used twice.
+    """
+    if len(given) > MAX_TOOLS:
+        raise InvalidArgument(f"{path.partition('[')[0]} has {len(given)} entries; the limit is {MAX_TOOLS}")
+    functions: dict[str, Mapping[str, Any]] = {}
+    for at, function in enumerate(given):
+        field = path.format(at)
+        name, schema = (
+            (function.get("name"), function.get("parameters")) if isinstance(function, Mapping) else (None, None)
+        )
+        if not isinstance(function, Mapping) or not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidArgument(f"{field}.name is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
+        if name in functions:
+            raise InvalidArgument(f"{field}.name is {name!r}, which an earlier function has; rename one")
+        if schema is not None and not isinstance(schema, Mapping):
+            raise InvalidArgument(f"{field}.parameters is no JSON object; give a schema")
+        functions[name] = function
+    return functions
+
+
+def _function(at: int, tool: Mapping[str, Any]) -> object:
+    """The function of ``tool``."""
+    function = tool.get("function")
+    if tool.get("type") != "function" or not isinstance(function, Mapping):
+        raise InvalidArgument(f"tools[{at}] is no function; give {{'type': 'function', 'function': {{...}}}}")
+    return function
 
 
 def _read_allowed(
@@ -115,14 +152,17 @@ def _read_allowed(
 def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
 
-    Raises InvalidArgument if arguments are not a JSON object.
+    Raises InvalidArgument if calls are no list, or arguments are not a JSON object.
     """
-    return [
-        dict(message) | {"tool_calls": [_template_call(at, call) for call in message["tool_calls"]]}
-        if isinstance(message.get("tool_calls"), list)
-        else dict(message)
-        for at, message in enumerate(messages)
-    ]
+    found = [dict(message) for message in messages]
+    for at, message in enumerate(found):
+        calls = message.get("tool_calls")
+        if calls is None:
+            continue
+        if not isinstance(calls, list):
+            raise InvalidArgument(f"messages[{at}].tool_calls is of type {type(calls).__name__}; give a list")
+        message["tool_calls"] = [_template_call(at, call) for call in calls]
+    return found
 
 
 def _template_call(at: int, call: Any) -> dict[str, Any]:
@@ -135,27 +175,10 @@ def _template_call(at: int, call: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
-        raise InvalidArgument(f"messages[{at}].tool_calls: the arguments of {function['name']} are no JSON object")
+        raise InvalidArgument(
+            f"messages[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
+        )
     return dict(call) | {"function": dict(function) | {"arguments": arguments}}
-
-
-def _read_functions(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    if len(tools) > MAX_TOOLS:
-        raise InvalidArgument(f"tools has {len(tools)} entries; the limit is {MAX_TOOLS}")
-    functions: dict[str, Mapping[str, Any]] = {}
-    for at, tool in enumerate(tools):
-        function = tool.get("function")
-        if tool.get("type") != "function" or not isinstance(function, Mapping):
-            raise InvalidArgument(f"tools[{at}] is no function; give {{'type': 'function', 'function': {{...}}}}")
-        name, parameters = function.get("name"), function.get("parameters")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidArgument(f"tools[{at}].function.name is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
-        if name in functions:
-            raise InvalidArgument(f"tools[{at}].function.name is {name!r}, which an earlier tool has; rename one")
-        if parameters is not None and not isinstance(parameters, Mapping):
-            raise InvalidArgument(f"tools[{at}].function.parameters is no JSON object; give a schema")
-        functions[name] = function
-    return functions
 
 
 def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:

@@ -59,7 +59,7 @@ def build_app(
     """
 
     def answer(request: Request, error: Exception) -> Response:
-        return error_response(_explained(request, error, [*open_routes, *routes]), error_body)
+        return error_response(_explained(request, error, routes), error_body)
 
     routes = [*routes, *_pages(metrics, ready)]
     refusals: dict[str, Any] = {"error_body": error_body, "metrics": metrics, "method_of": partial(_method_of, routes)}
@@ -77,7 +77,7 @@ def build_app(
 
 
 def _explained(request: Request, error: Exception, routes: Sequence[Route]) -> Exception:
-    """``error``; with the paths that are served, if it says that this one is not."""
+    """``error``; with the paths of ``routes``, if it says that this one is not served. Files of web pages are none of them."""
     if not isinstance(error, HTTPException) or error.status_code not in _NOT_SERVED:
         return error
     methods = {route.path: "POST" if "POST" in (route.methods or ()) else "GET" for route in routes}

@@ -73,7 +73,8 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
         found = max(errors, key=_depth)
         if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
             raise cause from None
-    field, text = _path(found["loc"]), found["msg"][0].lower() + found["msg"][1:]
+    message = found["msg"].removeprefix("Value error, ")  # pydantic's words before those of a validator
+    field, text = _path(found["loc"]), message[0].lower() + message[1:]
     match found["type"], found.get("input"):
         case "json_invalid", _ if "hex escape" in text:
             raise InvalidField(

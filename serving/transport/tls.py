@@ -120,4 +120,4 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
-        raise kind(f"{path}: cannot read the TLS file: {error.strerror}") from None
+        raise kind(f"{path}: cannot read the TLS file: {error.strerror}; correct its path or permissions") from None

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.file_systems import is_storage_url
 
 SCHEMES = ("grpc", "grpcs", "grpc+unix")
 DRAFT_PORT = 7700
@@ -87,7 +88,8 @@ def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     except ValueError as error:
         raise InvalidArgument(f"{url}: {error}; the forms are {forms}") from None
     if parts.scheme not in SCHEMES:
-        raise InvalidArgument(f"{url}: not the URL of a draft service or worker; the forms are {forms}")
+        copy = f"; copy a datastore in storage first: suffolk pull {url} DIR" if is_storage_url(url) else ""
+        raise InvalidArgument(f"{url}: not the URL of a draft service or worker; the forms are {forms}{copy}")
     options = _options(url, parts)
     deadline = parse_deadline(url, options.pop("deadline_ms", None))
     if parts.scheme == "grpc+unix":

@@ -137,9 +137,12 @@ def _read_stdin() -> str:
     if sys.stdin.isatty():
         print("suffolk: reading the prompt from stdin; Ctrl-D ends it", file=sys.stderr)
     try:
-        return sys.stdin.read()
+        prompt = sys.stdin.read()
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"the prompt cannot be read: {error}; convert it to {error.encoding}") from None
+    if not prompt:
+        raise InvalidArgument("PROMPT is missing, and stdin is empty; give a PROMPT, or send it to stdin")
+    return prompt
 
 
 def _read_prediction(path: Path | None) -> str | None:

@@ -142,6 +142,11 @@ class Options(
         drafters = self.loaded()
         if drafters == [NONE] and self.costs is not None:
             raise InvalidArgument(f"costs {self.costs}: --drafter none does not use them; leave one of them out")
+        if drafters != [NONE] and self.capacity < self.max_nodes + 2:
+            raise InvalidArgument(
+                f"capacity is {self.capacity}: beside the {self.max_nodes} nodes of a draft tree no text fits into a slot; "
+                "raise it, or lower --max-nodes"
+            )
         self._require_states(drafters)
         if self.access and not self.share_learning:
             self._require_tenants_apart()

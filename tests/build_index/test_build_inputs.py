@@ -65,6 +65,8 @@ def test_patterns_and_missing_inputs(tmp_path: Path) -> None:
         find_inputs(options(f"{tmp_path}/*.md"))
     with pytest.raises(NotFound, match="gone.txt: no such file or folder; check the name"):
         find_inputs(options(tmp_path / "gone.txt"))
+    with pytest.raises(InvalidArgument, match="http://host/a.txt: no URL that can be read; download it, or give s3://"):
+        find_inputs(options("http://host/a.txt"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidArgument, match=r"nothing to read \(no files\)"):
         find_inputs(options(tmp_path / "empty"))

@@ -128,6 +128,7 @@ def test_a_full_disk_behind_stdout_is_one_line_and_2(store_path):
     ("redirection", "message"),
     [
         ("<&-", "PROMPT is missing, and stdin is closed; give a PROMPT, or send it to stdin"),
+        ("</dev/null", "PROMPT is missing, and stdin is empty; give a PROMPT, or send it to stdin"),
         (">&-", "stdout is closed; send it to a file or to /dev/null"),
         ("< {bad}", "the prompt cannot be read: 'utf-8' codec can't decode byte 0xff in position 2"),
     ],
@@ -223,6 +224,7 @@ def test_replay_refuses_before_torch_is_loaded(without_torch, words, message):
     ("words", "message"),
     [
         (["generate", "--set", "costs=/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
+        (["worker", "--capacity", "65"], "--capacity is 65: beside the 64 nodes of a draft tree no text fits"),
         (
             ["worker", "--listen", "127.0.0.1:0", "--set", "costs=/nowhere/costs"],
             "costs /nowhere/costs: cannot be read",

@@ -12,7 +12,7 @@ const most = 600;
 const Weather = z.object({ sunny: z.boolean(), days: z.enum(["1", "2", "3"]) });
 const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0 });
 const model = (await client.models.list()).data[0].id;
-const asked = { model, messages: [{ role: "user", content: question }], max_tokens: 20 };
+const asked = { model, messages: [{ role: "user", content: question }], max_tokens: 20, temperature: 0 };
 const sdk = createOpenAI({ baseURL, apiKey: "none" });
 const weather = tool({ description: "Forecast.", inputSchema: Weather, execute: async () => "rain" });
 
@@ -30,7 +30,7 @@ const checks = {
       Weather.parse(found.choices[0].message.parsed);
     },
     "responses stream": async () => {
-      const stream = client.responses.stream({ model, input: question, max_output_tokens: 20, stop: ["."] });
+      const stream = client.responses.stream({ model, input: question, max_output_tokens: 20, temperature: 0, stop: ["."] });
       let text = "";
       for await (const event of stream) if (event.type === "response.output_text.delta") text += event.delta;
       expect(text.length > 0);
@@ -38,29 +38,29 @@ const checks = {
   },
   ai: {
     "responses (its default)": async () => {
-      const found = await generateText({ model: sdk(model), prompt: question, maxOutputTokens: 20, maxRetries: 0 });
+      const found = await generateText({ model: sdk(model), prompt: question, maxOutputTokens: 20, temperature: 0, maxRetries: 0 });
       expect(found.usage.outputTokens <= 20);
     },
     stream: async () => {
-      const found = streamText({ model: sdk(model), prompt: question, maxOutputTokens: 20, maxRetries: 0 });
+      const found = streamText({ model: sdk(model), prompt: question, maxOutputTokens: 20, temperature: 0, maxRetries: 0 });
       let text = "";
       for await (const part of found.textStream) text += part;
       expect(text === (await found.text));
     },
     "tools and their results": async () => {
       const found = await generateText({
-        model: sdk(model), prompt: question, tools: { weather }, toolChoice: "required", maxOutputTokens: most, maxRetries: 0,
-        stopWhen: stepCountIs(2),
+        model: sdk(model), prompt: question, tools: { weather }, toolChoice: "required", maxOutputTokens: most, temperature: 0,
+        maxRetries: 0, stopWhen: stepCountIs(2),
       });
       expect(found.steps.length === 2 && found.steps[0].toolResults[0].output === "rain");
     },
     object: async () => {
       const output = Output.object({ schema: Weather });
-      const found = await generateText({ model: sdk(model), prompt: question, output, maxOutputTokens: most, maxRetries: 0 });
+      const found = await generateText({ model: sdk(model), prompt: question, output, maxOutputTokens: most, temperature: 0, maxRetries: 0 });
       Weather.parse(found.output);
     },
     "chat completions": async () => {
-      const found = await generateText({ model: sdk.chat(model), prompt: question, maxOutputTokens: 20, maxRetries: 0 });
+      const found = await generateText({ model: sdk.chat(model), prompt: question, maxOutputTokens: 20, temperature: 0, maxRetries: 0 });
       expect(found.usage.outputTokens <= 20);
     },
   },

@@ -62,8 +62,13 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
     import openai
 
     client = openai.OpenAI(base_url=worker.url, api_key=worker.key, max_retries=0)
-    asked: Any = {"model": worker.model, "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 20}
-    answered: Any = {"model": worker.model, "input": QUESTION, "max_output_tokens": MOST}
+    asked: Any = {
+        "model": worker.model,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "max_tokens": 20,
+        "temperature": 0,
+    }
+    answered: Any = {"model": worker.model, "input": QUESTION, "max_output_tokens": MOST, "temperature": 0}
 
     def chat() -> None:
         assert client.chat.completions.create(**asked).usage.total_tokens > 20
@@ -73,11 +78,15 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
         assert chunks[-1].usage.completion_tokens <= 20
 
     def tools() -> None:
-        with client.chat.completions.stream(
-            **asked | {"max_tokens": MOST}, tools=[TOOL], tool_choice="required"
-        ) as found:
+        one: Any = {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": MOST}
+        with client.chat.completions.stream(**asked | one) as found:
             [call] = found.get_final_completion().choices[0].message.tool_calls[:1]
         Weather.model_validate_json(call.function.arguments)
+
+    def functions() -> None:
+        own: Any = {"functions": [TOOL["function"]], "function_call": {"name": "weather"}, "max_tokens": MOST}
+        call = client.chat.completions.create(**asked | own).choices[0].message.function_call
+        Weather.model_validate_json(call.arguments)
 
     def parse() -> None:
         found = client.chat.completions.parse(**asked | {"max_tokens": MOST}, response_format=Weather)
@@ -105,7 +114,7 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
             codes = [error.code, error.param]
         assert codes == ["context_length_exceeded", "messages"]
 
-    yield from _named(chat, stream, tools, parse, echo, responses, responses_stream, errors)
+    yield from _named(chat, stream, tools, functions, parse, echo, responses, responses_stream, errors)
 
 
 def check_litellm(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -118,6 +127,7 @@ def check_litellm(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
         "api_key": worker.key,
         "messages": [{"role": "user", "content": QUESTION}],
         "max_tokens": 20,
+        "temperature": 0,
     }
 
     def chat() -> None:
@@ -148,7 +158,9 @@ def check_langchain(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
     from langchain_openai import ChatOpenAI
 
     def model(**more: Any) -> Any:
-        return ChatOpenAI(base_url=worker.url, api_key=worker.key, model=worker.model, max_retries=0, **more)
+        return ChatOpenAI(
+            base_url=worker.url, api_key=worker.key, model=worker.model, temperature=0, max_retries=0, **more
+        )
 
     def chat() -> None:
         assert model(max_tokens=20).invoke(QUESTION).usage_metadata["output_tokens"] <= 20
@@ -157,7 +169,9 @@ def check_langchain(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
         assert list(model(max_tokens=20).stream(QUESTION))
 
     def tools() -> None:
-        found = model(max_tokens=MOST).bind_tools([Weather], tool_choice="any").invoke(QUESTION)
+        found = (
+            model(max_tokens=MOST).bind_tools([Weather], tool_choice="any", parallel_tool_calls=False).invoke(QUESTION)
+        )
         Weather.model_validate(found.tool_calls[0]["args"])
 
     def structured() -> None:
@@ -175,7 +189,13 @@ def check_llama_index(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]
     from llama_index.core.tools import FunctionTool
     from llama_index.llms.openai_like import OpenAILike
 
-    own: Any = {"api_base": worker.url, "api_key": worker.key, "model": worker.model, "max_retries": 0}
+    own: Any = {
+        "api_base": worker.url,
+        "api_key": worker.key,
+        "model": worker.model,
+        "max_retries": 0,
+        "temperature": 0,
+    }
     model = OpenAILike(**own, is_chat_model=True, is_function_calling_model=True, max_tokens=20)
     messages = [ChatMessage(role="user", content=QUESTION)]
 
@@ -212,6 +232,7 @@ def check_instructor(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
             messages=[{"role": "user", "content": QUESTION}],
             response_model=Weather,
             max_tokens=MOST,
+            temperature=0,
             max_retries=0,
         )
         assert isinstance(found, Weather)
@@ -227,18 +248,20 @@ def check_pydantic_ai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]
 
     provider = OpenAIProvider(base_url=worker.url, api_key=worker.key)
 
-    def agent(kind: Any, **more: Any) -> Any:
-        return Agent(kind(worker.model, provider=provider), instructions="Be brief.", retries=0, **more)
+    def agent(kind: Any, most: int, **more: Any) -> Any:
+        settings: Any = {"max_tokens": most, "temperature": 0}
+        model = kind(worker.model, provider=provider, settings=settings)
+        return Agent(model, instructions="Be brief.", retries=0, **more)
 
     def chat() -> None:
-        assert agent(OpenAIChatModel, model_settings={"max_tokens": 20}).run_sync(QUESTION).usage.output_tokens <= 20
+        assert agent(OpenAIChatModel, 20).run_sync(QUESTION).usage.output_tokens <= 20
 
     def output() -> None:
-        found = agent(OpenAIChatModel, output_type=Weather, model_settings={"max_tokens": MOST}).run_sync(QUESTION)
+        found = agent(OpenAIChatModel, MOST, output_type=Weather).run_sync(QUESTION)
         assert isinstance(found.output, Weather)
 
     def responses() -> None:
-        found = agent(OpenAIResponsesModel, output_type=Weather, model_settings={"max_tokens": MOST})
+        found = agent(OpenAIResponsesModel, MOST, output_type=Weather)
         assert isinstance(found.run_sync(QUESTION).output, Weather)
 
     yield from _named(chat, output, responses)

@@ -146,6 +146,9 @@ def test_bounds_of_occurrences_are_checked(store, bounds):
 def test_no_datastore_says_how_to_build_one(tmp_path):
     with pytest.raises(NotFound, match="nothing is no datastore: there is no such folder; .*suffolk build"):
         open_datastore(tmp_path / "nothing")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotFound, match="file is no datastore: it is no folder; .*suffolk build"):
+        open_datastore(tmp_path / "file")
     with pytest.raises(NotFound, match="is no datastore: it has no MANIFEST; .*suffolk build"):
         open_datastore(tmp_path)
 

@@ -38,10 +38,6 @@ class BatchEntry:
     candidate: DraftCandidate | None
     whole_draft: Proposal | None = None
 
-    def __post_init__(self) -> None:
-        if self.request.reads_scored:
-            self.wanted = len(self.layout)
-
     @property
     def reading(self) -> bool:
         """Whether no row needs logits."""

@@ -43,7 +43,8 @@ class StepBatch:
             pending = request.length - cached
             if not self._decodes(request) and (size := budget.take(pending)):
                 rows = request.tokens[cached : cached + size].astype(np.int64)
-                entries.append(BatchEntry(request, chain(rows), int(size == pending), DraftTree.empty(), None))
+                wanted = size if request.reads_scored else int(size == pending)
+                entries.append(BatchEntry(request, chain(rows), wanted, DraftTree.empty(), None))
                 self._stats.prompt_tokens += size
         reading_rows = sum(len(entry.layout) for entry in entries)
         return [*self._drafted(decoding, reading_rows, clock), *entries]

@@ -222,10 +222,11 @@ class StepLoop:
 
     @staticmethod
     def _verify(entries: Sequence[BatchEntry], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
-        """The outcome of each request that has logits, by its number."""
+        """The outcome of each request that has logits and whose prompt is read, by its number."""
         sampling = [entry for entry in entries if entry.request.number in rows]
         requests, proposals = [entry.request for entry in sampling], [entry.proposal for entry in sampling]
-        return dict(zip(rows, verify(requests, proposals, list(rows.values())), strict=True))
+        found = zip(rows, verify(requests, proposals, list(rows.values())), strict=True)
+        return {number: outcome for number, outcome in found if outcome is not None}
 
     def _result(self, entry: BatchEntry, outcome: Outcome | SuffolkError, rows: torch.Tensor) -> Step | SuffolkError:
         """The request's new tokens, or its error. A tokenizer that cannot decode them fails this request only."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +44,13 @@ class Outcome:
 @torch.inference_mode()
 def verify(
     requests: Sequence[Request], proposals: Sequence[Proposal], logits: Sequence[torch.Tensor]
-) -> list[Outcome | SuffolkError]:
+) -> list[Outcome | SuffolkError | None]:
     """Accept drafted tokens and sample the next token: one outcome per request, or the error of its settings or functions.
 
+    The outcome is None while a request reads a prompt that is scored, and its last chunk is still to come.
+
     ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a request
-    reads a prompt that is scored: those after each token of the chunk, without a proposal. Its outcome is then None until the
-    prompt is read.
+    reads a prompt that is scored: those after each token of the chunk, without a proposal.
 
     Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
     Further copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
@@ -67,7 +67,7 @@ def verify(
     found = dict(zip(ready, outcomes, strict=True))
     for request, scores in zip(requests, scored, strict=True):  # last, because a step without memory is repeated
         request.prompt_log_probabilities += scores
-    return cast("list[Outcome | SuffolkError]", [found.get(at) for at in range(len(requests))])
+    return [found.get(at) for at in range(len(requests))]
 
 
 def _is_read(request: Request, rows: int) -> bool:

@@ -52,7 +52,9 @@ def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: 
             raise InvalidArgument(f"--set {assignment!r}: write it as NAME=VALUE")
         known = [each for each in settings if each not in UNSET]
         if name not in known:
-            raise InvalidArgument(f"--set {assignment}: unknown name {name!r}{nearest(name, known)}")
+            raise InvalidArgument(
+                f"--set {assignment}: unknown name {name!r}{nearest(name, known)}; 'suffolk config show COMMAND' lists the names"
+            )
         assigned.setdefault(name, []).append(f"{key}={text}" if dot else text)
     given |= {name: _given(settings[name], values, name) for name, values in assigned.items()}
     path: Path | None = given["config"].value if "config" in given else None

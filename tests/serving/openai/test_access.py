@@ -144,7 +144,16 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(messages=[{"role": "r" * 129, "content": "x"}]), "messages", "messages[0].role has 129 characters"),
         (chat(messages=[{"role": "user", "content": "x" * (1 << 20) + "y"}]), "messages", "1048577 characters"),
         (chat(messages=[{"role": "user", "content": 3}]), "messages[0].content", "messages[0].content is 3"),
-        (chat(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), "messages[0].content[0].type", "text"),
+        (
+            chat(messages=[{"role": "user", "content": [{"type": "image_url"}]}]),
+            "messages[0].content[0].type",
+            "is 'image_url'; the model takes text alone",
+        ),
+        (
+            chat(messages=[{"role": "assistant", "tool_calls": 5}]),
+            "messages",
+            "messages[0].tool_calls is of type int; give a list",
+        ),
         (chat(messages=[{"role": "robot", "content": "x"}]), None, "the chat template of model tiny rejects"),
         (
             chat(messages=[{"role": "user", "content": "x" * 5000}]),

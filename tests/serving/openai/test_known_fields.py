@@ -147,7 +147,6 @@ def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, 
         ({"tempreature": 0.5}, "tempreature", "did you mean temperature?"),
         ({"stream": True, "stream_options": {"include_usge": True}}, "stream_options.include_usge", "include_usage"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "it needs stream: true"),
-        ({"functions": [{"name": "f"}]}, "functions", "this worker does not support it; use tools"),
         ({"n_predict": 5}, "n_predict", "use max_tokens"),
         ({"use_beam_search": True}, "use_beam_search", "does not support it; leave it out"),
         ({"mirostat": 2}, "mirostat", "does not support it"),
@@ -161,6 +160,8 @@ def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, 
         ),
         ({"guided_json": "{"}, "guided_json", "no JSON"),
         ({"echo": True}, "echo", "this worker does not support it"),
+        ({"prompt": "abc"}, "prompt", "use messages, or /v1/completions"),
+        ({"max_output_tokens": 5}, "max_output_tokens", "use max_tokens"),
         (
             {"guided_regex": "a", "tools": [{"type": "function", "function": {"name": "f"}}]},
             "tools",
@@ -176,6 +177,14 @@ def test_fields_that_are_refused(server: WorkerServer, fields: dict[str, Any], p
     assert text in reply["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "fields", [{"top_logprobs": 5}, {"tools": [{}]}, {"messages": USER}, {"functions": [{"name": "f"}]}]
+)
+def test_fields_of_chats_are_refused_in_completions(server: WorkerServer, fields: dict[str, Any]) -> None:
+    status, _, reply = ask(server, "POST", TEXT, TEXTS | fields)
+    assert (status, reply["error"]["param"]) == (400, next(iter(fields))), reply
+
+
 def test_fields_that_ask_for_nothing_are_ignored(server: WorkerServer, caplog: pytest.LogCaptureFixture) -> None:
     fields = {"user": "me", "store": True, "metadata": {"a": "b"}, "functions": None, "use_beam_search": False}
     fields |= {"length_penalty": 1.0, "modalities": ["text"], "mirostat": 0, "chat_id": "7"}
@@ -188,3 +197,10 @@ def test_fields_that_ask_for_nothing_are_ignored(server: WorkerServer, caplog: p
 
 def test_top_p_of_0_takes_the_likeliest_token(server: WorkerServer) -> None:
     assert text_of(server, top_p=0, temperature=1) == text_of(server)
+
+
+def test_completions_take_the_newer_name_of_their_length(server: WorkerServer) -> None:
+    fields = {"prompt": "abc", "max_completion_tokens": 3, "ignore_eos": True}
+    assert ask(server, "POST", TEXT, fields)[2]["usage"]["completion_tokens"] == 3
+    error = ask(server, "POST", TEXT, fields | {"max_completion_tokens": 1 << 30})[2]["error"]
+    assert error["param"] == "max_completion_tokens"

@@ -39,6 +39,19 @@ def accepts(target: Target, schema: dict[str, Any], text: str, strict: bool = Tr
     return Oracle(target, grammar).is_whole(tokens_of(text))
 
 
+def test_a_property_that_a_pattern_matches_too_is_refused(target: Target) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"score": {"type": "integer"}},
+        "patternProperties": {"^x": {"type": "integer"}},
+    }
+    assert accepts(target, schema, '{"score": 3, "x1": 4}')
+    schema["patternProperties"] = {"^sco": {"type": "integer"}}
+    for strict in (True, False):
+        with pytest.raises(InvalidArgument, match="the property 'score', and patternProperties '.sco' match it too"):
+            accepts(target, schema, "{}", strict)
+
+
 def test_objects_have_only_the_properties_that_they_name(target: Target) -> None:
     inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}, "required": ["a"], "$defs": {"B": inner}}

@@ -186,6 +186,7 @@ def test_items_become_messages() -> None:
         ({"input": "x" * 5000}, "input", "the prompt has"),
         ({"max_output_tokens": 1 << 30}, "max_output_tokens", "max_output_tokens is 1073741824"),
         ({"max_tokens": 5}, "max_tokens", "use max_output_tokens"),
+        ({"max_completion_tokens": 5}, "max_completion_tokens", "use max_output_tokens"),
         ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", "give the schema"),
         ({"tools": [{"type": "web_search"}]}, "tools", "tools[0] is no function"),
         ({"max_output_token": 5}, "max_output_token", "did you mean max_output_tokens?"),

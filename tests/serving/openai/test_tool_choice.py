@@ -125,13 +125,17 @@ def test_an_answer_of_json_may_be_a_call_instead(target: Target) -> None:
     ("tools", "choice", "message"),
     [
         ([{"type": "retrieval"}], None, r"tools\[0\] is no function"),
-        ([tool("f"), tool("f")], None, r"tools\[1\].function.name is 'f', which an earlier tool has"),
+        ([tool("f"), tool("f")], None, r"tools\[1\].function.name is 'f', which an earlier function has"),
         ([tool("a b")], None, "tools.0..function.name is 'a b'; it must be 1 to 64"),
         ([tool("f", parameters=[])], None, "tools.0..function.parameters is no JSON object"),
         ([tool(f"f{at}") for at in range(MAX_TOOLS + 1)], None, "tools has 129 entries; the limit is 128"),
         (TOOLS, "maybe", "tool_choice is 'maybe'; it must be none, auto, required or a function"),
-        (TOOLS, {"type": "function", "function": {"name": "g"}}, "names the function 'g'; the functions of tools are"),
-        (TOOLS, {"type": "function", "function": {"name": []}}, "names the function"),
+        (
+            TOOLS,
+            {"type": "function", "function": {"name": "g"}},
+            "names the function 'g'; the functions of the request are",
+        ),
+        (TOOLS, {"type": "function", "function": {"name": []}}, "tool_choice names no function"),
         (TOOLS, {"type": "allowed_tools"}, "tool_choice.allowed_tools must have mode, auto or required, and tools"),
         (
             TOOLS,
@@ -155,5 +159,5 @@ def test_arguments_of_earlier_calls_reach_the_template_as_objects() -> None:
     assert answer == messages[1]
     for arguments in ("{", "[1]", 5):
         call["function"] = {"name": "f", "arguments": arguments}
-        with pytest.raises(InvalidArgument, match=r"messages\[0\].tool_calls: the arguments of f are no JSON object"):
+        with pytest.raises(InvalidArgument, match=r"messages\[0\]: the arguments of f are no JSON object"):
             template_messages(messages)

@@ -141,6 +141,7 @@ def test_a_response_format_holds_with_and_without_tools(client: openai.OpenAI, t
     [
         ({"tools": [{"type": "function"}]}, "is no function"),
         ({"tools": TOOLS, "tool_choice": "maybe"}, "tool_choice is 'maybe'"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "now"}}, "tool_choice names no function"),
         ({"tool_choice": "required"}, "give tools"),
         ({"response_format": {"type": "xml"}}, "response_format.type is 'xml'"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}}, "Invalid type"),
@@ -184,6 +185,7 @@ def test_a_template_without_tools_gets_them_as_text(choice: Any) -> None:
     with answering(target) as server, client_of(server) as client:
         tokens = ask(server, "POST", "/tokenize", {"messages": messages, "tools": TOOLS[1:]})[2]["tokens"]
         prompt = ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"]
+        assert ask(server, "POST", "/tokenize", {"messages": ASKED["messages"], "tools": [{}]})[0] == 400
         [call] = client.chat.completions.create(**fields).choices[0].message.tool_calls or []
     assert call.type == "function"
     assert call.function.name in ("weather", "now")

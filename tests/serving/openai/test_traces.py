@@ -202,6 +202,8 @@ def test_only_admins_of_the_datastores_see_drafts_and_passages(guarded: WorkerSe
         info = ask(guarded, "GET", "/suffolk/info", headers=headers)[2]
         assert info["datastores"] == [{"name": "texts", "sources": expected == 200}]
         assert info["sources"] == (expected == 200)
+    error = ask(guarded, "GET", "/nothing", headers={"Authorization": access["admin"]})[2]["error"]["message"]
+    assert ("/v1/chat/completions" in error, "playground" in error) == (True, False)
     headers = {"Authorization": access["stranger"]}  # an admin elsewhere: the datastore does not exist for it
     assert ask(guarded, "POST", PASSAGES, {"tokens": [1, 2]}, headers)[2] == {"datastores": []}
     status, _, reply = ask(guarded, "POST", PASSAGES, {"tokens": [1], "datastores": ["texts"]}, headers)

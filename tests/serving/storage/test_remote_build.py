@@ -62,6 +62,21 @@ def test_a_listed_name_with_two_slashes_is_read(tmp_path: Path, s3: S3Server, ur
     assert [source for source, _ in documents(tmp_path, [url], "store")] == [f"{odd}:1"]
 
 
+def test_markers_of_folders_and_names_like_patterns(s3: S3Server, url: str) -> None:
+    """Regression: a folder that was made in a store's console could not be read."""
+    names = ["a b+%20#.txt", "br[0].txt", "st*r.txt", "sub/q?.txt"]
+    objects = {f"{url}/{name}": b"text" for name in names} | {f"{url}/": b"", f"{url}/sub/": b"", f"{url}/empty/": b""}
+    for name, content in objects.items():
+        fsspec.filesystem("s3").call_s3("put_object", Bucket=url.split("/")[2], Key=name.split("/", 3)[3], Body=content)
+    found, named = find_files(url)
+    assert ([file.url for file in found], named) == ([f"{url}/{name}" for name in names], False)
+    for name in names:
+        found, named = find_files(f"{url}/{name}")
+        assert ([file.url for file in found], named) == ([f"{url}/{name}"], True)
+    with pytest.raises(NotFound, match="there is no such file"):
+        find_files(f"{url}/empty")
+
+
 def test_corpora_are_streamed(tmp_path: Path, s3: S3Server, corpus: str) -> None:
     for names in (["a.jsonl.zst", "b.jsonl.gz", "e.parquet"], ["d.py"], [""]):
         expected = documents(tmp_path, [str(tmp_path / "local" / name) for name in names], f"local-{names[0]}")

@@ -16,7 +16,7 @@ from suffolk.serving.transport.tls import ServerTls, TlsFiles, channel_credentia
 
 
 def test_bad_tls_files(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="/none.pem: cannot read the TLS file: No such file"):
+    with pytest.raises(NotFound, match="/none.pem: cannot read the TLS file: No such file or directory; correct"):
         ServerTls(TlsFiles(f"{tmp_path}/none.pem", f"{tmp_path}/none.pem"))
     (tmp_path / "junk.pem").write_text("junk")
     with pytest.raises(InvalidArgument, match="junk.pem: not a certificate and its key in PEM form"):

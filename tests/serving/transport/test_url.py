@@ -34,7 +34,7 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("s3://bucket/store", "not the URL of a draft service or worker; the forms are"),
+        ("s3://bucket/store", "; copy a datastore in storage first: suffolk pull s3://bucket/store DIR"),
         ("http://host/wiki", "not the URL of a draft service or worker; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host:99999/wiki", "Port out of range"),
         ("grpc://host/a/b/c", "malformed URL; the forms are grpc://HOST:PORT/NAME"),
