@@ -26,8 +26,9 @@ def nodes_wanted(request: DraftRequest) -> int:
 
 def known_end(ids: Ids, vocab_size: int) -> Ids:
     """The part of ``ids`` after the last id outside ``vocab_size``. A match cannot contain unknown ids."""
-    unknown = np.flatnonzero(ids >= vocab_size)
-    return ids[int(unknown[-1]) + 1 :] if len(unknown) else ids
+    if not len(ids) or ids.max() < vocab_size:
+        return ids
+    return ids[int(np.flatnonzero(ids >= vocab_size)[-1]) + 1 :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class TextStream:
         self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()) if skip_special_tokens else ())
         self._marks = _marks(tokenizer, self._stop) if skip_special_tokens else {}
         self._tokens: list[int] = []
+        self._single: dict[int, str] = {}
         self._pushed = 0
         self._shown = 0  # tokens whose text was returned; decoding starts before them, for correct spaces
         self._start = 0
@@ -70,12 +71,20 @@ class TextStream:
         return [] if self.stopped else self._release(_Piece(self._decode(final=True), 0), final=True)
 
     def _decode(self, final: bool) -> str:
-        before = self._text(self._tokens[self._start : self._shown])
+        before = self._before(self._tokens[self._start : self._shown])
         after = self._text(self._tokens[self._start :])
         if len(after) <= len(before) or (after.endswith(_BROKEN) and not final):
             return ""
         self._start, self._shown = self._shown, len(self._tokens)
         return after[len(before) :]
+
+    def _before(self, tokens: list[int]) -> str:
+        """As ``_text``. The texts of single tokens are kept, because most tokens are shown one by one."""
+        if len(tokens) != 1:
+            return self._text(tokens) if tokens else ""
+        if tokens[0] not in self._single:
+            self._single[tokens[0]] = self._text(tokens)
+        return self._single[tokens[0]]
 
     def _text(self, tokens: list[int]) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=self._skips_special))
