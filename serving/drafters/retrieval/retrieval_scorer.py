@@ -79,9 +79,9 @@ class RetrievalScorer:
     def observe(self, request_id: int, tokens: Ids) -> None:
         """Learn from the generated ``tokens`` which nodes were accepted. Trees on other paths are skipped."""
         found = [
-            (each.tree, tokens[len(each.path) :])
+            (each.tree, tokens[size:])
             for each in self._found.pop(request_id, ())
-            if len(tokens) > len(each.path) and np.array_equal(tokens[: len(each.path)], each.path)
+            if len(tokens) > (size := len(each.path)) and (not size or np.array_equal(tokens[:size], each.path))
         ]
         if found:
             calibrator = self._calibrator(self._requests[request_id])

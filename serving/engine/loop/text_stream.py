@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tokenizers import Tokenizer
+
 _BROKEN = "\ufffd"
+_TRANSFORMERS = ["transformers.tokenization_utils_base", "transformers.tokenization_utils_tokenizers"]
+"""Where the methods ``decode`` and ``_decode`` of tokenizers that add nothing to the tokenizer inside are defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,9 @@ class TextStream:
             include_stop: the text ends after the stop string.
             skip_special_tokens: special tokens show nothing.
         """
-        self._tokenizer = tokenizer
+        self._text = _decoder(tokenizer, skip_special_tokens)
         self._stop = tuple(stop)
-        self._min_tokens, self._include_stop, self._skips_special = min_tokens, include_stop, skip_special_tokens
+        self._min_tokens, self._include_stop = min_tokens, include_stop
         # these decode to nothing
         self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()) if skip_special_tokens else ())
         self._marks = _marks(tokenizer, self._stop) if skip_special_tokens else {}
@@ -86,9 +90,6 @@ class TextStream:
             self._single[tokens[0]] = self._text(tokens)
         return self._single[tokens[0]]
 
-    def _text(self, tokens: list[int]) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=self._skips_special))
-
     def _release(self, piece: _Piece, final: bool) -> list[tuple[str, int]]:
         if not self._stop or self._pushed < self._min_tokens:
             return [(piece.text, piece.source)] if piece.text and piece.is_shown else []
@@ -120,6 +121,22 @@ class TextStream:
             if piece.is_shown:
                 pieces.append((text, piece.source))
         return pieces
+
+
+def _decoder(tokenizer: Any, skip_special_tokens: bool) -> Callable[[list[int]], str]:
+    """Decodes tokens as ``tokenizer`` does.
+
+    The methods of transformers take most of the time. Where they only call the tokenizer inside, that is called directly.
+    """
+    methods = [getattr(type(tokenizer), name, None) for name in ("decode", "_decode")]
+    if (
+        [getattr(each, "__module__", "") for each in methods] == _TRANSFORMERS
+        and not tokenizer.clean_up_tokenization_spaces
+        and isinstance(tokenizer.backend_tokenizer, Tokenizer)
+    ):
+        inside = tokenizer.backend_tokenizer
+        return lambda tokens: str(inside.decode(tokens, skip_special_tokens=skip_special_tokens))
+    return lambda tokens: str(tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
 
 
 def _marks(tokenizer: Any, stop: Sequence[str]) -> dict[int, str]:
