@@ -19,10 +19,12 @@ import torch
 from research.command import command_parser, run_command
 from suffolk.benchmarks.table import format_table
 from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.slots import LEAST_REUSED
 from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.transport.limits import MAX_THREADS, check_range
 
 _SLOTS = 8
 _CASES = ("chat", "system prompt", "samples")
@@ -39,13 +41,17 @@ class Result:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("prefix_reuse", __doc__, "--model MODEL_FOLDER", "--model MODEL_FOLDER --prefix 1000")
     add = parser.add_argument
     add("--model", required=True, metavar="MODEL", help="folder or hub name")
     add("--prefix", type=int, default=300, metavar="N", help="tokens of the shared beginning (default: %(default)s)")
     add("--new", type=int, default=16, metavar="N", help="tokens of each answer (default: %(default)s)")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")
-    return run_command(parser, _run, arguments)
+    return parser
 
 
 def measure(target: Target, text: Sequence[int], case: str, prefix: int, new: int, reuse: bool) -> Result:
@@ -82,6 +88,9 @@ def measure(target: Target, text: Sequence[int], case: str, prefix: int, new: in
 
 
 def _run(args: argparse.Namespace) -> int:
+    check_range("--threads", args.threads, 1, MAX_THREADS)
+    check_range("--prefix", args.prefix, LEAST_REUSED, 4096)
+    check_range("--new", args.new, 1, 256)
     torch.set_num_threads(args.threads)
     target = Target.load(args.model, cache_tokens=_SLOTS * (2 * args.prefix + 8 * (args.new + 32)))
     source = Path(sysconfig.get_path("stdlib"), "argparse.py").read_text()
