@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded
@@ -36,20 +37,13 @@ def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
 
     ``tokens`` and ``parents``: the columns of a tree; a child of the root has the parent -1.
     """
-    path: list[int] = []
-    node = -1
-    for token in text[: len(tokens)].tolist():
-        found = np.flatnonzero((parents == node) & (tokens == token))
-        if not len(found):
-            break
-        node = int(found[0])
-        path.append(node)
-    return np.array(path, np.int64)
+    columns = (np.asarray(each, np.int32) for each in (tokens, parents, text))
+    return _native.path_along(*columns)
 
 
 def accepted_length(tree: DraftTree, text: Ids) -> int:
     """The leading tokens of ``text`` that form a path of ``tree`` from its root."""
-    return len(path_along(tree.tokens, tree.parents, text))
+    return len(path_along(tree.tokens, tree.parents, text)) if len(tree) else 0
 
 
 def tree_depth(parents: Sequence[int]) -> int:

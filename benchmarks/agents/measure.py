@@ -52,7 +52,9 @@ def measure_agents(options: AgentOptions) -> dict[str, Any]:
         capacity = longest + 2 * decoding.max_new_tokens + rows_behind(decoding.max_nodes)
         found = find_costs(target, 1, decoding.costs)
         drafters = {way: memory.drafter for way, memory in memories.items()}
-        engine = stack.enter_context(Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0))
+        engine = stack.enter_context(
+            Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False)
+        )
         sessions = _Sessions(engine, memories, options)
         count = len(texts) * options.sessions * options.turns
         kept, stopped = keep(sessions.run(texts), count, "turns of all sessions")

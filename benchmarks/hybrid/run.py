@@ -147,7 +147,9 @@ def _run_service(bench: _Bench, temperature: float) -> None:
     by_name = bench.drafters(max_nodes).by_name
     ways = [PLAIN, *by_name]
     with (
-        Engine(bench.target, by_name, costs, slots=1, capacity=capacity, queue=0) as engine,  # closes the drafters
+        Engine(
+            bench.target, by_name, costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False
+        ) as engine,  # closes the drafters
         part_progress(len(missing), f"prompts in service, temperature {temperature:g}") as done,
     ):
         _run_way(engine, PLAIN, missing[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)

@@ -82,7 +82,7 @@ def measure_predictions(options: PredictionOptions) -> dict[str, Any]:
         )
         for way in ways
     }
-    with Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0) as engine:
+    with Engine(target, drafters, found.costs, slots=1, capacity=capacity, queue=0, prefix_reuse=False) as engine:
         turns = _Turns(engine, counted, ways, options).run(encoded)
         kept, stopped = keep(turns, len(encoded), "prompts")
     runs = [row for rows in kept for row in rows]

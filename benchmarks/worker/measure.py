@@ -78,7 +78,7 @@ def measure_worker(options: DecodingOptions, streams: Sequence[int]) -> dict[str
         costs = find_costs(target, most, options.costs).costs
         config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
         with (
-            Engine(target, drafters, costs, slots=most, capacity=capacity, queue=most) as engine,
+            Engine(target, drafters, costs, slots=most, capacity=capacity, queue=most, prefix_reuse=False) as engine,
             OpenAIServer(config, DecodeService(engine, Path(options.model).name, options.max_nodes)) as server,
         ):
             turns = _turns(server, [ids for _, ids in encoded], streams, options)

@@ -192,6 +192,24 @@ py::array_t<std::int32_t> tree_depths(const py::handle& parents) {
   return depths;
 }
 
+py::array_t<std::int64_t> path_along(const py::handle& tokens, const py::handle& parents, const py::handle& text) {
+  const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents"), followed(text, "the text");
+  require_size(above.view().size(), ids.view().size(), "parents");
+  drafting::require_parents(above.view());
+  return to_array(drafting::path_along(ids.view(), above.view(), followed.view()));
+}
+
+py::array_t<std::int64_t> accepted_path(const py::handle& tokens, const py::handle& parents, const py::handle& sampled) {
+  const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
+  const Column<std::int64_t> after(sampled, "sampled");
+  require_size(above.view().size(), ids.view().size(), "parents");
+  if (after.view().size() != ids.view().size() + 1) {
+    refuse("draft tree: sampled has ", after.view().size(), " entries; there must be one more than the ", ids.view().size(), " nodes");
+  }
+  drafting::require_parents(above.view());
+  return to_array(drafting::accepted_path(ids.view(), above.view(), after.view()));
+}
+
 // The rows of a pass over `last_token` and the n nodes of a tree: (tokens int64[n + 1], depths int64[n + 1], and the attention mask
 // bool[n + 1, n + 1], or None for a chain).
 py::tuple lay_out(std::int64_t last_token, const py::handle& tokens, const py::handle& parents) {
@@ -263,6 +281,8 @@ void bind_drafting(py::module_& module) {
   module.def("reweight_scores", &reweight_scores, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "position"_a, "seed"_a, "temperature"_a);
   module.def("check_tree", &check_tree, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "vocab_size"_a);
   module.def("tree_depths", &tree_depths, "parents"_a);
+  module.def("path_along", &path_along, "tokens"_a, "parents"_a, "text"_a);
+  module.def("accepted_path", &accepted_path, "tokens"_a, "parents"_a, "sampled"_a);
   module.def("lay_out", &lay_out, "last_token"_a, "tokens"_a, "parents"_a);
 }
 

@@ -56,6 +56,33 @@ void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> 
   }
 }
 
+namespace {
+
+// The path of nodes for which `follows(node, parent, depth)`; a node's parent is -1 at the root, which has depth 0.
+template <typename Follows>
+std::vector<std::int64_t> path_of(std::span<const std::int32_t> parents, const Follows& follows) {
+  std::vector<std::int64_t> path;
+  std::int32_t last = -1;
+  for (std::size_t node = 0; node < parents.size(); ++node) {  // children come after their parents, so one pass finds the whole path
+    if (parents[node] != last || !follows(node, last, path.size())) continue;
+    path.push_back(static_cast<std::int64_t>(node));
+    last = static_cast<std::int32_t>(node);
+  }
+  return path;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text) {
+  return path_of(parents, [&](std::size_t node, std::int32_t, std::size_t depth) { return depth < text.size() && tokens[node] == text[depth]; });
+}
+
+std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int64_t> sampled) {
+  return path_of(parents, [&](std::size_t node, std::int32_t parent, std::size_t) {
+    return tokens[node] == sampled[static_cast<std::size_t>(parent + 1)] && sampled[node + 1] >= 0;
+  });
+}
+
 bool is_chain(std::span<const std::int32_t> parents) noexcept {
   std::int32_t before = -1;
   return std::all_of(parents.begin(), parents.end(), [&](std::int32_t parent) { return parent == before++; });

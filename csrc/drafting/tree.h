@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace suffolk::drafting {
 
@@ -30,6 +31,15 @@ void require_scored(const ScoredTree& tree);
 // Writes the depth of each node: 1 for a child of the context's last token. O(n)
 // REQUIRES: parents passed require_parents; depths has its length
 void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> depths);
+
+// The nodes on the longest path from the root that agrees with `text`. Of equal siblings, the first counts. O(n)
+// REQUIRES: parents passed require_parents; tokens has their length
+std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text);
+
+// The accepted nodes, from the top down: each is the token sampled after its parent. `sampled` has the token after the context and
+// after each node; it is below 0 if no token is allowed there, and that node is not accepted. Of equal siblings, the first counts. O(n)
+// REQUIRES: parents passed require_parents; tokens has their length, and sampled one more
+std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int64_t> sampled);
 
 // Whether each node is the child of the one before it. O(n)
 bool is_chain(std::span<const std::int32_t> parents) noexcept;

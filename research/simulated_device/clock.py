@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterator
-from unittest.mock import patch
+from contextlib import AbstractContextManager
+
+from suffolk.benchmarks.host.clock import replaced_clock
 
 
 class VirtualClock:
@@ -24,8 +23,6 @@ class VirtualClock:
         self.now += seconds
         self.work += work
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Inside the block this clock replaces ``time.perf_counter`` in the whole process."""
-        with patch.object(time, "perf_counter", lambda: self.now):
-            yield
+        return replaced_clock(lambda: self.now)

@@ -156,7 +156,7 @@ class Piece(_message.Message):
     def __init__(self, text: _Optional[str] = ..., source: _Optional[int] = ...) -> None: ...
 
 class GenerationStats(_message.Message):
-    __slots__ = ("prompt_tokens", "tokens", "steps", "mean_generated_length", "draft_calls", "draft_failures", "seconds", "drafted", "accepted_prediction_tokens", "rejected_prediction_tokens", "drafted_steps")
+    __slots__ = ("prompt_tokens", "tokens", "steps", "mean_generated_length", "draft_calls", "draft_failures", "seconds", "drafted", "accepted_prediction_tokens", "rejected_prediction_tokens", "drafted_steps", "cached_tokens")
     class DraftFailuresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,7 @@ class GenerationStats(_message.Message):
     ACCEPTED_PREDICTION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REJECTED_PREDICTION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_STEPS_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     prompt_tokens: int
     tokens: int
     steps: int
@@ -193,7 +194,8 @@ class GenerationStats(_message.Message):
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
     drafted_steps: int
-    def __init__(self, prompt_tokens: _Optional[int] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., mean_generated_length: _Optional[float] = ..., draft_calls: _Optional[int] = ..., draft_failures: _Optional[_Mapping[str, int]] = ..., seconds: _Optional[_Mapping[str, float]] = ..., drafted: _Optional[_Iterable[_Union[DraftCount, _Mapping]]] = ..., accepted_prediction_tokens: _Optional[int] = ..., rejected_prediction_tokens: _Optional[int] = ..., drafted_steps: _Optional[int] = ...) -> None: ...
+    cached_tokens: int
+    def __init__(self, prompt_tokens: _Optional[int] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., mean_generated_length: _Optional[float] = ..., draft_calls: _Optional[int] = ..., draft_failures: _Optional[_Mapping[str, int]] = ..., seconds: _Optional[_Mapping[str, float]] = ..., drafted: _Optional[_Iterable[_Union[DraftCount, _Mapping]]] = ..., accepted_prediction_tokens: _Optional[int] = ..., rejected_prediction_tokens: _Optional[int] = ..., drafted_steps: _Optional[int] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class DraftCount(_message.Message):
     __slots__ = ("source", "source_bits", "depth", "proposed", "verified", "accepted", "earned")

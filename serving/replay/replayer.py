@@ -17,7 +17,6 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
-from suffolk.serving.engine.loop.draft_counts import places
 from suffolk.serving.engine.loop.draft_seconds import DraftSeconds
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, checked_tree, model_sources, only_from, tree_of
 from suffolk.serving.engine.loop.stats import GenerationStats
@@ -130,7 +129,7 @@ class Replayer:
         new = min(len(path) + 1, len(state.tokens) - state.length)
         stats.add_tokens(tuple([*tree.sources[path].tolist(), 0][:new]))
         stats.steps += 1
-        stats.drafted.verified.update(places(tree))
+        stats.drafted.add_tree("verified", tree)
         stats.drafted_steps += len(tree) > 0
         rows = 1 + len(tree)
         spent = self._pass_seconds(rows, context)
@@ -169,7 +168,7 @@ class Replayer:
             own, models, prefill = self._draft_seconds, 0.0, 0.0
         proposal = checked_tree(proposal, state.recording.vocab_size, self._max_nodes)
         state.result.stats.draft_calls += 1
-        state.result.stats.drafted.proposed.update(places(proposal))
+        state.result.stats.drafted.add_tree("proposed", proposal)
         tree = cut(proposal, room)
         of_models = only_from(tree, self._model_sources)
         candidate = DraftCandidate(state.number, tree.scores, of_models, own, models, prefill)

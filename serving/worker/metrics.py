@@ -25,6 +25,7 @@ COUNTERS = {
     "rows": ("suffolk_target_rows", "Rows of those passes: prompt tokens, last tokens, nodes of draft trees"),
     "batched_requests": ("suffolk_batched_requests", "Requests in a pass, summed over passes"),
     "prompt_tokens": ("suffolk_prompt_tokens", "Prompt tokens read"),
+    "cached_tokens": ("suffolk_cached_prompt_tokens", "Prompt tokens not read, because other texts had their rows"),
     "tokens": ("suffolk_generated_tokens", "Tokens generated"),
     "steps": ("suffolk_decode_steps", "Passes after the prompt, summed over requests"),
     "draft_calls": ("suffolk_draft_calls", "Steps in which a drafter was called, summed over requests"),

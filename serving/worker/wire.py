@@ -135,6 +135,7 @@ def _pack_stats(stats: GenerationStats, shows_sources: bool) -> decode_pb2.Gener
         accepted_prediction_tokens=stats.accepted_prediction_tokens,
         rejected_prediction_tokens=stats.rejected_prediction_tokens,
         drafted_steps=stats.drafted_steps,
+        cached_tokens=stats.cached_tokens,
     )
 
 
@@ -145,6 +146,7 @@ def _pack_count(source: int, **row: int) -> decode_pb2.DraftCount:
 def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> GenerationStats:
     stats = GenerationStats(
         prompt_tokens=message.prompt_tokens,
+        cached_tokens=message.cached_tokens,
         tokens=message.tokens,
         steps=message.steps,
         draft_calls=message.draft_calls,

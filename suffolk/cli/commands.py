@@ -46,6 +46,7 @@ COMMANDS = {
     "bench counts": "compare the speed of counting and the bytes per token with infini-gram",
     "bench decode": "compare each drafter with plain decoding",
     "bench batch": "measure the engine's throughput by batch size",
+    "bench host": "measure the host's time in a step, beside the model's passes",
     "bench worker": "measure what HTTP and gRPC cost, compared to calls in the worker's process",
     "bench build": "measure the throughput and memory of building a datastore, and of its sort",
     "bench memory": "measure a datastore larger than memory",

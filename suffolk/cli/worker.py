@@ -165,7 +165,16 @@ def _opened_service(
     with (
         opened_recorder(options.record, target, options.model) as recorder,
         nullcontext() if memory is None else TextAppender(memory) as appender,
-        Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
+        Engine(
+            target,
+            drafters,
+            costs,
+            options.slots,
+            capacity,
+            options.queue,
+            options.pass_mode,
+            prefix_reuse=not options.no_prefix_reuse,
+        ) as engine,
     ):
         traces = server.http is not None and is_on(options.playground, server, server.http)
         policy = RemotePolicy(options.typical_floor, options.share_learning, traces)

@@ -45,6 +45,9 @@ class RoomOptions(DeviceOptions):
         "most tokens of a request (prompt, new tokens and largest draft tree); at most the model's context",
     )
     queue: Annotated[int, Within(0, 4096)] = rare(64, "most requests that wait; further requests are refused")
+    no_prefix_reuse: bool = option(
+        False, "read every prompt whole, even if it begins like another text of its tenant that is in the cache"
+    )
     pass_mode: str = rare(
         "auto",
         "kind of forward passes. 'packed': any shape; 'captured': a few static shapes, as CUDA graphs; 'compiled': on a CPU, by "

@@ -20,6 +20,7 @@ MEASUREMENTS = {
     "build": ("--tokenizer", NONE, NONE),
     "counts": (NONE,),
     "decode": (*MODEL, *PROMPTS),
+    "host": (),
     "hybrid": (*MODEL, *PROMPTS, "--output", "out"),
     "live": (NONE,),
     "agents": (*MODEL, "--files", NONE),

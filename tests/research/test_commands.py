@@ -39,6 +39,7 @@ MISTAKES = {
     "cluster_faults": (*MODEL, "--store", NONE),
     "fan_out": (NONE,),
     "soak": ("--minutes", "1", "--warmup", "2"),
+    "prefix_reuse": MODEL,
     "policy_speed": (NONE, *STORE, "--costs", "135m-fp32"),
     "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
     "plot_speed_by_set": (NONE, "x.png"),

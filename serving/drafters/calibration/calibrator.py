@@ -46,9 +46,7 @@ class Calibrator:
         A child's score is at most its parent's. Raises InvalidArgument if ``tree`` is malformed.
         """
         scores = self._native.score(tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count)
-        return DraftTree(
-            tree.tokens, tree.parents, scores, tree.sources, tree.counts, tree.match_length, tree.match_count
-        )
+        return tree.with_scores(scores)
 
     def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
         """Learn from nodes whose parent was accepted. ``tokens``: generated after the tree's root.

@@ -14,6 +14,7 @@ _ROUNDING = 1e-3
 """Tolerance: predictions are in single precision."""
 _FADED = 1e-300
 """Tolerance: decayed sums are rounded."""
+_MOST_WAITING = 64
 Floats = npt.NDArray[np.float64]
 
 
@@ -31,14 +32,28 @@ class Reliability:
 
     def __init__(self, decay: float = 1.0) -> None:
         self._decay = decay
-        self._sums = np.zeros((3, BINS))  # rows: sum of predictions, sum of outcomes, number
+        self._counted = np.zeros((3, BINS))  # rows: sum of predictions, sum of outcomes, number
+        self._waiting: list[tuple[npt.NDArray[np.floating], npt.NDArray[np.bool_]]] = []
 
     def add(self, predicted: npt.NDArray[np.floating], taken: npt.NDArray[np.bool_]) -> None:
         """Add predicted probabilities, in 0..1. ``taken``: which of them came true. Both arrays have one length."""
-        self._sums *= self._decay
-        bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
-        for row, values in enumerate((predicted, taken, np.ones(len(bins)))):
-            self._sums[row] += np.bincount(bins, values, BINS)
+        self._waiting.append((predicted, taken))
+        if len(self._waiting) >= _MOST_WAITING:
+            _ = self._sums
+
+    @property
+    def _sums(self) -> Floats:
+        """float64[3, BINS]. Calls of ``add`` wait and are counted together, because that takes less time."""
+        if self._waiting:
+            ages = np.arange(len(self._waiting) - 1, -1, -1)
+            weights = np.repeat(self._decay**ages, [len(each) for each, _ in self._waiting])
+            predicted, taken = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+            self._counted *= self._decay ** len(self._waiting)
+            self._waiting.clear()
+            bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
+            for row, values in enumerate((predicted * weights, taken * weights, weights)):
+                self._counted[row] += np.bincount(bins, values, BINS)
+        return self._counted
 
     def bars(self) -> list[Bar]:
         """The tenths that have predictions, in ascending order."""
@@ -70,4 +85,5 @@ class Reliability:
             raise InvalidArgument(
                 "reliability has a number that is not finite, below 0, or more outcomes than predictions"
             )
-        self._sums = sums
+        self._waiting.clear()
+        self._counted = sums

@@ -150,7 +150,7 @@ class HybridDrafter:
                 if trees:
                     steps[place].by_source[source.name] = merge(trees, request.max_nodes)
                     scale = np.float32(self._acceptance.scale(source.name, request.request_id))
-                    scaled = [replace(tree, scores=tree.scores * scale) for tree in trees]
+                    scaled = [tree.with_scores(tree.scores * scale) for tree in trees]
                     found[place] += scaled
                     likely = max(_likely_tokens(tree, request.budget.least_score) for tree in scaled)
                     expected[place] = max(expected[place], likely)

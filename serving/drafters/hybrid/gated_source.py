@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +37,7 @@ class GatedSource:
 
         ``expected``: tokens expected of the sources before this one, for each of ``requests``.
         """
-        budgets = [
-            replace(each.budget, expected=tokens, model_seconds=math.inf)
-            for each, tokens in zip(requests, expected, strict=True)
-        ]
+        budgets = [each.budget.beside(tokens) for each, tokens in zip(requests, expected, strict=True)]
         running = [at for at, budget in enumerate(budgets) if self._gate.decide(budget).run]
         found: list[list[DraftTree]] = [[] for _ in requests]
         if running:

@@ -26,8 +26,9 @@ def nodes_wanted(request: DraftRequest) -> int:
 
 def known_end(ids: Ids, vocab_size: int) -> Ids:
     """The part of ``ids`` after the last id outside ``vocab_size``. A match cannot contain unknown ids."""
-    unknown = np.flatnonzero(ids >= vocab_size)
-    return ids[int(unknown[-1]) + 1 :] if len(unknown) else ids
+    if not len(ids) or ids.max() < vocab_size:
+        return ids
+    return ids[int(np.flatnonzero(ids >= vocab_size)[-1]) + 1 :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,9 @@ class RetrievalScorer:
     def observe(self, request_id: int, tokens: Ids) -> None:
         """Learn from the generated ``tokens`` which nodes were accepted. Trees on other paths are skipped."""
         found = [
-            (each.tree, tokens[len(each.path) :])
+            (each.tree, tokens[size:])
             for each in self._found.pop(request_id, ())
-            if len(tokens) > len(each.path) and np.array_equal(tokens[: len(each.path)], each.path)
+            if len(tokens) > (size := len(each.path)) and (not size or np.array_equal(tokens[:size], each.path))
         ]
         if found:
             calibrator = self._calibrator(self._requests[request_id])

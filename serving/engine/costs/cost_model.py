@@ -166,7 +166,15 @@ class CostModel:
 
     def _weights(self, rows: int) -> Floats:
         """float64[n], the weights of the measured points in the correction of a pass of ``rows`` rows."""
-        return np.asarray([np.interp(rows, self.sizes, each) for each in np.eye(len(self.sizes))], np.float64)
+        weights = np.zeros(len(self.sizes))
+        above = int(np.searchsorted(self.sizes, rows))
+        if 0 < above < len(weights):
+            before, after = self.sizes[above - 1 : above + 1].tolist()
+            weights[above] = (rows - before) / (after - before)
+            weights[above - 1] = 1 - weights[above]
+        else:
+            weights[min(above, len(weights) - 1)] = 1.0
+        return weights
 
     def _times(self, curve: Floats, rows: Floats, requests: int, context: float) -> Floats:
         slope = self._last_slope * curve[-1] / self.measured[-1]

@@ -18,6 +18,9 @@ from suffolk.serving.engine.loop.step_trace import TRACED_CONTEXT, StepTrace
 from suffolk.serving.engine.loop.verify_step import Outcome
 from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
 
+NO_TREE = DraftTree.empty()
+_FIRST = np.zeros(1, np.int64)
+
 
 @dataclass(slots=True)
 class BatchEntry:
@@ -61,8 +64,9 @@ class BatchEntry:
     def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
         """int64[k], the rows that the cache keeps: all rows of a prompt, or those of the last token and the accepted nodes."""
         if isinstance(outcome, Outcome) and len(outcome.path):
-            return np.concatenate([[0], outcome.path + 1])
-        return np.arange(1 if self.has_draft else len(self.layout))
+            return np.concatenate([_FIRST, outcome.path + 1])
+        size = 1 if self.has_draft else len(self.layout)
+        return _FIRST if size == 1 else np.arange(size)
 
     def trace(self, outcome: Outcome, step: Step, seconds: Mapping[str, float]) -> StepTrace:
         """The trace of ``step``, which ``outcome`` led to and which the request already includes."""

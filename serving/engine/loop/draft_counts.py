@@ -6,12 +6,42 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from suffolk.datastore.draft_tree import DraftTree
 
 Place = tuple[int, int]
 """Source bits and depth. A node of several sources has all their bits and counts once. The first drafted token has depth 1."""
 
+_DEPTH_BITS = 16
+_MOST_WAITING = 64
 STAGES = ("proposed", "verified", "accepted", "earned")
+
+
+class TreeCounts:
+    """Nodes of trees by source and depth. Trees are kept and counted together, because that takes less time. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Place] = Counter()
+        self._waiting: list[DraftTree] = []
+
+    @property
+    def counts(self) -> Counter[Place]:
+        """The numbers of all nodes so far."""
+        if self._waiting:
+            sources = np.concatenate([tree.sources for tree in self._waiting]).astype(np.int64)
+            depths = np.concatenate([tree.depths() for tree in self._waiting])
+            self._waiting.clear()
+            found, numbers = np.unique(sources << _DEPTH_BITS | depths, return_counts=True)
+            for place, number in zip(found.tolist(), numbers.tolist(), strict=True):
+                self._counts[place >> _DEPTH_BITS, place & (1 << _DEPTH_BITS) - 1] += number
+        return self._counts
+
+    def add(self, tree: DraftTree) -> None:
+        """Count the nodes of ``tree``, whose arrays must not change afterwards."""
+        self._waiting.append(tree)
+        if len(self._waiting) >= _MOST_WAITING:
+            _ = self.counts
 
 
 @dataclass(slots=True)
@@ -19,18 +49,30 @@ class DraftCounts:
     """Drafted tokens by source and depth, at each stage from draft to text. Not thread-safe.
 
     Attributes:
-        proposed: nodes that drafters returned.
-        verified: nodes that the target verified.
         accepted: drafted tokens in the text.
         earned: accepted tokens that saved a pass. These are all except a drafted token that ends the text, because its pass
             samples that token too. So the number of tokens after the first is the number of passes after the prompt's plus
             ``earned``.
     """
 
-    proposed: Counter[Place] = field(default_factory=Counter)
-    verified: Counter[Place] = field(default_factory=Counter)
     accepted: Counter[Place] = field(default_factory=Counter)
     earned: Counter[Place] = field(default_factory=Counter)
+    _trees: dict[str, TreeCounts] = field(default_factory=lambda: {"proposed": TreeCounts(), "verified": TreeCounts()})
+
+    @property
+    def proposed(self) -> Counter[Place]:
+        """Nodes that drafters returned."""
+        return self._trees["proposed"].counts
+
+    @property
+    def verified(self) -> Counter[Place]:
+        """Nodes that the target verified."""
+        return self._trees["verified"].counts
+
+    def add_tree(self, stage: str, tree: DraftTree) -> None:
+        """Count the nodes of ``tree`` as "proposed" or "verified"."""
+        if len(tree):
+            self._trees[stage].add(tree)
 
     def add_tokens(self, sources: Sequence[int]) -> None:
         """Count the tokens that one pass added.
@@ -38,6 +80,8 @@ class DraftCounts:
         ``sources``: the source bits of the drafted tokens from depth 1 on, then 0 for the target's own token.
         """
         drafted = [(source, depth) for depth, source in enumerate(sources, 1) if source]
+        if not drafted:
+            return
         self.accepted.update(drafted)
         self.earned.update(drafted[: len(sources) - 1])
 
@@ -52,11 +96,6 @@ class DraftCounts:
             {"source": source, "depth": depth} | {stage: getattr(self, stage)[source, depth] for stage in STAGES}
             for source, depth in places
         ]
-
-
-def places(tree: DraftTree) -> Counter[Place]:
-    """The number of nodes of ``tree`` at each place."""
-    return Counter(zip(tree.sources.tolist(), tree.depths().tolist(), strict=True))
 
 
 def _by_source(counts: Counter[Place]) -> dict[str, int]:

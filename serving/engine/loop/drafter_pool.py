@@ -145,6 +145,10 @@ class DrafterPool:
             found = features[torch.from_numpy(rows).to(features.device)]
             drafter.follow(request.number, found if len(columns) == len(self.layers) else found[:, columns])
 
+    def reads_prompt(self, request: Request) -> bool:
+        """Whether the request's drafter needs the hidden states of the whole prompt."""
+        return request.drafter in self._columns
+
     def learns(self, request: Request) -> bool:
         """Whether the request's drafter learns from the logits of generated tokens, and may keep them."""
         options = request.options

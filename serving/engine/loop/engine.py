@@ -56,6 +56,7 @@ class Engine:
         capacity: int = 4096,
         queue: int = 64,
         passes: str = "auto",
+        prefix_reuse: bool = True,
     ) -> None:
         """Allocates the cache and starts the thread.
 
@@ -70,6 +71,7 @@ class Engine:
                 static shapes, which CUDA replays as graphs. ``compiled``: for a CPU, by torch and a C++ compiler, which takes a
                 minute or more at the start. ``graph``: on CUDA, compiled and captured at the start, for prompts too.
                 ``auto``: ``captured`` on CUDA, else ``packed``.
+            prefix_reuse: whether a prompt that begins like another text of its tenant takes over the rows of that text.
 
         Raises:
             InvalidArgument: a value is out of its range.
@@ -86,7 +88,7 @@ class Engine:
                 f"costs is of type {type(costs).__name__}; give a CostModel, as find_costs(...).costs is"
             )
         self._drafters = _by_name(drafters)
-        self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes)
+        self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes, prefix_reuse)
         self.target, self.slots, self.capacity, self.queue = target, slots, capacity, queue
         self.drafters = tuple(sorted(self._drafters))
         self.datastores = tuple(sorted({name for each in self._drafters.values() for name in datastore_names(each)}))

@@ -92,6 +92,7 @@ class GenerationStats(Counts):
 
     Attributes:
         prompt_tokens: length of the prompt.
+        cached_tokens: prompt tokens that were not read, because another request's rows were taken over.
         rejected_prediction_tokens: tokens of the predicted text that a shortest diff to the generated text deletes; 0 without a
             prediction. It depends on both texts only, not on the drafts.
         finish: finish reason: eos, stop, length (max_new_tokens), context (the model's limit), cancelled or error; empty while
@@ -99,6 +100,7 @@ class GenerationStats(Counts):
     """
 
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     rejected_prediction_tokens: int = 0
     finish: str = ""
 
@@ -140,6 +142,7 @@ class LoopStats(Counts):
         rows: rows of all passes.
         batched_requests: number of requests in each pass, summed over passes.
         prompt_tokens: prompt tokens read.
+        cached_tokens: prompt tokens taken over from other requests, of requests that have ended.
         requests: requests that have ended.
         finished: requests that have ended, by finish reason.
         draft_failures: failed drafts of requests that have ended; ``StepLoop.totals`` adds those of running requests.
@@ -149,6 +152,7 @@ class LoopStats(Counts):
     rows: int = 0
     batched_requests: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     requests: int = 0
     finished: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS[1:], 0.0))
@@ -164,4 +168,5 @@ class LoopStats(Counts):
         """Add a request that has ended."""
         self.requests += 1
         self.finished[stats.finish] += 1
+        self.cached_tokens += stats.cached_tokens
         self.draft_failures.update(stats.draft_failures)

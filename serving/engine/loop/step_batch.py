@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.engine.loop.batch_entry import BatchEntry
+from suffolk.serving.engine.loop.batch_entry import NO_TREE, BatchEntry
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
-from suffolk.serving.engine.loop.draft_counts import places
 from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, only_from, tree_of
 from suffolk.serving.engine.loop.drafter_pool import Draft, DrafterPool
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.loop.prefill_pace import PrefillPace
 from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.slots import Slots
 from suffolk.serving.engine.loop.stats import Clock, LoopStats
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.tree_layout import chain, cut, lay_out
@@ -25,27 +25,32 @@ from suffolk.serving.engine.policy.planner import Planner
 class StepBatch:
     """Builds the batch of each step. Not thread-safe."""
 
-    def __init__(self, cache: KVCache, pool: DrafterPool, planner: Planner | None, stats: LoopStats) -> None:
+    def __init__(
+        self, cache: KVCache, slots: Slots, pool: DrafterPool, planner: Planner | None, stats: LoopStats
+    ) -> None:
         """``planner``: None if there are no drafters."""
-        self._cache, self._pool, self._planner, self._stats = cache, pool, planner, stats
+        self._cache, self._slots, self._pool, self._planner, self._stats = cache, slots, pool, planner, stats
         self._pace = PrefillPace()
 
     def take(self, requests: Sequence[Request], clock: Clock) -> list[BatchEntry]:
         """The entries of the next pass; calls the drafters. ``clock`` gets the time of drafting.
 
-        A pass reads as many prompt tokens as ``PrefillPace`` says. Requests whose prompts do not fit have no entry.
+        A pass reads as many prompt tokens as ``PrefillPace`` says. Requests whose prompts do not fit, or that wait for the rows
+        of another one, have no entry.
         """
         entries: list[BatchEntry] = []
-        decoding = [request for request in requests if self._decodes(request)]
+        cached = self._cache.lengths[[request.slot for request in requests]].tolist()
+        decoding = [each for each, kept in zip(requests, cached, strict=True) if _decodes(each, kept)]
         budget = PrefillBudget(self._pace.tokens(len(decoding)))
-        for request in requests:
-            cached = int(self._cache.lengths[request.slot])
-            pending = request.length - cached
-            if not self._decodes(request) and (size := budget.take(pending)):
-                rows = request.tokens[cached : cached + size].astype(np.int64)
-                wanted = size if request.reads_scored else int(size == pending)
-                entries.append(BatchEntry(request, chain(rows), wanted, DraftTree.empty(), None))
-                self._stats.prompt_tokens += size
+        for request, kept in zip(requests, cached, strict=True):
+            if not _decodes(request, kept) and not self._slots.waits(request):
+                begin = int(self._cache.lengths[request.slot])
+                pending = request.length - begin
+                if size := budget.take(pending):
+                    rows = request.tokens[begin : begin + size].astype(np.int64)
+                    wanted = size if request.reads_scored else int(size == pending)
+                    entries.append(BatchEntry(request, chain(rows), wanted, NO_TREE, None))
+                    self._stats.prompt_tokens += size
         reading_rows = sum(len(entry.layout) for entry in entries)
         return [*self._drafted(decoding, reading_rows, clock), *entries]
 
@@ -58,11 +63,6 @@ class StepBatch:
     def context(self, requests: Sequence[Request]) -> float:
         """The mean number of cached tokens of ``requests``; 0 for no requests."""
         return float(np.mean(self._cache.lengths[[request.slot for request in requests]])) if requests else 0.0
-
-    def _decodes(self, request: Request) -> bool:
-        """Whether all tokens of ``request`` but the last generated one are cached."""
-        pending = request.length - int(self._cache.lengths[request.slot])
-        return pending == 1 and request.length > request.stats.prompt_tokens
 
     def _drafted(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
         """Entries of the ``decoding`` requests, with drafts sized for a pass that also has ``reading_rows`` prompt rows.
@@ -109,23 +109,30 @@ class StepBatch:
             candidates[request.number] = candidate_of(
                 request.number, draft, proposal, self._pool.model_sources[request.drafter]
             )
-            nodes = places(tree_of(draft.proposal))
             for stats in (request.stats, self._stats):
                 stats.draft_calls += 1
-                stats.drafted.proposed.update(nodes)
+                stats.drafted.add_tree("proposed", tree_of(draft.proposal))
         return proposals, candidates
 
     def _entry(self, request: Request, draft: Proposal | None, candidate: DraftCandidate | None) -> BatchEntry:
         """The last token of ``request``, followed by its draft, cut to the nodes that the planner chose."""
-        proposal: Proposal = DraftTree.empty()
+        proposal: Proposal = NO_TREE
         if draft is not None and candidate is not None:
             proposal = draft.head(candidate.verified) if isinstance(draft, DraftTree) else draft
-            nodes = places(tree_of(proposal))
-            for stats in (request.stats, self._stats):
-                stats.drafted.verified.update(nodes)
-                stats.drafted_steps += bool(nodes)
-        layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
+        tree = tree_of(proposal)
+        if not len(tree):
+            last = request.tokens[request.length - 1 : request.length].astype(np.int64)
+            return BatchEntry(request, chain(last), 1, proposal, candidate, draft)
+        for stats in (request.stats, self._stats):
+            stats.drafted.add_tree("verified", tree)
+            stats.drafted_steps += 1
+        layout = lay_out(int(request.tokens[request.length - 1]), tree)
         return BatchEntry(request, layout, len(layout), proposal, candidate, draft)
+
+
+def _decodes(request: Request, cached: int) -> bool:
+    """Whether all tokens of ``request`` but the last generated one are among its ``cached`` tokens."""
+    return request.length - cached == 1 and request.length > request.stats.prompt_tokens
 
 
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:

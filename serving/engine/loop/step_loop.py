@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from suffolk.serving.engine.loop.batch_entry import BatchEntry
 from suffolk.serving.engine.loop.drafter import Drafter, tree_of
 from suffolk.serving.engine.loop.drafter_pool import DrafterPool
 from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.slots import Slots
 from suffolk.serving.engine.loop.stats import Clock, LoopStats
 from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.loop.step_batch import StepBatch
@@ -52,6 +52,7 @@ class StepLoop:
         slots: int = 1,
         capacity: int = 4096,
         passes: str = "auto",
+        prefix_reuse: bool = False,
     ) -> None:
         """Allocates the cache. Arguments and errors as for ``Engine``, with two differences.
 
@@ -72,18 +73,17 @@ class StepLoop:
             costs = measure(target, slots, passes=passes)
         # a copy: the planner corrects it
         self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs
-        self._batch = StepBatch(self.cache, self._pool, self._planner, self.stats)
         self._passes = Passes(target, self.cache, passes, self._pool.layers, prepare_all=True)
+        self._slots = Slots(self.cache, prefix_reuse, takes_lowest=self._passes.kind == "captured")
+        self._batch = StepBatch(self.cache, self._slots, self._pool, self._planner, self.stats)
         self._names = frozenset(drafters or {})
         self.running: list[Request] = []
         self._recording = 0.0  # seconds of the planner's last ``record``, a cost of drafting
-        # a heap, which gives the lowest free slot: passes of static shape run over slots 0 to n - 1
-        self._free = list(range(slots))
 
     @property
     def free(self) -> int:
         """How many more requests may join."""
-        return len(self._free)
+        return self._slots.free
 
     @property
     def slowdown(self) -> float:
@@ -112,10 +112,9 @@ class StepLoop:
     def join(self, request: Request) -> None:
         """Add ``request`` to the next step. Raises as ``require_room``, and ResourceExhausted if no slot is free."""
         self.require_room(request)
-        if not self._free:
+        if not self._slots.free:
             raise ResourceExhausted(f"all {self.cache.slots} slots are taken; wait until one is free")
-        request.slot = heapq.heappop(self._free)
-        self.cache.clear(request.slot)
+        self._slots.take(request, self.running, reads_all=request.reads_scored or self._pool.reads_prompt(request))
         if request.drafter and self._planner is not None:
             self._planner.open(request.number, request.drafter, self._pool.model_sources[request.drafter] != 0)
         self.running.append(request)
@@ -125,7 +124,7 @@ class StepLoop:
         if request not in self.running:
             return
         self.running.remove(request)
-        heapq.heappush(self._free, request.slot)
+        self._slots.give_back(request, self.running)
         request.stats.finish = request.stats.finish or finish
         if request.drafter and self._planner is not None:
             self._pool.release(request)
@@ -198,7 +197,7 @@ class StepLoop:
             self.target.synchronize()
             clock.lap("forward")
             rows = self._split(entries, read.logits)
-            outcomes = self._verify(entries, rows)
+            outcomes = self._verify(entries, rows, read.logits)
             clock.lap("verify")
         return read, rows, outcomes
 
@@ -221,11 +220,13 @@ class StepLoop:
         return {entry.request.number: each for entry, each in zip(sampling, rows, strict=True)}
 
     @staticmethod
-    def _verify(entries: Sequence[BatchEntry], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
+    def _verify(
+        entries: Sequence[BatchEntry], rows: Mapping[int, torch.Tensor], logits: torch.Tensor
+    ) -> dict[int, Outcome | SuffolkError]:
         """The outcome of each request that has logits and whose prompt is read, by its number."""
         sampling = [entry for entry in entries if entry.request.number in rows]
         requests, proposals = [entry.request for entry in sampling], [entry.proposal for entry in sampling]
-        found = zip(rows, verify(requests, proposals, list(rows.values())), strict=True)
+        found = zip(rows, verify(requests, proposals, list(rows.values()), logits), strict=True)
         return {number: outcome for number, outcome in found if outcome is not None}
 
     def _result(self, entry: BatchEntry, outcome: Outcome | SuffolkError, rows: torch.Tensor) -> Step | SuffolkError:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tokenizers import Tokenizer
+
 _BROKEN = "\ufffd"
+_TRANSFORMERS = ["transformers.tokenization_utils_base", "transformers.tokenization_utils_tokenizers"]
+"""Where the methods ``decode`` and ``_decode`` of tokenizers that add nothing to the tokenizer inside are defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,14 @@ class TextStream:
             include_stop: the text ends after the stop string.
             skip_special_tokens: special tokens show nothing.
         """
-        self._tokenizer = tokenizer
+        self._text = _decoder(tokenizer, skip_special_tokens)
         self._stop = tuple(stop)
-        self._min_tokens, self._include_stop, self._skips_special = min_tokens, include_stop, skip_special_tokens
+        self._min_tokens, self._include_stop = min_tokens, include_stop
         # these decode to nothing
         self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()) if skip_special_tokens else ())
         self._marks = _marks(tokenizer, self._stop) if skip_special_tokens else {}
         self._tokens: list[int] = []
+        self._single: dict[int, str] = {}
         self._pushed = 0
         self._shown = 0  # tokens whose text was returned; decoding starts before them, for correct spaces
         self._start = 0
@@ -70,15 +75,20 @@ class TextStream:
         return [] if self.stopped else self._release(_Piece(self._decode(final=True), 0), final=True)
 
     def _decode(self, final: bool) -> str:
-        before = self._text(self._tokens[self._start : self._shown])
+        before = self._before(self._tokens[self._start : self._shown])
         after = self._text(self._tokens[self._start :])
         if len(after) <= len(before) or (after.endswith(_BROKEN) and not final):
             return ""
         self._start, self._shown = self._shown, len(self._tokens)
         return after[len(before) :]
 
-    def _text(self, tokens: list[int]) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=self._skips_special))
+    def _before(self, tokens: list[int]) -> str:
+        """As ``_text``. The texts of single tokens are kept, because most tokens are shown one by one."""
+        if len(tokens) != 1:
+            return self._text(tokens) if tokens else ""
+        if tokens[0] not in self._single:
+            self._single[tokens[0]] = self._text(tokens)
+        return self._single[tokens[0]]
 
     def _release(self, piece: _Piece, final: bool) -> list[tuple[str, int]]:
         if not self._stop or self._pushed < self._min_tokens:
@@ -111,6 +121,22 @@ class TextStream:
             if piece.is_shown:
                 pieces.append((text, piece.source))
         return pieces
+
+
+def _decoder(tokenizer: Any, skip_special_tokens: bool) -> Callable[[list[int]], str]:
+    """Decodes tokens as ``tokenizer`` does.
+
+    The methods of transformers take most of the time. Where they only call the tokenizer inside, that is called directly.
+    """
+    methods = [getattr(type(tokenizer), name, None) for name in ("decode", "_decode")]
+    if (
+        [getattr(each, "__module__", "") for each in methods] == _TRANSFORMERS
+        and not tokenizer.clean_up_tokenization_spaces
+        and isinstance(tokenizer.backend_tokenizer, Tokenizer)
+    ):
+        inside = tokenizer.backend_tokenizer
+        return lambda tokens: str(inside.decode(tokens, skip_special_tokens=skip_special_tokens))
+    return lambda tokens: str(tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
 
 
 def _marks(tokenizer: Any, stop: Sequence[str]) -> dict[int, str]:

@@ -23,6 +23,7 @@ from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 _SCORED_ROWS = 64
 """Rows of logits whose log-probabilities are computed at once, which takes memory."""
+_NO_NODES = np.empty(0, np.int64)
 log = logging.getLogger(__name__)
 
 
@@ -43,18 +44,24 @@ class Outcome:
 
 @torch.inference_mode()
 def verify(
-    requests: Sequence[Request], proposals: Sequence[Proposal], logits: Sequence[torch.Tensor]
+    requests: Sequence[Request],
+    proposals: Sequence[Proposal],
+    logits: Sequence[torch.Tensor],
+    whole: torch.Tensor | None = None,
 ) -> list[Outcome | SuffolkError | None]:
     """Accept drafted tokens and sample the next token: one outcome per request, or the error of its settings or functions.
 
     The outcome is None while a request reads a prompt that is scored, and its last chunk is still to come.
 
     ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal. While a request
-    reads a prompt that is scored: those after each token of the chunk, without a proposal.
+    reads a prompt that is scored: those after each token of the chunk, without a proposal. ``whole``: all of ``logits`` as one
+    tensor, if there is one. Greedy requests are then sampled together.
 
     Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
     Further copies are needed for top-k, top-p, min-p, masks, log-probabilities and the other verifications.
     """
+    if whole is not None and all(each.sampler.is_plain_greedy and not each.reads_scored for each in requests):
+        return [*_verify(requests, proposals, logits, [likeliest(whole)])]
     scored = [
         _score_prompt(request, rows) if request.reads_scored else []
         for request, rows in zip(requests, logits, strict=True)
@@ -86,22 +93,29 @@ def _score_prompt(request: Request, logits: torch.Tensor) -> list[LogProbability
 
 
 def _verify(
-    requests: Sequence[Request], proposals: Sequence[Proposal], logits: Sequence[torch.Tensor]
+    requests: Sequence[Request],
+    proposals: Sequence[Proposal],
+    logits: Sequence[torch.Tensor],
+    sampled: list[torch.Tensor] | None = None,
 ) -> list[Outcome | SuffolkError]:
-    sampled: list[torch.Tensor] = []
+    """``sampled``: the tokens of all rows, if they are sampled already."""
     failed: dict[int, SuffolkError] = {}
-    for at, (request, proposal, rows) in enumerate(zip(requests, proposals, logits, strict=True)):
-        try:
-            sampled.append(_sample(request, proposal, rows))
-        except SuffolkError as error:
-            failed[at] = error
-            sampled.append(torch.zeros(len(rows), dtype=torch.int64, device=rows.device))
+    if sampled is None:
+        sampled = []
+        for at, (request, proposal, rows) in enumerate(zip(requests, proposals, logits, strict=True)):
+            try:
+                sampled.append(_sample(request, proposal, rows))
+            except SuffolkError as error:
+                failed[at] = error
+                sampled.append(torch.zeros(len(rows), dtype=torch.int64, device=rows.device))
     if not sampled:
         return []
     host = np.asarray(torch.cat(sampled).cpu().numpy(), np.int64)
-    split = np.split(host, np.cumsum([len(rows) for rows in logits])[:-1])
     outcomes: list[Outcome | SuffolkError] = []
-    for at, (request, proposal, rows, tokens) in enumerate(zip(requests, proposals, logits, split, strict=True)):
+    begin = 0
+    for at, (request, proposal, rows) in enumerate(zip(requests, proposals, logits, strict=True)):
+        tokens = host[begin : begin + len(rows)]
+        begin += len(rows)
         try:
             outcomes.append(failed[at] if at in failed else _accept(request, proposal, rows, tokens))
         except SuffolkError as error:
@@ -117,7 +131,9 @@ def _sample(request: Request, proposal: Proposal, rows: torch.Tensor) -> torch.T
 
 def _accept(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
     tree, settings = tree_of(proposal), request.settings
-    if settings.verification == "typical" and len(tree):
+    if not len(tree):
+        return _outcome(request, proposal, rows, sampled, _NO_NODES, int(sampled[0]))
+    if settings.verification == "typical":
         distributions = request.sampler.probabilities(rows, request.contexts(tree_of(proposal)))
         allowed = _above_floor(tree, rows, settings.typical_floor) if settings.typical_floor else None
         path = typical_path(tree.tokens, tree.parents, distributions, settings.epsilon, settings.delta, allowed)

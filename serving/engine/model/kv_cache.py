@@ -11,6 +11,7 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from suffolk.serving.engine.model.transfer import to_device
+from suffolk.serving.engine.model.tree_layout import positions_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +96,19 @@ class KVCache:
     def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
         """Keep the ``accepted`` rows that passes appended to each slot, and drop the others.
 
-        ``accepted``: an int64[k] for each of ``slots``, the accepted rows in ascending order, counted from the slot's length.
+        ``accepted``: an int64[k] for each of ``slots``, which differ: the accepted rows in ascending order, counted from the slot's
+        length.
         """
-        sources: list[npt.NDArray[np.int64]] = []
-        places: list[npt.NDArray[np.int64]] = []
-        for slot, rows in zip(slots, accepted, strict=True):
-            begin = slot * self.capacity + self.lengths[slot]
-            order = np.arange(len(rows))
-            moved = rows != order  # the first rows are often in place already
-            sources.append(begin + rows[moved])
-            places.append(begin + order[moved])
-            self.lengths[slot] += len(rows)
-        source, place = np.concatenate(sources), np.concatenate(places)
-        if len(source):
-            index = to_device(np.stack([source, place]), self._device)
+        chosen = np.asarray(slots, np.int64)
+        counts = np.fromiter(map(len, accepted), np.int64, len(accepted))
+        rows, order = np.concatenate(accepted), positions_within(counts)
+        moved = np.flatnonzero(rows != order)  # the first rows are often in place already
+        if len(moved):
+            begin = np.repeat(chosen * self.capacity + self.lengths[chosen], counts)[moved]
+            index = to_device(np.stack([begin + rows[moved], begin + order[moved]]), self._device)
             for slab in self._slabs.values():
                 slab[:, index[1]] = slab[:, index[0]]  # the gather completes before anything is overwritten
+        self.lengths[chosen] += counts
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
         """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another, whose length becomes ``end``."""

@@ -91,7 +91,7 @@ class Passes:
         target, layers = self._target, self._layers
         if kind == "auto":
             kind = _ON_CUDA if target.device.type == "cuda" else "packed"
-        captured: tuple[str, _Make] = ("captured", lambda cache: _StaticPasses(target, cache, layers))
+        captured: tuple[str, _Make] = ("captured", lambda cache: StaticPasses(target, cache, layers))
         if kind == "graph":
             problem = kernel_problem(target)
             if problem is not None:
@@ -178,7 +178,7 @@ def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayou
     )
 
 
-class _StaticPasses:
+class StaticPasses:
     """The static passes over one cache, by bucket. On CUDA their graphs share memory and one array of logits."""
 
     def __init__(self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...]) -> None:
@@ -200,9 +200,13 @@ class _StaticPasses:
         """Nothing to prepare: there are too many shapes."""
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
-        found = self._find(slots, layouts)
-        rows = found.load(slots, layouts)
+        found, rows = self.load(slots, layouts)
         return found.run().head(rows, rows)
+
+    def load(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[StaticPass, int]:
+        """The pass for these rows, loaded with them, and their number."""
+        found = self._find(slots, layouts)
+        return found, found.load(slots, layouts)
 
     def _find(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> StaticPass:
         cache = self._cache

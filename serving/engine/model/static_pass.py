@@ -18,7 +18,7 @@ from suffolk.serving.engine.model.grid_attention import WORD, Bucket, Grid
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.pass_result import PassResult
-from suffolk.serving.engine.model.tree_layout import TreeLayout
+from suffolk.serving.engine.model.tree_layout import TreeLayout, positions_within
 
 
 class StaticPass:
@@ -46,7 +46,7 @@ class StaticPass:
         self._inputs = torch.zeros_like(self._host, device=target.device) if cuda else self._host
         self._numbers = _cut(self._host.numpy(), shapes, sizes)
         self._tensors = _cut(self._inputs, shapes, sizes)
-        self._alone = _words(np.eye(grid[1], dtype=np.bool_), grid[1])
+        self._alone = _words(np.eye(grid[1], -(-grid[1] // WORD) * WORD, dtype=np.bool_))
         self._copied = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]  # torch's own
         self._captured: CapturedPass | None = None
 
@@ -62,24 +62,24 @@ class StaticPass:
         self._host.zero_()
         numbers["written"][:] = self._cache.spare
         numbers["ancestors"][:] = self._alone
-        begin = 0
-        for slot, layout in zip(slots, layouts, strict=True):
-            size, length = len(layout), int(self._cache.lengths[slot])
-            rows, order = slice(begin, begin + size), np.arange(size)
-            numbers["ids"][rows] = layout.tokens
-            numbers["positions"][rows] = length + layout.depths
-            numbers["written"][rows] = slot * self._capacity + length + order
-            numbers["places"][rows] = slot * cells + order
-            numbers["members"][slot, :size] = begin + order
-            numbers["lengths"][slot] = length
-            numbers["depths"][slot, :size] = layout.depths
-            visible = np.tri(size, dtype=np.bool_) if layout.visible is None else layout.visible
-            numbers["ancestors"][slot, :size] = _words(visible, cells)
-            begin += size
+        chosen = np.asarray(slots, np.int64)
+        counts = np.fromiter(map(len, layouts), np.int64, len(layouts))
+        slot, order, rows = np.repeat(chosen, counts), positions_within(counts), int(counts.sum())
+        lengths, places = self._cache.lengths[slot], slot * cells + order
+        depths = np.concatenate([layout.depths for layout in layouts])
+        numbers["ids"][:rows] = np.concatenate([layout.tokens for layout in layouts])
+        numbers["positions"][:rows] = lengths + depths
+        numbers["written"][:rows] = slot * self._capacity + lengths + order
+        numbers["places"][:rows] = places
+        numbers["members"].ravel()[places] = np.arange(rows)
+        numbers["lengths"][chosen] = self._cache.lengths[chosen]
+        numbers["depths"].ravel()[places] = depths
+        if rows > len(layouts):
+            numbers["ancestors"].reshape(-1, self._alone.shape[1])[places] = _ancestors(layouts, counts, cells)
         if self._copied is not None:
             self._inputs.copy_(self._host, non_blocking=True)
             self._copied.record(torch.cuda.current_stream(self._target.device))
-        return begin
+        return rows
 
     @torch.inference_mode()
     def compute(self) -> PassResult:
@@ -123,8 +123,16 @@ def _cut(numbers: Any, shapes: dict[str, tuple[int, ...]], sizes: Sequence[int])
     }
 
 
-def _words(visible: npt.NDArray[np.bool_], cells: int) -> npt.NDArray[np.int64]:
-    """int64[rows, words], the bits of bool[rows, seen] in little-endian words for ``cells`` bits."""
-    bits = np.zeros((len(visible), -(-cells // WORD) * WORD), np.bool_)
-    bits[:, : visible.shape[1]] = visible
+def _ancestors(layouts: Sequence[TreeLayout], counts: npt.NDArray[np.int64], cells: int) -> npt.NDArray[np.int64]:
+    """int64[rows, words], the rows that each row of ``layouts`` sees, as bits."""
+    seen = [np.tri(len(each), dtype=np.bool_) if each.visible is None else each.visible for each in layouts]
+    bits = np.zeros((int(counts.sum()), -(-cells // WORD) * WORD), np.bool_)
+    widths = np.repeat(counts, counts)  # entries of each row in ``seen``
+    row = np.repeat(np.arange(len(widths)), widths)
+    bits[row, positions_within(widths)] = np.concatenate([each.ravel() for each in seen])
+    return _words(bits)
+
+
+def _words(bits: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """int64[rows, words], the bits of bool[rows, words * WORD] in little-endian words."""
     return np.packbits(bits, axis=1, bitorder="little").view("<i8")

@@ -70,3 +70,8 @@ def select(tree: DraftTree, keep: npt.NDArray[np.bool_]) -> DraftTree:
     return DraftTree(
         tree.tokens[keep], parents, tree.scores[keep], tree.sources[keep], counts, tree.match_length, tree.match_count
     )
+
+
+def positions_within(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """For runs of ``counts`` entries that follow each other: the place of each entry in its run. [2, 3] gives [0, 1, 0, 1, 2]."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from suffolk.serving.engine.policy.constants import MEMORY, OVERLAP, PRIOR_WEIGHT, RECOVERY
 
-_CLASSES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
+_CLASSES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Borders between the ranges of expected tokens in ``AddedTokens``."""
 
 
@@ -110,7 +111,7 @@ class AddedTokens:
 
     def gain(self, expected: float) -> float:
         """Expected number of tokens that the source adds to a draft of ``expected`` tokens. The prior assumes an overlap."""
-        alone, gain = self._alone.value, self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))]
+        alone, gain = self._alone.value, self._gains[bisect_right(_CLASSES, expected)]
         gain.prior = max(alone - OVERLAP * expected, (1 - OVERLAP) * alone)
         return gain.value
 
@@ -119,5 +120,5 @@ class AddedTokens:
 
         Without this draft, the source would have had ``alone`` tokens.
         """
-        self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))].add(gained)
+        self._gains[bisect_right(_CLASSES, expected)].add(gained)
         self._alone.add(alone)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
+
 
 def accept(
     tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sampled: npt.NDArray[np.int64]
@@ -19,14 +21,4 @@ def accept(
         sampled: int64[n + 1], the target's token after the context (row 0) and after each node (row node + 1). It is below 0 if
             no token is allowed; the row's node is then not accepted.
     """
-    rows = parents + 1
-    matching = ((tokens == sampled[rows]) & (sampled[1:] >= 0)).nonzero()[0][::-1]
-    child = np.full(len(tokens) + 1, -1)
-    # of several values for one place numpy keeps the last, which is the first sibling here
-    child[rows[matching]] = matching
-    path: list[int] = []
-    node = int(child[0])
-    while node >= 0:
-        path.append(node)
-        node = int(child[node + 1])
-    return np.array(path, np.int64)
+    return _native.accepted_path(tokens, parents, sampled)

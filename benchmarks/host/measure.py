@@ -1,0 +1,184 @@
+"""Measures the processor time of the step loop beside the model's passes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from suffolk.benchmarks.host.clock import HostClock, replaced_clock
+from suffolk.benchmarks.host.instant_model import InstantPasses, tiny_target
+from suffolk.benchmarks.host.step_parts import StepParts
+from suffolk.benchmarks.host.word_texts import VOCAB, Ids, WordTexts
+from suffolk.benchmarks.progress import tracked
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.drafters.load import make_drafter
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import read_costs
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.model.passes import Passes
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+PLAIN, HYBRID = "plain", "hybrid"
+SLOW_GPU = CostModel((1, 2, 4, 8, 16, 32, 64), (0.0705, 0.0721, 0.073, 0.0745, 0.0784, 0.08, 0.0827), 0.0, 8.74e-06)
+"""Ten times the costs of a model of 7 billion parameters on an NVIDIA H200, so that drafts pay at any number of requests."""
+_MOST_NODES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """Settings of ``suffolk bench host``. Checked when made.
+
+    Attributes:
+        requests: numbers of requests at once.
+        drafters: "plain" for plain decoding, and drafters of the registry that need no model.
+        tokens: tokens of each answer.
+        prompt: tokens of each prompt.
+        temperature: as in ``SamplingSettings``.
+        costs: file of the times that passes are given; None for ``SLOW_GPU``.
+        rounds: number of batches of requests.
+        seed: seed of the choice of texts.
+    """
+
+    requests: tuple[int, ...] = (1, 8, 64)
+    drafters: tuple[str, ...] = (PLAIN, HYBRID)
+    tokens: int = 128
+    prompt: int = 256
+    temperature: float = 0.0
+    costs: Path | None = None
+    rounds: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        bounds = {"tokens": (8, 4096), "prompt": (1, 4096), "rounds": (1, 1000)}
+        for name, (least, most) in bounds.items():
+            if not least <= getattr(self, name) <= most:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be between {least} and {most}")
+        if bad := [number for number in self.requests if not 1 <= number <= 1024]:
+            raise InvalidArgument(f"requests is {bad[0]}; it must be between 1 and 1024")
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps in which all requests decoded: seconds of the host in each, by part if these were watched, and tokens of all."""
+
+    seconds: list[float]
+    parts: list[dict[str, float]]
+    tokens: int
+
+
+def measure_host(options: HostOptions) -> dict[str, Any]:
+    """Measure each drafter at each number of requests.
+
+    Every case runs twice: once for the whole time, and once for its parts, because watching them takes time too.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # threads that wait for work take processor time
+    try:
+        return {"cases": _cases(options, SLOW_GPU if options.costs is None else read_costs(options.costs)[0])}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _cases(options: HostOptions, costs: CostModel) -> list[dict[str, Any]]:
+    texts = WordTexts.of_standard_library()
+    stored, held_out = texts.documents[::2], texts.documents[1::2]
+    cases = [(drafter, requests) for drafter in options.drafters for requests in options.requests]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store = stack.enter_context(texts.write_store(folder / "store", stored))
+        target = tiny_target(VOCAB, texts.tokenizer)
+        bench = _Bench(options, target, costs, store)
+        rows = []
+        for drafter, requests in tracked(iter(cases), len(cases), "cases"):
+            size = options.prompt + options.tokens + 1
+            chosen = texts.excerpts(held_out, requests * options.rounds, size, options.seed)
+            rows.append(bench.measure(drafter, requests, chosen))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    options: HostOptions
+    target: Target
+    costs: CostModel
+    store: Datastore
+
+    def measure(self, drafter: str, requests: int, texts: Sequence[Ids]) -> dict[str, Any]:
+        """The result of one case. ``texts``: those of all rounds."""
+        whole, divided = (self._run(drafter, requests, texts, is_watched=each) for each in (False, True))
+        parts = {name: 1e3 * median(each[name] for each in divided.parts) for name in divided.parts[0]}
+        return {
+            "drafter": drafter,
+            "requests": requests,
+            "steps": len(whole.seconds),
+            "ms": 1e3 * median(whole.seconds),
+            "ms_p90": 1e3 * float(np.quantile(whole.seconds, 0.9)),
+            "tokens_per_step": whole.tokens / len(whole.seconds) / requests,
+            "parts_ms": parts,
+        }
+
+    def _run(self, drafter: str, requests: int, texts: Sequence[Ids], is_watched: bool) -> _Steps:
+        clock, found = HostClock(), _Steps([], [], 0)
+        parts = StepParts(clock.worked) if is_watched else None
+        source = None if drafter == PLAIN else make_drafter(drafter, VOCAB, [self.store])
+        capacity = self.options.prompt + self.options.tokens + _MOST_NODES + 1
+        tokens = 0
+        with replaced_clock(clock.now):
+            loop = StepLoop(
+                self.target, None if source is None else {drafter: source}, self.costs, requests, capacity, "packed"
+            )
+            passes = InstantPasses(self.target, loop.cache, self.costs, clock, requests * (1 + _MOST_NODES))
+            loop._passes = cast(Passes, passes)
+            if parts is not None:
+                parts.watch_loop(loop)
+            numbers = count(1)
+            for begin in range(0, len(texts), requests):
+                for text in texts[begin : begin + requests]:
+                    request = self._request(next(numbers), text, "" if source is None else drafter)
+                    if parts is not None:
+                        parts.watch_request(request)
+                    loop.join(request)
+                    passes.texts[request.slot, : len(text)] = text
+                    loop.cache.lengths[request.slot] = self.options.prompt - 1  # its pass would be instant too
+                for seconds, new in _full_steps(loop, clock, parts):
+                    found.seconds.append(seconds)
+                    tokens += new
+                    if parts is not None:
+                        found.parts.append(parts.take())
+        if source is not None:
+            source.close()
+        return _Steps(found.seconds, found.parts, tokens)
+
+    def _request(self, number: int, text: Ids, drafter: str) -> Request:
+        options = self.options
+        settings = SamplingSettings(options.tokens, temperature=options.temperature, seed=options.seed)
+        return Request(number, self.target, text[: options.prompt].tolist(), settings, drafter, _MOST_NODES)
+
+
+def _full_steps(loop: StepLoop, clock: HostClock, parts: StepParts | None) -> Iterator[tuple[float, int]]:
+    """Run all requests of ``loop`` to their ends: the host's seconds, and the tokens, of each step in which all decode."""
+    requests = len(loop.running)
+    while loop.running:
+        decoding = sum(each.length > each.stats.prompt_tokens for each in loop.running)
+        begin = clock.worked()
+        results = loop.step()
+        seconds = clock.worked() - begin
+        for _, step in results:
+            if isinstance(step, SuffolkError):
+                raise step
+        if decoding == requests:
+            yield seconds, sum(len(step.tokens) for _, step in results if not isinstance(step, SuffolkError))
+        elif parts is not None:
+            parts.take()

@@ -1,0 +1,41 @@
+"""Measure the host's processor time in a step, with a model whose passes take none. It needs no model and no datastore."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffolk.cli.bench.report_options import ReportOptions
+from suffolk.cli.options.setting import option, passed_on
+
+EXAMPLES = """
+suffolk bench host --json host.json
+suffolk bench host --requests 1 64 --drafters hybrid --temperature 0.7
+suffolk bench host --costs costs.json --rounds 10"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReportOptions):
+    requests: tuple[int, ...] = option((1, 8, 64), "requests at once", several=True)
+    drafters: tuple[str, ...] = option(
+        ("plain", "hybrid"),
+        "plain decoding, or drafters to measure",
+        choices=("plain", "prompt-lookup", "datastore", "hybrid"),
+        several=True,
+    )
+    tokens: int = option(128, "tokens of each answer")
+    prompt: int = option(256, "tokens of each prompt")
+    temperature: float = option(0.0, "sampling temperature; 0: greedy")
+    costs: Path | None = option(
+        None, "costs that 'suffolk profile' stored (default: a pass takes 70 ms)", metavar="FILE"
+    )
+    rounds: int = option(3, "batches of requests")
+
+
+def run(options: Options) -> int:
+    from suffolk.benchmarks.host.measure import HostOptions, measure_host
+    from suffolk.benchmarks.host.report import NOTES, PACKAGES, host_panels, host_parts
+
+    outcome, settings = options.outcome("host"), passed_on(options, HostOptions)
+    results = measure_host(settings)
+    return outcome.finish(settings, results, NOTES, PACKAGES, host_parts(results), host_panels(results))
