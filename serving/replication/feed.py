@@ -130,7 +130,7 @@ class Feed:
         """See ``ChangeFeed``."""
         self.documents.apply(change)
         now = self._clock()
-        record = frame(body, 0) if self._subscriptions else b""
+        record = frame(body) if self._subscriptions else b""
         with self._changed:
             for each in list(self._subscriptions.values()):
                 if each.confirmed == each.position:

@@ -21,6 +21,7 @@ from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import live_pages, select
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import ALWAYS, NONE
+from suffolk.serving.live_store.log_file import HEADER_BYTES
 from suffolk.serving.live_store.origin import unpack_origin
 from suffolk.serving.live_store.record import Change, decode
 from suffolk.serving.live_store.settings import LiveSettings
@@ -311,7 +312,9 @@ class Server:
         """Flip a bit near the end of the log."""
         if (log := self._newest()) is not None and (size := log.stat().st_size) > 40:
             content = bytearray(log.read_bytes())
-            content[size - 1 - self.world.chooser.randrange(min(40, size - 28))] ^= 1 << self.world.chooser.randrange(8)
+            content[size - 1 - self.world.chooser.randrange(min(40, size - HEADER_BYTES))] ^= (
+                1 << self.world.chooser.randrange(8)
+            )
             log.write_bytes(content)
 
     def save(self, to: Path) -> None:
