@@ -54,7 +54,7 @@ FAULTS = (
     "empty",
     "rollback",
     "tail",
-    "kill all",
+    ALL := "kill all",
 )
 DAMAGES = ("empty", "rollback", "tail")
 
@@ -189,10 +189,11 @@ class Faults:
             victim = leaders[0] if leaders and kind != "empty" else victim
         if kind in DAMAGES and sum(each.in_step for each in servers.statuses().values()) < SERVERS:
             return  # another copy must be whole
-        self.begun[kind].append(time.monotonic())
+        begun = time.monotonic()
         repair = self._begin(kind, victim)
         time.sleep(chooser.uniform(0.5, 6))
         repair()
+        self.begun[kind].append(time.monotonic() if kind == ALL else begun)  # without servers, nothing is acknowledged
         for number in range(SERVERS):
             servers.start(number)
         servers.await_answers()  # else one server after another is killed while it starts
@@ -223,7 +224,7 @@ class Faults:
             chosen = [*near, *far] if kind == "cut" else self.chooser.choice([near, far])
             _set_cut(chosen, True)
             return lambda: _set_cut(chosen, False)
-        elif kind == "kill all":
+        elif kind == ALL:
             for number in range(SERVERS):
                 servers.kill(number)
         elif kind == "rollback":
@@ -297,6 +298,7 @@ def report(servers: Servers, writers: Sequence[Writer], begun: Mapping[str, Sequ
         "faults": {
             kind: {"count": len(at), **_seconds([_gap(times, each) for each in at])} for kind, at in begun.items()
         },
+        "faults of one server": _seconds([_gap(times, each) for kind in begun.keys() - {ALL} for each in begun[kind]]),
         "all faults": _seconds([_gap(times, each) for at in begun.values() for each in at]),
     }
     print(json.dumps(result, indent=2))
@@ -304,9 +306,9 @@ def report(servers: Servers, writers: Sequence[Writer], begun: Mapping[str, Sequ
 
 
 def _gap(times: Sequence[float], at: float) -> float:
-    """The longest time without an acknowledgement that began within 8 s after ``at``."""
+    """The longest time without an acknowledgement after ``at`` that began within 8 s."""
     pairs = zip(times, times[1:], strict=False)
-    return max((after - before for before, after in pairs if after > at and before < at + 8), default=0.0)
+    return max((after - max(before, at) for before, after in pairs if after > at and before < at + 8), default=0.0)
 
 
 def _seconds(gaps: Sequence[float]) -> dict[str, float]:

@@ -117,7 +117,7 @@ def _content(path: Path, grows: bool) -> memoryview:
 
 
 def _records(path: Path, content: memoryview, header: Header) -> tuple[list[Change], int, int]:
-    """The changes up to the first byte that begins no whole record, the offset of that byte, and the checksum of the last record."""
+    """The changes up to the first byte that begins no whole record, the place of that byte, and the last record's checksum."""
     found, place, last = [], header.bytes, header.layout.salt
     while (record := decode(content[place:], header.layout)) is not None:
         if header.layout.chained and record.before != last:

@@ -14,7 +14,7 @@ from suffolk.serving.live_store.record import Change, frame
 from suffolk.serving.replication.document_table import DocumentTable
 from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
-SILENT_SECONDS = 2.0
+SILENT_SECONDS = 1.5
 """A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
 BROKEN_SECONDS = 0.5
 """The same after a connection has ended, if the other side does not connect or answer again."""
@@ -63,6 +63,7 @@ class Feed:
 
     Attributes:
         documents: those of the store. The lock of its writer guards them.
+        reign: how often the store began to lead.
     """
 
     def __init__(self, name: str, copies: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,7 +77,7 @@ class Feed:
         self._required: frozenset[str] = frozenset()  # ids of followers without which nothing is acknowledged
         self._progress: dict[str, float] = {}  # of each required one, when it last had all or got nearer
         self._acknowledged = 0
-        self._reign = 0
+        self.reign = 0
 
     @property
     def leads(self) -> bool:
@@ -88,7 +89,7 @@ class Feed:
         with self._changed:
             self._refusal = ""
             self._acknowledged = 0
-            self._reign += 1
+            self.reign += 1
             self._require(required)
 
     def end(self, refusal: str) -> None:
@@ -109,7 +110,7 @@ class Feed:
         Raises:
             Unavailable: too few copies are in step, or the store does not lead.
         """
-        reign = self._reign
+        reign = self.reign
         self.require_lead()
         if (have := 1 + self.followers()) < self.copies:
             raise Unavailable(
@@ -152,7 +153,7 @@ class Feed:
             DeadlineExceeded: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._refusal or reign != self._reign or self._have(position), COPY_SECONDS)
+            self._changed.wait_for(lambda: self._refusal or reign != self.reign or self._have(position), COPY_SECONDS)
             if self.acknowledge(position, reign):
                 return
             have = 1 + sum(each.confirmed >= position for each in self._subscriptions.values())
@@ -167,7 +168,7 @@ class Feed:
     def acknowledge(self, position: int, reign: int) -> bool:
         """Whether changes below ``position`` are acknowledged: they never vanish. ``reign``: as in ``await_copies``."""
         with self._changed:
-            if self._refusal or reign != self._reign or not self._have(position):
+            if self._refusal or reign != self.reign or not self._have(position):
                 return False
             self._acknowledged = max(self._acknowledged, position)
             return True
@@ -268,5 +269,7 @@ class Feed:
         self._changed.notify_all()
 
     def _have(self, position: int) -> bool:
+        if position <= self._acknowledged:
+            return True
         having = {each.replica for each in self._subscriptions.values() if each.confirmed >= position}
         return self._required <= having and 1 + len(having & self._required) >= self.copies

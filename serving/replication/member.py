@@ -118,7 +118,8 @@ class Member:
             gone = leader is not None and (leader.run != value.run or leader.epoch == value.epoch)
             if not self.problem and (gone or not value.epoch or self._is_silent()):
                 self._take_lead()
-            return None
+            value = self.entry.value
+            return (value.leader, value.epoch) if value.leader in found else None  # if another one was faster
 
     def lead(self, accept_loss: bool) -> str:
         """Lead from now on, by order of an operator. Returns what may be lost; empty if nothing is.
@@ -306,7 +307,7 @@ class Member:
     def _keep_lead(self) -> None:
         """As leader: see whether another one was chosen, and change which copies are in step."""
         try:
-            self._read(READ_SECONDS)
+            self._read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
         except SuffolkError:
             if self._clock() - self._read_at > LOST_SECONDS and self._feed.silent():
                 self._stop_leading(f"{self.name} has lost its copies and the register; another copy may lead")

@@ -132,7 +132,7 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
 
 def test_an_append_of_unknown_outcome_is_made_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.lead_first()
-    append, answers = RemoteDatastore.append_batch, iter([True, True, False])
+    append, answers = RemoteDatastore.append_once, iter([True, True, False])
 
     def append_without_answer(remote: RemoteDatastore, *arguments: Any) -> Appended:
         made = append(remote, *arguments)
@@ -141,7 +141,7 @@ def test_an_append_of_unknown_outcome_is_made_once(cluster: Cluster, monkeypatch
         return made
 
     with open_all(cluster.address) as store:
-        monkeypatch.setattr(RemoteDatastore, "append_batch", append_without_answer)
+        monkeypatch.setattr(RemoteDatastore, "append_once", append_without_answer)
         store.append([1, 2], id="once", group="a")
         assert (store.get("once").documents, store.get("once").tokens) == (1, 2)
         with pytest.raises(NotFound, match="has no document with the id 'none'"):
