@@ -35,8 +35,8 @@ from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.replication.messages import ReplicaStatus
-from suffolk.serving.replication.open_register import open_register
-from suffolk.serving.replication.promote import read_replicas
+from suffolk.serving.replication.peer import read_replicas
+from suffolk.serving.replication.register import open_register
 from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
 from suffolk.serving.transport.call_errors import REFUSED
 

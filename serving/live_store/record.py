@@ -90,6 +90,18 @@ class Change:
         """The tokens of each document: views."""
         return np.split(self.tokens, np.cumsum(self.lengths[:-1], dtype=np.int64)) if len(self.lengths) else []
 
+    def of(self, chosen: npt.NDArray[np.bool_]) -> Change:
+        """The chosen ones of its documents, without its removals."""
+        places = np.flatnonzero(chosen)
+        return Change(
+            self.tokens[np.repeat(chosen, self.lengths)],
+            self.lengths[places],
+            self.sequences[places],
+            self.groups[places],
+            self.times[places],
+            [self.origins[place] for place in places.tolist()],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

@@ -7,11 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.live_store.record import Change, frame
-from suffolk.serving.replication.document_table import DocumentTable
+from suffolk.serving.replication.documents import DocumentTable
 from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
 SILENT_SECONDS = 1.5
@@ -32,6 +33,7 @@ class Batch(NamedTuple):
     digest: int
 
 
+@dataclass(slots=True)
 class Subscription:
     """What one follower gets and has. ``Feed`` makes and guards it.
 
@@ -42,16 +44,15 @@ class Subscription:
         ended: why it gets nothing more; empty while it does.
     """
 
-    def __init__(self, replica: str, follower: str, position: int, digest: int, now: float) -> None:
-        self.replica = replica
-        self.follower = follower
-        self.position = position
-        self.digest = digest
-        self.confirmed = 0
-        self.ended = ""
-        self.waiting: deque[bytes] = deque()
-        self.waiting_bytes = 0
-        self.last_seen = now
+    replica: str
+    follower: str
+    position: int
+    digest: int
+    last_seen: float
+    confirmed: int = 0
+    ended: str = ""
+    waiting: deque[bytes] = field(default_factory=deque)
+    waiting_bytes: int = 0
 
 
 class Feed:
@@ -90,14 +91,14 @@ class Feed:
             self._refusal = ""
             self._acknowledged = 0
             self.reign += 1
-            self._require(required)
+            self.require(required)
 
     def end(self, refusal: str) -> None:
         """Take no more changes, and send none. ``refusal``: why, and where they are taken."""
         with self._changed:
             self._refusal = refusal
             for each in list(self._subscriptions.values()):
-                self._drop(each, refusal)
+                self.drop(each, refusal)
 
     def require_lead(self) -> None:
         """See ``ChangeFeed``."""
@@ -140,7 +141,7 @@ class Feed:
                 each.waiting_bytes += len(record)
                 each.position, each.digest = position, self.documents.digest
                 if each.waiting_bytes > MAX_WAITING_BYTES:
-                    self._drop(each, "the follower is too slow")
+                    self.drop(each, "the follower is too slow")
             self._changed.notify_all()
 
     def await_copies(self, position: int, reign: int) -> None:
@@ -159,7 +160,7 @@ class Feed:
             have = 1 + sum(each.confirmed >= position for each in self._subscriptions.values())
             for each in list(self._subscriptions.values()):
                 if self._clock() - each.last_seen > SILENT_SECONDS:  # later changes need not wait for it
-                    self._drop(each, "the follower is silent")
+                    self.drop(each, "the follower is silent")
         raise DeadlineExceeded(
             f"{self._name}: {have} of {max(self.copies, 1 + len(self._required))} copies have the change after "
             f"{COPY_SECONDS:g} s, so {UNSURE}; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
@@ -179,13 +180,15 @@ class Feed:
             found = frozenset(
                 each.replica for each in self._subscriptions.values() if each.confirmed >= max(1, self._acknowledged)
             )
-            self._require(self._required | found)
+            self.require(self._required | found)
             return found
 
     def require(self, replicas: Collection[str]) -> None:
         """Acknowledge only what all of ``replicas`` have."""
         with self._changed:
-            self._require(replicas)
+            now = self._clock()
+            self._required = frozenset(replicas)
+            self._progress = {each: self._progress.get(each, now) for each in {*replicas, *self._subscriptions}}
             self._changed.notify_all()
 
     def silent(self) -> list[str]:
@@ -213,7 +216,7 @@ class Feed:
         with self._changed:
             self.require_lead()
             if (earlier := self._subscriptions.get(replica)) is not None:
-                self._drop(earlier, "the follower has connected again")
+                self.drop(earlier, "the follower has connected again")
             self._subscriptions[replica] = found
         try:
             yield found
@@ -230,7 +233,7 @@ class Feed:
             if seconds:
                 self._changed.wait_for(lambda: subscription.waiting or subscription.ended, seconds)
             if self._clock() - subscription.last_seen > COPY_SECONDS:
-                self._drop(subscription, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
+                self.drop(subscription, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
             if subscription.ended:
                 raise Unavailable(subscription.ended)
             records = b"".join(subscription.waiting)
@@ -252,21 +255,13 @@ class Feed:
     def drop(self, subscription: Subscription, reason: str) -> None:
         """Send no more changes."""
         with self._changed:
-            self._drop(subscription, reason)
-
-    def _require(self, replicas: Collection[str]) -> None:
-        now = self._clock()
-        self._required = frozenset(replicas)
-        self._progress = {each: self._progress.get(each, now) for each in {*replicas, *self._subscriptions}}
-
-    def _drop(self, subscription: Subscription, reason: str) -> None:
-        subscription.ended = subscription.ended or reason
-        if self._subscriptions.get(subscription.replica) is subscription:
-            del self._subscriptions[subscription.replica]
-            if subscription.replica in self._progress:
-                latest = self._clock() - SILENT_SECONDS + BROKEN_SECONDS
-                self._progress[subscription.replica] = min(latest, self._progress[subscription.replica])
-        self._changed.notify_all()
+            subscription.ended = subscription.ended or reason
+            if self._subscriptions.get(subscription.replica) is subscription:
+                del self._subscriptions[subscription.replica]
+                if subscription.replica in self._progress:
+                    latest = self._clock() - SILENT_SECONDS + BROKEN_SECONDS
+                    self._progress[subscription.replica] = min(latest, self._progress[subscription.replica])
+            self._changed.notify_all()
 
     def _have(self, position: int) -> bool:
         if position <= self._acknowledged:

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 
 from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.live_store.identity import StoreIdentity, create_identity, is_free
+from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.proto import replication_pb2
-from suffolk.serving.replication.messages import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus, pack_hello, unpack_records
 from suffolk.serving.replication.peer import Peer
-from suffolk.serving.replication.replica import ReplicaStore
-from suffolk.serving.replication.wire import RecordReader, pack_hello, unpack_identity
+from suffolk.serving.replication.register import Register
+from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
 
 LOG = logging.getLogger("suffolk.server")
 TICK_SECONDS = 0.25
@@ -25,6 +28,30 @@ ASK_SECONDS = 0.3
 """How long a decision waits for what other copies say. What they say later counts for the next one."""
 Leader = tuple[str, int]
 """The id of a leader, and its epoch."""
+
+
+def open_replica(
+    path: Path,
+    settings: LiveSettings,
+    register: Register,
+    replicas: ReplicaSettings,
+    peers: Sequence[Peer],
+    tokenizer: str | None = None,
+) -> ReplicaStore:
+    """The replica in the folder ``path``, which is made if it does not exist. Its ``close`` closes ``peers``.
+
+    Args:
+        peers: the other servers that have a copy.
+        tokenizer: of a new store.
+
+    Raises:
+        Those of ``create_live_store`` and ``ReplicaStore``.
+    """
+    if is_free(path):
+        create_identity(path, tokenizer, None, 64)
+    store = ReplicaStore(path, settings, register, replicas)
+    store.before_close(Follower(store, peers).close)
+    return store
 
 
 class Follower:
@@ -115,15 +142,16 @@ class Follower:
             while (request := confirmed.get()) is not None:
                 yield request
 
-        reader = RecordReader()
         try:
-            for reply in peer.follow(requests(), partial(self._note_call, leader)):
+            for changes, reply in unpack_records(peer.follow(requests(), partial(self._note_call, leader))):
                 if reply.HasField("identity"):
-                    self._store.adopt(unpack_identity(reply.identity))
+                    sent = reply.identity
+                    tokenizer = sent.tokenizer or None
+                    self._store.adopt(StoreIdentity(sent.vocab_size, sent.order_depth, tokenizer, sent.group_secret))
                     member.begin_following(reply.epoch, reply.refill, peer.address)
                     continue
                 ahead = (reply.position, reply.digest) if reply.position else None
-                position = member.repeat(reader.read(reply), epoch, ahead, reply.time)
+                position = member.repeat(changes, epoch, ahead, reply.time)
                 confirmed.put(replication_pb2.FollowRequest(position=position if ahead else 0))
         finally:
             confirmed.put(None)

@@ -16,9 +16,9 @@ from dataclasses import replace
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 from suffolk.serving.live_store.record import Change, encode
 from suffolk.serving.live_store.writer import LiveWriter
+from suffolk.serving.replication.documents import compare, missing_changes
 from suffolk.serving.replication.feed import BROKEN_SECONDS, COPY_SECONDS, SILENT_SECONDS, Feed
 from suffolk.serving.replication.messages import Hello, ReplicaStatus, Welcome
-from suffolk.serving.replication.missing_changes import compare, missing_changes
 from suffolk.serving.replication.obstacle import obstacle
 from suffolk.serving.replication.register import Entry, Leadership, Register
 

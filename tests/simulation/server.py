@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,13 +23,13 @@ from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import ALWAYS, NONE
 from suffolk.serving.live_store.log_file import HEADER_BYTES
 from suffolk.serving.live_store.origin import unpack_origin
-from suffolk.serving.live_store.record import Change, decode
+from suffolk.serving.live_store.record import encode
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.writer import LiveWriter
 from suffolk.serving.replication.feed import Feed, Subscription
 from suffolk.serving.replication.follower import TICK_SECONDS, Leader
 from suffolk.serving.replication.member import Member
-from suffolk.serving.replication.messages import Hello, ReplicaStatus
+from suffolk.serving.replication.messages import Hello, ReplicaStatus, changes_of
 from suffolk.serving.replication.servicer import HEARTBEAT_SECONDS
 from tests.simulation.world import SimulatedRegister, World
 
@@ -145,9 +145,9 @@ class Stream:
             if message.refill is not None:
                 member.begin_following(message.epoch, message.refill, str(self.leader.number))
                 return
-            changes = [each for record in message.records for each in _changes(record)]
+            changes = [each for record in message.records for each in changes_of(record)]
             position = member.repeat(changes, self.target[1], message.ahead, message.time)
-        except (SuffolkError, AssertionError):
+        except SuffolkError:
             self.break_follower()
             return
         self._send(True, lambda: self._confirm(position if message.ahead else 0))
@@ -346,20 +346,9 @@ class Server:
         return max(log_folder(self.folder).glob("*.log"), default=None)
 
 
-def _changes(records: bytes) -> Iterator[Change]:
-    data = memoryview(records)
-    while data:
-        found = decode(data)
-        assert found is not None
-        yield found[0]
-        data = data[found[1] :]
-
-
 def _changed(records: bytes) -> bytes:
     """Records with another token in the first document: what no checksum of a record finds."""
-    from suffolk.serving.live_store.record import encode
-
-    changes: list[Any] = list(_changes(records))
+    changes: list[Any] = changes_of(records)
     for place, each in enumerate(changes):
         if len(each.tokens):
             tokens = each.tokens.copy()

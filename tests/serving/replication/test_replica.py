@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,12 +27,10 @@ from suffolk.serving.live_store import log
 from suffolk.serving.live_store.check_log import check_log
 from suffolk.serving.live_store.contents import live_pages
 from suffolk.serving.live_store.store import create_live_store, open_live_store
-from suffolk.serving.replication import feed, promote
-from suffolk.serving.replication.follower import Follower
+from suffolk.serving.replication import feed
+from suffolk.serving.replication.follower import Follower, open_replica
 from suffolk.serving.replication.messages import ReplicaStatus
-from suffolk.serving.replication.open_replica import open_replica
-from suffolk.serving.replication.peer import Peer
-from suffolk.serving.replication.promote import read_replicas
+from suffolk.serving.replication.peer import Peer, read_replicas
 from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
 from suffolk.serving.transport.access_file import add_token
 from suffolk.serving.transport.identity import Role
@@ -365,14 +363,15 @@ def test_only_an_admin_follows_and_promotes(tmp_path: Path) -> None:
         urls = {role: f"grpc://{server.listening[0]}/chat?token_file={file}" for role, file in files.items()}
         assert isinstance(read_replicas([urls[Role.READ]])[urls[Role.READ]], ReplicaStatus)
         for role in (Role.READ, Role.APPEND):
-            with pytest.raises(PermissionDenied, match=f"{role} lacks the role admin in tenant default"):
-                promote.lead(urls[role], accept_loss=True)
             peer, requests = Peer(urls[role]), SimpleQueue[None]()
+            with pytest.raises(PermissionDenied, match=f"{role} lacks the role admin in tenant default"):
+                peer.lead(accept_loss=True)
             with pytest.raises(PermissionDenied, match=f"{role} has the role admin in no tenant"):
                 list(peer.follow(iter(requests.get, None), lambda cancel: None))  # before it says anything
             requests.put(None)
             peer.close()
-        assert "are lost" in promote.lead(urls[Role.ADMIN], accept_loss=True)
+        with closing(Peer(urls[Role.ADMIN])) as peer:
+            assert "are lost" in peer.lead(accept_loss=True)
         assert store.status().leads
 
 
