@@ -118,8 +118,8 @@ class Member:
             gone = leader is not None and (leader.run != value.run or leader.epoch == value.epoch)
             if not self.problem and (gone or not value.epoch or self._is_silent()):
                 self._take_lead()
-            value = self.entry.value
-            return (value.leader, value.epoch) if value.leader in found else None  # if another one was faster
+            known = self.entry.value
+            return (known.leader, known.epoch) if known.epoch != value.epoch and known.leader in found else None
 
     def lead(self, accept_loss: bool) -> str:
         """Lead from now on, by order of an operator. Returns what may be lost; empty if nothing is.
