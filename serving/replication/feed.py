@@ -38,14 +38,13 @@ class Subscription:
     """What one follower gets and has. ``Feed`` makes and guards it.
 
     Attributes:
-        replica: the follower's id. follower: its address, for messages.
+        replica: the follower's id.
         last_seen: when it last confirmed a change, or reported work.
         confirmed: it has all changes below this number. 0: it still lacks changes from before it connected.
         ended: why it gets nothing more; empty while it does.
     """
 
     replica: str
-    follower: str
     position: int
     digest: int
     last_seen: float
@@ -90,6 +89,7 @@ class Feed:
         with self._changed:
             self._refusal = ""
             self._acknowledged = 0
+            self._progress.clear()
             self.reign += 1
             self.require(required)
 
@@ -210,9 +210,9 @@ class Feed:
             return max((each.position - each.confirmed for each in known), default=0)
 
     @contextmanager
-    def subscribed(self, replica: str, follower: str, position: int, digest: int) -> Iterator[Subscription]:
+    def subscribed(self, replica: str, position: int, digest: int) -> Iterator[Subscription]:
         """Send changes from number ``position`` on to a follower, until the block ends. An earlier connection of it is dropped."""
-        found = Subscription(replica, follower, position, digest, self._clock())
+        found = Subscription(replica, position, digest, self._clock())
         with self._changed:
             self.require_lead()
             if (earlier := self._subscriptions.get(replica)) is not None:

@@ -253,8 +253,8 @@ class Member:
     # Messages of a leader
 
     @contextmanager
-    def followed(self, follower: str, hello: Hello) -> Iterator[Welcome]:
-        """Send changes to a follower until the block ends. ``follower``: its address, for messages.
+    def followed(self, hello: Hello) -> Iterator[Welcome]:
+        """Send changes to a follower until the block ends.
 
         Raises:
             Unavailable: the store does not lead, or leads in another epoch.
@@ -266,7 +266,7 @@ class Member:
                     raise Unavailable(f"{self.name} leads in epoch {self._led}, and its follower is in {hello.epoch}")
                 ours, digest = self._feed.documents.listed(), self._feed.documents.digest
                 keys = self._writer.keys.all()
-                subscription = stack.enter_context(self._feed.subscribed(hello.replica, follower, position, digest))
+                subscription = stack.enter_context(self._feed.subscribed(hello.replica, position, digest))
             found = compare(ours, hello.held)
             refill = found.must_refill(hello.position, position)
             if refill:

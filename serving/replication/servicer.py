@@ -72,7 +72,7 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
             hello = unpack_hello(first, requests)
         finally:
             timer.cancel()
-        with store.member.followed(context.peer(), hello) as welcome:
+        with store.member.followed(hello) as welcome:
             subscription = welcome.subscription
             threading.Thread(
                 target=_read_confirmations, args=(requests, store.feed, subscription), name="confirmed", daemon=True

@@ -94,7 +94,7 @@ class Stream:
 
     def _greet(self, hello: Hello) -> None:
         try:
-            welcome = self._stack.enter_context(self.leader.member.followed(str(self.follower.number), hello))
+            welcome = self._stack.enter_context(self.leader.member.followed(hello))
         except SuffolkError:
             self.break_leader()
             return

@@ -49,7 +49,7 @@ class Following:
         follower.member._read(0)  # it knows who leads
         self._epoch = leader.status().epoch
         hello = follower.member.hello(self._epoch)
-        welcome = self._stack.enter_context(leader.member.followed("there", hello))
+        welcome = self._stack.enter_context(leader.member.followed(hello))
         follower.adopt(leader.identity)
         follower.member.begin_following(welcome.epoch, welcome.refill, "here")
         self._subscription = welcome.subscription

@@ -19,9 +19,9 @@ from tests.support.replica_pair import Following, contents
 def test_one_copy_counts_once_however_often_it_connects() -> None:
     changes = feed.Feed("x", copies=3)
     changes.begin(["f"])
-    with changes.subscribed("f", "f:1", 1, 0) as first:
+    with changes.subscribed("f", 1, 0) as first:
         changes.confirm(first, 5)
-        with changes.subscribed("f", "f:2", 1, 0) as second:
+        with changes.subscribed("f", 1, 0) as second:
             changes.confirm(second, 5)
             changes.confirm(first, 9)
             assert first.ended == "the follower has connected again"
@@ -55,7 +55,7 @@ def test_a_follower_without_progress_is_silent(monkeypatch: pytest.MonkeyPatch) 
     now = 0.0
     changes = feed.Feed("x", copies=1, clock=lambda: now)
     changes.begin(["working", "silent"])
-    with changes.subscribed("working", "a", 1, 0) as working, changes.subscribed("silent", "b", 1, 0) as silent:
+    with changes.subscribed("working", 1, 0) as working, changes.subscribed("silent", 1, 0) as silent:
         changes.confirm(working, 1)
         changes.confirm(silent, 1)
         now = 3.0

@@ -47,7 +47,7 @@ def test_a_follower_takes_no_changes_of_another_epoch(pair: tuple[ReplicaStore, 
     with pytest.raises(Unavailable, match="here leads y in epoch 1, and this copy knows of another leader"):
         follower.member.begin_following(1, False, "here")
     with pytest.raises(Unavailable, match="x leads in epoch 1, and its follower is in 2"):
-        leader.member.followed("there", follower.member.hello(2)).__enter__()
+        leader.member.followed(follower.member.hello(2)).__enter__()
     following.close()
 
 
