@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,7 @@ class Process:
     def documents(self) -> dict[int, tuple[str, list[int]]]:
         """Number -> id and tokens of each document."""
         return {
-            number: (str(unpack_origin(origin).source), tokens.tolist())
+            number: (_source(origin), tokens.tolist())
             for page in live_pages(self.writer.index, self.writer.next_sequence)
             for number, origin, tokens in zip(page.sequences.tolist(), page.origins, page.texts(), strict=True)
         }
@@ -344,6 +345,11 @@ class Server:
 
     def _newest(self) -> Path | None:
         return max(log_folder(self.folder).glob("*.log"), default=None)
+
+
+@cache
+def _source(origin: bytes) -> str:
+    return str(unpack_origin(origin).source)
 
 
 def _changed(records: bytes) -> bytes:
