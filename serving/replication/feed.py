@@ -21,6 +21,8 @@ BROKEN_SECONDS = 0.5
 """The same after a connection has ended, if the other side does not connect or answer again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
+NEAR_CHANGES = 1000
+"""A follower that lacks no more comes in step: from then on, each change waits for it."""
 MAX_WAITING_BYTES = 256 << 20
 """Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
 
@@ -175,13 +177,19 @@ class Feed:
             return True
 
     def admit(self) -> frozenset[str]:
-        """Acknowledge nothing any more without each follower that has all acknowledged changes. Returns their ids."""
+        """Acknowledge nothing any more without each follower that has nearly all changes: one that is slow is waited for.
+
+        Returns the ids of those that have all acknowledged ones.
+        """
         with self._changed:
-            found = frozenset(
-                each.replica for each in self._subscriptions.values() if each.confirmed >= max(1, self._acknowledged)
-            )
-            self.require(self._required | found)
-            return found
+            latest = self._clock() - BROKEN_SECONDS
+            near = [
+                each
+                for each in self._subscriptions.values()
+                if each.confirmed and each.position - each.confirmed <= NEAR_CHANGES and each.last_seen > latest
+            ]
+            self.require(self._required.union(each.replica for each in near))
+            return frozenset(each.replica for each in near if each.confirmed >= self._acknowledged)
 
     def require(self, replicas: Collection[str]) -> None:
         """Acknowledge only what all of ``replicas`` have."""

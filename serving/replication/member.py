@@ -324,8 +324,8 @@ class Member:
         if not self._feed.leads:
             return
         wanted = self._wanted(value)
-        if wanted == set(value.in_step):
-            return
+        if wanted == set(value.in_step) and wanted.issuperset(self._feed.silent()):
+            return  # a copy that became silent while it came in step is not waited for after a swap
         self._require({*value.in_step, *wanted})  # who joins is needed from now on, who leaves until it is written
         try:
             self._register.swap(self.entry.version, replace(value, in_step=tuple(sorted(wanted))))

@@ -38,6 +38,35 @@ def test_no_change_of_an_earlier_reign_is_acknowledged() -> None:
         changes.await_copies(1, reign)
 
 
+def test_a_slow_copy_is_waited_for_before_it_is_in_step() -> None:
+    changes = feed.Feed("x", copies=1)
+    changes.begin([])
+    with changes.subscribed("f", 10, 0) as slow:
+        changes.confirm(slow, 5)
+        assert changes.acknowledge(10, reign=1)
+        assert changes.admit() == frozenset()  # it lacks what is acknowledged
+        assert not changes.acknowledge(11, reign=1)
+        changes.confirm(slow, 10)
+        assert changes.admit() == {"f"}
+
+
+def test_a_copy_that_is_lost_while_it_comes_in_step_is_waited_for_no_more(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]
+) -> None:
+    leader, follower = pair
+    following = Following(leader, follower)
+    leader.append([1])
+    leader.member.tick(dict)
+    assert len(leader.member.entry.value.in_step) == 1
+    with monkeypatch.context() as patched, pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
+        patched.setattr(feed, "COPY_SECONDS", 0.0)
+        leader.append([2])
+    following.close()
+    leader.feed._progress[follower.status().id] -= 10
+    leader.member.tick(dict)
+    assert leader.append([3]).documents == 1
+
+
 def test_a_slow_follower_is_dropped(monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]) -> None:
     leader, follower = pair
     following = Following(leader, follower)

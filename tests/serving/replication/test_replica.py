@@ -15,10 +15,11 @@ from suffolk.datastore.errors import (
     InvalidArgument,
     PermissionDenied,
     SuffolkError,
+    Unavailable,
     Unsupported,
 )
 from suffolk.serving.live_store.store import create_live_store, open_live_store
-from suffolk.serving.replication import feed
+from suffolk.serving.replication import feed, messages
 from suffolk.serving.replication.follower import Follower, open_replica
 from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.peer import Peer, read_replicas
@@ -59,6 +60,23 @@ def test_a_copy_is_not_opened_by_itself(tmp_path: Path, pair: tuple[ReplicaStore
         make_replica(tmp_path / "sealed")
 
 
+def test_a_copy_that_is_cut_off_refuses_queries(pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+    leader, follower = pair
+    leader.append([1, 2], id="a")
+    following = Following(leader, follower)
+    leader.member.tick(dict)
+    follower.member._read(0)
+    follower.member._max_lag = 5.0
+    assert follower.lookup([1]).count == 1
+    follower.member._sure_at -= 6
+    for ask in (lambda: follower.lookup([1]), lambda: follower.occurrences([1]), lambda: follower.get("a")):
+        with pytest.raises(Unavailable, match="not known to be in step for 6.0 s, and max_lag is 5 s; ask another one"):
+            ask()
+    follower.member._max_lag = None
+    assert follower.lookup([1]).count == 1
+    following.close()
+
+
 def test_only_an_admin_follows_and_promotes(tmp_path: Path) -> None:
     access = tmp_path / "access.toml"
     tokens = {role: add_token(access, str(role), {"default": role}) for role in Role}
@@ -82,7 +100,7 @@ def test_only_an_admin_follows_and_promotes(tmp_path: Path) -> None:
         assert store.status().leads
 
 
-def test_half_a_list_of_documents_is_refused(tmp_path: Path) -> None:
+def test_half_a_list_of_documents_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with make_replica(tmp_path / "chat") as store, serving({"chat": store}) as server:
         peer = Peer(f"grpc://{server.listening[0]}/chat")
         first = peer.first_request()
@@ -94,6 +112,10 @@ def test_half_a_list_of_documents_is_refused(tmp_path: Path) -> None:
         first.more, first.held = False, np.array([[2, 0], [1, 0]], "<u8").tobytes()
         with pytest.raises(InvalidArgument, match="held: the numbers do not rise"):
             list(peer.follow([first], lambda cancel: None))
+        monkeypatch.setattr(messages, "MAX_HELD_BYTES", 32)
+        first.more = True
+        with pytest.raises(InvalidArgument, match="held has more than 32 bytes; it has 16 for each document"):
+            list(peer.follow([first, first], lambda cancel: None))
         peer.close()
 
 
