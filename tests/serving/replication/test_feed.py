@@ -58,8 +58,8 @@ def test_a_copy_that_is_lost_while_it_comes_in_step_is_waited_for_no_more(
     leader.append([1])
     leader.member.tick(dict)
     assert len(leader.member.entry.value.in_step) == 1
-    with monkeypatch.context() as patched, pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
-        patched.setattr(feed, "COPY_SECONDS", 0.0)
+    monkeypatch.setattr(feed, "COPY_SECONDS", 0.0)
+    with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
         leader.append([2])
     following.close()
     leader.feed._progress[follower.status().id] -= 10
