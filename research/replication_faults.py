@@ -35,13 +35,13 @@ from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.replication.messages import ReplicaStatus
-from suffolk.serving.replication.open_register import open_register
-from suffolk.serving.replication.promote import read_replicas
+from suffolk.serving.replication.peer import read_replicas
+from suffolk.serving.replication.register import open_register
 from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
 from suffolk.serving.transport.call_errors import REFUSED
 
 SERVERS, WRITERS, VOCABULARY = 3, 3, 64
-SETTLE_SECONDS = 120.0
+SETTLE_SECONDS = 300.0
 FAULTS = (
     "kill",
     "kill leader",
@@ -54,7 +54,7 @@ FAULTS = (
     "empty",
     "rollback",
     "tail",
-    "kill all",
+    ALL := "kill all",
 )
 DAMAGES = ("empty", "rollback", "tail")
 
@@ -123,13 +123,14 @@ class Servers:
                 raise DeadlineExceeded(f"only {len(self.statuses())} servers answer after {SETTLE_SECONDS:g} s")
             time.sleep(0.1)
 
-    def await_step(self) -> None:
-        """Wait until all copies are in step and equal. Raises DeadlineExceeded."""
+    def await_step(self, equal: bool = False) -> None:
+        """Wait until all copies are in step, and equal if nothing is written. Raises DeadlineExceeded."""
         end = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < end:
             found = self.statuses()
-            equal = len({(each.position, each.digest) for each in found.values()}) == 1
-            if len(found) == SERVERS and equal and all(each.in_step for each in found.values()):
+            contents = {(each.position, each.digest) for each in found.values()}
+            in_step = len(found) == SERVERS and all(each.in_step for each in found.values())
+            if in_step and (len(contents) == 1 or not equal):
                 return
             time.sleep(0.1)
         raise DeadlineExceeded(f"the copies are not in step after {SETTLE_SECONDS:g} s: {self.statuses()}")
@@ -189,10 +190,11 @@ class Faults:
             victim = leaders[0] if leaders and kind != "empty" else victim
         if kind in DAMAGES and sum(each.in_step for each in servers.statuses().values()) < SERVERS:
             return  # another copy must be whole
-        self.begun[kind].append(time.monotonic())
+        begun = time.monotonic()
         repair = self._begin(kind, victim)
         time.sleep(chooser.uniform(0.5, 6))
         repair()
+        self.begun[kind].append(time.monotonic() if kind == ALL else begun)  # without servers, nothing is acknowledged
         for number in range(SERVERS):
             servers.start(number)
         servers.await_answers()  # else one server after another is killed while it starts
@@ -223,7 +225,7 @@ class Faults:
             chosen = [*near, *far] if kind == "cut" else self.chooser.choice([near, far])
             _set_cut(chosen, True)
             return lambda: _set_cut(chosen, False)
-        elif kind == "kill all":
+        elif kind == ALL:
             for number in range(SERVERS):
                 servers.kill(number)
         elif kind == "rollback":
@@ -269,7 +271,7 @@ def measure(args: argparse.Namespace) -> int:
             stopped.set()
             for thread in threads:
                 thread.join()
-            servers.await_step()
+            servers.await_step(equal=True)
         finally:
             stopped.set()
             for number in range(SERVERS):
@@ -297,6 +299,7 @@ def report(servers: Servers, writers: Sequence[Writer], begun: Mapping[str, Sequ
         "faults": {
             kind: {"count": len(at), **_seconds([_gap(times, each) for each in at])} for kind, at in begun.items()
         },
+        "faults of one server": _seconds([_gap(times, each) for kind in begun.keys() - {ALL} for each in begun[kind]]),
         "all faults": _seconds([_gap(times, each) for at in begun.values() for each in at]),
     }
     print(json.dumps(result, indent=2))
@@ -304,9 +307,9 @@ def report(servers: Servers, writers: Sequence[Writer], begun: Mapping[str, Sequ
 
 
 def _gap(times: Sequence[float], at: float) -> float:
-    """The longest time without an acknowledgement that began within 8 s after ``at``."""
+    """The longest time without an acknowledgement after ``at`` that began within 8 s."""
     pairs = zip(times, times[1:], strict=False)
-    return max((after - before for before, after in pairs if after > at and before < at + 8), default=0.0)
+    return max((after - max(before, at) for before, after in pairs if after > at and before < at + 8), default=0.0)
 
 
 def _seconds(gaps: Sequence[float]) -> dict[str, float]:

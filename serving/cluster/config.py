@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import yaml
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
@@ -40,8 +41,7 @@ class StoresConfig:
         client: what workers send to them.
         copies: servers of each shard of a published datastore, as far as there are nodes.
         live: name -> datastore that clients append to.
-        register: URL of the place where it is kept which copy of a live store leads: that of the storage where generations are, or
-            etcd. Needed if a live store has several copies.
+        register: URL of the place where it is kept which copy of a live store leads: in storage, or etcd. See ``register_url``.
         copies_at: node -> HOST:PORT of each server that has copies of live stores with one shard. The cluster sets it
             (``live_copies.py``).
         shards_at: shard of a datastore that has several -> node -> HOST:PORT of its server. The cluster sets it
@@ -90,6 +90,15 @@ class StoresConfig:
     def sharded(self) -> list[str]:
         """The names of the datastores with several shards, which have servers of their own."""
         return [name for name in (*self.datastores, *self.live) if name not in self.names]
+
+    @property
+    def register_url(self) -> str:
+        """``register``. If that is empty: the folder beside the first datastore in storage; empty if there is none."""
+        sources = [
+            each for source in self.datastores.values() for each in ([source] if isinstance(source, str) else source)
+        ]
+        folders = (url.rstrip("/").rpartition("/")[0] for url in sources if is_storage_url(url))
+        return self.register or next((f"{folder}/register" for folder in folders if folder[-1:] not in ("", "/")), "")
 
     def url(self, address: str, name: str = "") -> str:
         """The URL of datastore ``name``, or of the only one, on the store at HOST:PORT."""

@@ -19,7 +19,7 @@ from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, 
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
 from suffolk.serving.engine.checked_fields import from_json
-from suffolk.serving.replication.promote import have_leaders
+from suffolk.serving.replication.peer import have_leaders
 
 CONTROLLER = "controller"
 """Name of the actor, in the namespace of its cluster."""

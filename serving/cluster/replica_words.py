@@ -10,8 +10,8 @@ from suffolk.serving.cluster.config import StoresConfig
 
 
 def require_register(stores: StoresConfig, copies: int) -> None:
-    """Raises InvalidArgument: live stores have several copies, and no register."""
-    if copies > 1 and not stores.register:
+    """Raises InvalidArgument: live stores have several copies, and there is no place for a register."""
+    if copies > 1 and not stores.register_url:
         raise InvalidArgument(
             f"register of stores is missing, and live stores have {copies} copies; give the URL of a folder in storage, such as "
             "s3://BUCKET/register, or of etcd"
@@ -24,5 +24,5 @@ def replica_words(stores: StoresConfig, copies: Mapping[str, str], node: Node, s
     ``shard``: the key of the shard of the store, if it has several.
     """
     if len(copies) > 1:
-        yield f"--register={stores.register.rstrip('/')}{shard and '/'}{shard}"
+        yield f"--register={stores.register_url.rstrip('/')}{shard and '/'}{shard}"
         yield from (f"--peer={stores.url(address)}" for other, address in copies.items() if other != node.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -14,7 +14,6 @@ from suffolk.serving.draft_service.later_retriever import LaterRetriever
 from suffolk.serving.live_store.stats import LiveStats
 from suffolk.serving.live_store.store import LiveStore
 from suffolk.serving.replication.replica import ReplicaStore
-from suffolk.serving.replication.replica_metrics import replica_metrics
 
 LIVE_GAUGES = {
     "tokens": ("suffolk_live_tokens", "Tokens in memory"),
@@ -31,6 +30,28 @@ LIVE_COUNTERS = {
     "evicted_documents": ("suffolk_live_evicted_documents", "Documents that bounds and time to live removed"),
     "evicted_tokens": ("suffolk_live_evicted_tokens", "Tokens that bounds and time to live removed"),
 }
+REPLICA_GAUGES: Mapping[str, tuple[str, Callable[[ReplicaStore], float | None]]] = {
+    "leads": ("1: changes begin at this copy", lambda store: store.feed.leads),
+    "in_step": ("1: the copy has everything acknowledged, as far as it knows", lambda store: store.status().in_step),
+    "epoch": ("Last epoch that the copy knows of", lambda store: store.member.entry.value.epoch),
+    "followers": (
+        "Followers of a leader that have everything",
+        lambda store: store.feed.followers() if store.feed.leads else None,
+    ),
+    "unconfirmed_changes": (
+        "Changes of a leader that its slowest follower has not confirmed",
+        lambda store: store.feed.behind() if store.feed.leads else None,
+    ),
+    "lag_seconds": (
+        "Time since a follower last had everything that its leader had",
+        lambda store: None if store.feed.leads else store.member.lag_seconds(),
+    ),
+    "lag_changes": (
+        "Changes that a follower lacked when its leader's last message arrived",
+        lambda store: None if store.feed.leads else store.member.lag_changes,
+    ),
+}
+"""Name -> help text of a gauge, and the value for a copy, or None."""
 
 
 class DatastoreMetrics(Collector):
@@ -64,7 +85,7 @@ class DatastoreMetrics(Collector):
             failing | self._failing(),
         )
         yield from self._live()
-        yield from replica_metrics(self._datastores)
+        yield from self._copies()
 
     def _live(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         stats = self._stats()
@@ -83,6 +104,20 @@ class DatastoreMetrics(Collector):
             for label, each in stats.items():
                 family.add_metric((label,), getattr(each, field))
             yield family
+
+    def _copies(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        copies = {label: store for label, store in self._datastores.items() if isinstance(store, ReplicaStore)}
+        if not copies:
+            return
+        for name, (text, read) in REPLICA_GAUGES.items():
+            values = {label: read(store) for label, store in copies.items()}
+            known = {label: value for label, value in values.items() if value is not None}
+            yield _gauge(f"suffolk_replica_{name}", text, known)
+        text = "Comparisons with another copy that had other documents"
+        family = CounterMetricFamily("suffolk_replica_differences", text, labels=("datastore",))
+        for label, store in copies.items():
+            family.add_metric((label,), store.member.differences)
+        yield family
 
     def _failing(self) -> dict[str, float]:
         return {label: 1.0 for label, each in self._stats().items() if each.log_failure or each.background_error}

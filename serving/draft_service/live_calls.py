@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import DocumentState, LiveDeletion
 from suffolk.serving.proto import draft_pb2
+from suffolk.serving.replication.replica import ReplicaStore
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of
 from suffolk.serving.transport.usage import usage_of
@@ -74,10 +75,9 @@ class LiveCalls:
     def delete(self, request: draft_pb2.DeleteRequest) -> LiveDeletion:
         """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``seal``, unless it is a group."""
         store = self._find(request.datastore, Role.ADMIN)
-        if request.group:
-            return store.delete(list(request.ids), list(request.where), request.group)
-        with self._service.exclusive_change(request.datastore):
-            return store.delete(list(request.ids), list(request.where))
+        rewrites = not request.group and not isinstance(store, ReplicaStore)  # no files; and it may wait for copies
+        with self._service.exclusive_change(request.datastore) if rewrites else nullcontext():
+            return store.delete(list(request.ids), list(request.where), request.group or None)
 
     def seal(self, name: str) -> int | None:
         """Publish the documents in memory. Returns the new generation; None if there was nothing to publish.

@@ -66,22 +66,26 @@ class RemoteWriter(Retriever):
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
         """See ``LiveStore.append_batch``. One call takes 4 MiB, about a million tokens."""
-        request = self._request(documents, group, replace)
-        request.key = new_key() if key is None else check_key(key)
-
-        def append() -> draft_pb2.AppendReply:
-            return self._invoke(lambda: self._stub.Append(request, timeout=APPEND_DEADLINE), APPEND_DEADLINE)
-
+        key = key or new_key()
         try:
-            return _appended(append())
+            return self.append_once(documents, group, replace, key)
         except (Unavailable, DeadlineExceeded) as error:
             if REFUSED in str(error):
                 raise
             unknown = error
         try:
-            return _appended(append())
+            return self.append_once(documents, group, replace, key)
         except (Unavailable, DeadlineExceeded):  # of the first call it is still unknown what it did
             raise unknown from None
+
+    def append_once(
+        self, documents: Sequence[Document], group: Groups, replace: bool, key: str, deadline: float = APPEND_DEADLINE
+    ) -> Appended:
+        """As ``append_batch``, without a repetition."""
+        request = self._request(documents, group, replace)
+        request.key = check_key(key)
+        reply = self._invoke(lambda: self._stub.Append(request, timeout=deadline), deadline)
+        return _appended(reply)
 
     def get(self, id: str) -> DocumentState:
         """See ``LiveStore.get``."""
@@ -111,13 +115,18 @@ class RemoteWriter(Retriever):
                 raise
 
         try:
-            return _appended(
-                self._invoke(lambda: self._stub.AppendStream(sent(), timeout=SEAL_DEADLINE), SEAL_DEADLINE)
-            )
+            reply = self._invoke(lambda: self._stub.AppendStream(sent(), timeout=SEAL_DEADLINE), SEAL_DEADLINE)
         except SuffolkError as error:
             raise (failed[0] if failed else error) from None
+        return _appended(reply)
 
-    def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
+    def delete(
+        self,
+        ids: Sequence[str] = (),
+        where: Sequence[str] = (),
+        group: str | None = None,
+        deadline: float = SEAL_DEADLINE,
+    ) -> LiveDeletion:
         """See ``LiveStore.delete``."""
         if group is None:
             parse_query(ids, where)
@@ -127,7 +136,7 @@ class RemoteWriter(Retriever):
             check_texts("ids", ids)
             check_texts("where", where)
         request = draft_pb2.DeleteRequest(datastore=self._only(), ids=ids, where=where, group=group or "")
-        reply = self._invoke(lambda: self._stub.Delete(request, timeout=SEAL_DEADLINE), SEAL_DEADLINE)
+        reply = self._invoke(lambda: self._stub.Delete(request, timeout=deadline), deadline)
         return LiveDeletion(reply.documents, reply.tokens, reply.generation, tuple(reply.unknown_ids))
 
     def seal(self) -> int | None:

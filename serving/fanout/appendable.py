@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from suffolk.datastore.arguments import check_flag, check_groups
 from suffolk.datastore.context_query import Groups, Tokens
@@ -28,7 +29,11 @@ from suffolk.serving.transport.store_names import tenant_of
 
 T = TypeVar("T")
 REPEAT_SECONDS = 10.0
-"""How long an append of which the outcome is unknown is repeated."""
+"""How long a change of which the outcome is unknown is repeated."""
+TRY_SECONDS = 1.0
+"""Deadline of the first try of a change. Each later one has twice as much, because large ones may need it."""
+FIND_SECONDS = 0.5
+"""Deadline of the question who leads."""
 PAUSE_SECONDS = 0.1
 _LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_seconds")
 """Numbers of ``LiveStats`` that do not add up: each shard counts on its own."""
@@ -42,18 +47,25 @@ def connect_to_append(name: str, deadline: float | None = None) -> AppendableFan
     return AppendableFanout(Servers(name, address, deadline), deadline)
 
 
+class Leader(NamedTuple):
+    """The copy that led last, and its epoch. ``remote``: None if it did not answer since."""
+
+    epoch: int = 0
+    remote: RemoteDatastore | None = None
+
+
 class AppendableFanout(FanoutDatastore):
     """A ``FanoutDatastore`` that appends and deletes at the copy that leads. Thread-safe.
 
     A group lies in one shard, by consistent hashing of tenant and group. A document without a group may lie in any; those of one
     append lie together. Arguments, results and errors are those of ``LiveStore``. A change that a server refused is made at the
-    leader. An append whose outcome is unknown is repeated at the leader with its key for some seconds, so it is made once.
+    leader. A change of which the outcome is unknown is repeated at the leader for some seconds. A leader that does not answer
+    soon may be stopped, and another one may lead. Appends are made once, by their keys. A repeated deletion counts what was left.
     """
 
     def __init__(self, servers: Servers, deadline: float) -> None:
         super().__init__(servers, deadline)
-        self._leaders: dict[str, RemoteDatastore] = {}  # by the first URL of a shard
-        self._leaders_lock = threading.Lock()
+        self._leaders: dict[str, Leader] = {}  # by the first URL of a shard
 
     def append(
         self,
@@ -88,23 +100,14 @@ class AppendableFanout(FanoutDatastore):
             )
         shard = shards.pop() if shards else self._any_shard(documents)
         named = new_key() if key is None else key
-        end = time.monotonic() + REPEAT_SECONDS
-        unknown: SuffolkError | None = None
-        while True:
-            try:
-                return self._change(shard, lambda store: store.append_batch(documents, group, replace, named))
-            except (Unavailable, DeadlineExceeded) as error:
-                unknown = error if REFUSED not in str(error) else unknown
-                if unknown is None or time.monotonic() > end:
-                    raise unknown or error from None
-            time.sleep(PAUSE_SECONDS)
+        return self._make(shard, lambda seconds, store: store.append_once(documents, group, replace, named, seconds))
 
     def get(self, id: str) -> DocumentState:
         """See ``LiveStore.get``. The leader of each shard is asked; numbers add up, and the sequence is the largest."""
         found: list[DocumentState] = []
         for shard in range(len(self.servers.shards)):
             with suppress(NotFound):
-                found.append(self._change(shard, lambda store: store.get(id)))
+                found.append(self._ask_leader(shard, lambda store: store.get(id)))
         if not found:
             raise NotFound(f"datastore {self.name} has no document with the id {id!r}")
         documents, tokens = sum(each.documents for each in found), sum(each.tokens for each in found)
@@ -112,11 +115,14 @@ class AppendableFanout(FanoutDatastore):
 
     def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
         """See ``LiveStore.delete``. Ids and conditions are looked for in each shard, one after the other."""
+
+        def delete(shard: int) -> LiveDeletion:
+            gone = LiveDeletion(0, 0, 0, ())
+            return self._make(shard, lambda seconds, store: store.delete(ids, where, group, seconds), gone)
+
         if group is not None:
-            return self._change(self._shard_of(group), lambda store: store.delete(ids, where, group))
-        done = [
-            self._change(shard, lambda store: store.delete(ids, where)) for shard in range(len(self.servers.shards))
-        ]
+            return delete(self._shard_of(group))
+        done = list(map(delete, range(len(self.servers.shards))))
         unknown = set(done[0].unknown_ids).intersection(*(each.unknown_ids for each in done))
         return LiveDeletion(
             sum(each.documents for each in done),
@@ -134,7 +140,8 @@ class AppendableFanout(FanoutDatastore):
     def stats(self) -> LiveStats:
         """The leaders' statistics; see ``LiveStore.stats``. Sizes are sums over shards. Generation, sequences and clock are the
         largest."""
-        found = [asdict(self._change(shard, lambda store: store.stats())) for shard in range(len(self.servers.shards))]
+        shards = range(len(self.servers.shards))
+        found = [asdict(self._ask_leader(shard, lambda store: store.stats())) for shard in shards]
         return LiveStats(**{name: _total(name, [each[name] for each in found]) for name in found[0]})
 
     def group_stats(self, group: str) -> GroupStats:
@@ -151,27 +158,44 @@ class AppendableFanout(FanoutDatastore):
     def _shard_of(self, group: str) -> int:
         return shard_of(tenant_of(self.name), group, len(self.servers.shards))
 
-    def _change(self, number: int, change: Callable[[RemoteDatastore], T]) -> T:
-        """Make a change at the leader of a shard. If the server that led refuses it, look for the leader once more."""
+    def _make(self, number: int, change: Callable[[float, RemoteDatastore], T], gone: T | None = None) -> T:
+        """Make a change at the leader of a shard. ``change``: gets a deadline in seconds and the leader.
+
+        Args:
+            gone: the outcome if a repetition finds nothing; None: the error is raised.
+        """
+        seconds, end = TRY_SECONDS, time.monotonic() + REPEAT_SECONDS
+        unknown: SuffolkError | None = None
+        while True:
+            try:
+                return self._ask_leader(number, partial(change, seconds))
+            except NotFound:
+                if unknown is None or gone is None:
+                    raise
+                return gone
+            except (Unavailable, DeadlineExceeded) as error:
+                unknown = error if REFUSED not in str(error) else unknown
+                if unknown is None or time.monotonic() > end:
+                    raise unknown or error from None
+            seconds *= 2
+            time.sleep(PAUSE_SECONDS)
+
+    def _ask_leader(self, number: int, ask: Callable[[RemoteDatastore], T]) -> T:
+        """The answer of the leader of a shard. If the server that led refuses, look for the leader once more."""
         shard = self.servers.shards[number]
         key = shard.replicas[0].address.url
-        known = self._leaders.get(key)
-        try:
-            if known is not None and any(each.remote is known and not each.mismatched for each in shard):
-                return change(known)
-        except (Unavailable, DeadlineExceeded) as error:
-            self._note_leader(key, None)
-            if REFUSED not in str(error):
-                raise
-        leader = find_leader(shard)
-        self._note_leader(key, leader)
-        return change(leader)
-
-    def _note_leader(self, key: str, leader: RemoteDatastore | None) -> None:
-        with self._leaders_lock:
-            self._leaders.pop(key, None)
-            if leader is not None:
-                self._leaders[key] = leader
+        epoch, remote = self._leaders.get(key, Leader())
+        if remote is not None and any(each.remote is remote and not each.mismatched for each in shard):
+            try:
+                return ask(remote)
+            except (Unavailable, DeadlineExceeded) as error:
+                self._leaders[key] = Leader(epoch)
+                if REFUSED not in str(error):
+                    raise
+        leader = find_leader(shard, epoch)
+        self._leaders[key] = leader
+        assert leader.remote is not None
+        return ask(leader.remote)
 
 
 def _total(name: str, values: Sequence[Any]) -> Any:
@@ -184,28 +208,31 @@ def _total(name: str, values: Sequence[Any]) -> Any:
     return sum(known) if known and not isinstance(known[0], str) else next(iter(known), None)
 
 
-def find_leader(shard: ReplicaSet) -> RemoteDatastore:
-    """The copy that leads in the latest epoch.
+def find_leader(shard: ReplicaSet, last: int = 0) -> Leader:
+    """The copy that leads in the latest epoch. One that leads in a later epoch than ``last`` is taken before all have answered.
 
     Raises:
         Unavailable: none of those that answer leads.
     """
-    found: list[tuple[int, RemoteDatastore]] = []
-    problems = []
-    for replica in shard:
-        if replica.mismatched:
-            problems.append(replica.problem)
-            continue
+    fitting = [each for each in shard if not each.mismatched]
+    problems = [each.problem for each in shard if each.mismatched]
+    found = Leader()
+    pool = ThreadPoolExecutor(max(1, len(fitting)), "suffolk-leader")
+    asked = {pool.submit(each.remote.info, FIND_SECONDS): each.remote for each in fitting}
+    pool.shutdown(wait=False)
+    for answer in as_completed(asked):
         try:
-            state = replica.remote.info().get("replica")
+            state = answer.result().get("replica")
         except SuffolkError as error:
             problems.append(str(error))
             continue
         if state is not None and state["leads"]:
-            found.append((int(state["epoch"]), replica.remote))
-    if not found:
+            found = max(found, Leader(int(state["epoch"]), asked[answer]), key=lambda each: each.epoch)
+            if found.epoch > last > 0:
+                break
+    if found.remote is None:
         reason = "; ".join(problems) or "all of them answer"
         raise Unavailable(
             f"no copy leads, so {REFUSED} ({reason}); see what the copies are with 'suffolk promote --dry-run'"
         )
-    return max(found, key=lambda each: each[0])[1]
+    return found

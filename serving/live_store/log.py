@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from suffolk.datastore.manifest import fsync_directory
 from suffolk.serving.live_store.log_file import HEADER_BYTES, LogFile, checkpoint_path, header, log_path
 from suffolk.serving.live_store.log_writes import create_file, refused, write_all, write_file
 from suffolk.serving.live_store.read_log import RecoveredLog
-from suffolk.serving.live_store.record import PREFIX, frame
+from suffolk.serving.live_store.record import PREFIX, checksum_of, frame
 
 ALWAYS, INTERVAL, NONE = DURABILITIES = ("always", "interval", "none")
 FILE_BYTES = 64 << 20
@@ -54,6 +54,8 @@ class Log:
         self._closed = list(recovered.files)
         self._number = max((file.number for file in recovered.files), default=0)
         self._previous = recovered.files[-1].size if recovered.files else 0
+        self._last = recovered.files[-1].last if recovered.files else 0  # checksum of the last record
+        self._last_but_one = 0
         self._descriptor: int | None = None
         self._salt = 0
         self._size = 0
@@ -110,7 +112,7 @@ class Log:
             self.rotate()
         with self._lock:
             descriptor = self._require()
-            record = frame(body, self._salt)
+            record = frame(body, self._salt, self._last)
             try:
                 write_all(descriptor, record)
             except OSError as error:
@@ -119,6 +121,7 @@ class Log:
                 self._refusal = str(problem)
                 raise problem from error
             self._refusal = None
+            self._last_but_one, self._last = self._last, checksum_of(record)
             self._size += len(record)
             self._written += len(record)
             self._newest = max(self._newest, newest)
@@ -131,6 +134,7 @@ class Log:
         size = PREFIX.size + len(body)
         with self._flush_lock, self._lock:
             self._cut(self._require(), self._size - size)
+            self._last = self._last_but_one
             self._size -= size
             self._written -= size
             self._synced = min(self._synced, self._written)
@@ -186,13 +190,14 @@ class Log:
             path = log_path(self._folder, self._number + 1)
             previous = self._previous if self._descriptor is None else self._size
             salt = secrets.randbits(32)
-            descriptor = create_file(path, header(previous, salt))
+            descriptor = create_file(path, header(salt, previous, self._last))
             failpoint("rotate.created")
             with self._lock:
                 if self._descriptor is not None:
                     os.close(self._descriptor)
                     self._closed.append(self._current())
                 self._descriptor, self._salt, self._number = descriptor, salt, self._number + 1
+                self._last = salt
                 self._size, self._newest = HEADER_BYTES, 0
         return self._number - 1
 
@@ -205,7 +210,7 @@ class Log:
         path = checkpoint_path(self._folder, through)
         temporary = path.with_name(path.name + ".tmp")
         salt = secrets.randbits(32)
-        size = write_file(temporary, chain([header(0, salt)], (frame(body, salt) for body in bodies)))
+        size = write_file(temporary, chain([header(salt)], _chained(bodies, salt)))
         failpoint("checkpoint.written")
         os.rename(temporary, path)
         failpoint("checkpoint.renamed")
@@ -213,7 +218,7 @@ class Log:
         with self._lock:
             replaced = [file for file in self._closed if file.number <= through]
             kept = [file for file in self._closed if file.number > through]
-            self._closed = [LogFile(path, through, size, newest), *kept]
+            self._closed = [LogFile(path, through, size, newest, 0), *kept]
         for file in replaced:
             if file.path != path:
                 file.path.unlink(missing_ok=True)
@@ -247,7 +252,7 @@ class Log:
                 self._failure = self._failure or f"the log {self._folder} is closed; open the store again"
 
     def _current(self) -> LogFile:
-        return LogFile(log_path(self._folder, self._number), self._number, self._size, self._newest)
+        return LogFile(log_path(self._folder, self._number), self._number, self._size, self._newest, self._last)
 
     def _require(self) -> int:
         if self._failure is not None or self._descriptor is None:
@@ -281,3 +286,12 @@ class Log:
                 self.flush()
             except SuffolkError:
                 return  # the next change raises the failure
+
+
+def _chained(bodies: Iterable[bytes], salt: int) -> Iterator[bytes]:
+    """The records of a file."""
+    last = salt
+    for body in bodies:
+        record = frame(body, salt, last)
+        last = checksum_of(record)
+        yield record

@@ -1,7 +1,8 @@
 """Files of the write-ahead log: their names and headers.
 
 The log is a folder of files ``NUMBER.log``, in rising order without gaps. ``NUMBER.checkpoint`` replaces all files up to that
-number. A header states how many bytes of the file before it are good, so a torn tail is cut off without a write.
+number. A header states how many bytes of the file before it are good, so a torn tail is cut off without a write. It also has the
+checksum of the last record there, so no file can take the place of another one.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, Unsupported, damaged
+from suffolk.serving.live_store.record import VERSION, Layout
 
 LOG_SUFFIX = ".log"
 CHECKPOINT_SUFFIX = ".checkpoint"
 MAGIC = b"\x89SFL\r\n\x1a\n"
-VERSION = 2
-_HEADER = struct.Struct("<8sIQII")
-"""Magic, version, good bytes of the file before, the salt of its records, and the CRC-32 of these four."""
+_HEADER = struct.Struct("<8sIQIII")
+"""Magic, version, good bytes of the file before, the salt of its records, the checksum of the last record before, and the CRC-32
+of all these."""
 HEADER_BYTES = _HEADER.size
-_OLD_HEADER = struct.Struct("<8sIQI")
-"""Of version 1, without a salt."""
-LEAST_HEADER_BYTES = _OLD_HEADER.size
+_OLD_HEADERS = {1: struct.Struct("<8sIQI"), 2: struct.Struct("<8sIQII")}
+"""Of version 1, without a salt, and of version 2, without the checksum of a record."""
+LEAST_HEADER_BYTES = _OLD_HEADERS[1].size
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,14 @@ class Header:
 
     Attributes:
         previous: good bytes of the file before.
-        salt: of the checksums of its records; None in version 1.
+        before: checksum of the last record in that file; 0 in old versions.
+        layout: of its records.
         bytes: size of the header.
     """
 
     previous: int
-    salt: int | None
+    before: int
+    layout: Layout
     bytes: int
 
 
@@ -47,17 +51,19 @@ class LogFile:
     Attributes:
         size: good bytes.
         newest: the highest sequence of a document in it; 0 if it has none.
+        last: checksum of its last record; its salt if it has none.
     """
 
     path: Path
     number: int
     size: int
     newest: int
+    last: int
 
 
-def header(previous_bytes: int, salt: int) -> bytes:
-    """The header of a file whose predecessor has ``previous_bytes`` good bytes."""
-    fields = _HEADER.pack(MAGIC, VERSION, previous_bytes, salt, 0)[:-4]
+def header(salt: int, previous_bytes: int = 0, before: int = 0) -> bytes:
+    """The header of a file whose predecessor has ``previous_bytes`` good bytes, and ends with a record with checksum ``before``."""
+    fields = _HEADER.pack(MAGIC, VERSION, previous_bytes, salt, before, 0)[:-4]
     return fields + zlib.crc32(fields).to_bytes(4, "little")
 
 
@@ -72,14 +78,15 @@ def read_header(path: Path, content: memoryview) -> Header:
     if len(raw) < LEAST_HEADER_BYTES or not raw.startswith(MAGIC):
         raise Corruption(f"{path} is no file of a write-ahead log; restore it from a copy")
     version = int.from_bytes(raw[len(MAGIC) : len(MAGIC) + 4], "little")
-    layout = _OLD_HEADER if version == 1 else _HEADER
-    raw = raw[: layout.size]
-    if len(raw) < layout.size or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
+    fields = _OLD_HEADERS.get(version, _HEADER)
+    raw = raw[: fields.size]
+    if len(raw) < fields.size or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
         raise damaged(path, "has a damaged header")
-    if version not in (1, VERSION):
+    if not 1 <= version <= VERSION:
         raise Unsupported(f"{path}: log version {version}; this program reads up to {VERSION}: use a newer Suffolk")
-    _, _, previous, *salt, _ = layout.unpack(raw)
-    return Header(previous, salt[0] if salt else None, layout.size)
+    _, _, previous, *more, _ = fields.unpack(raw)
+    salt, before = (*more, 0, 0)[:2]
+    return Header(previous, before, Layout(version, salt), fields.size)
 
 
 def log_path(folder: Path, number: int) -> Path:

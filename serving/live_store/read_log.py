@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from suffolk.serving.live_store.log_file import (
     log_path,
     read_header,
 )
-from suffolk.serving.live_store.record import Change, decode, find
+from suffolk.serving.live_store.record import Change, Layout, decode, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,26 @@ def read_log(folder: Path) -> RecoveredLog:
     """Read all changes in ``folder``. Nothing is written.
 
     Raises:
-        Corruption: a file is missing, or damaged elsewhere than at the end of the last one: before a whole record.
+        Corruption: a file is missing, or damaged elsewhere than at the end of the last one: before a whole record. Or a record
+            or a file is missing, there twice, or not the one that was written there.
         Unsupported: a newer version wrote a file.
     """
     paths, leftovers = _live_paths(folder)
     contents = [_content(path, path == paths[-1] and path.suffix == LOG_SUFFIX) for path in paths]
     headers = [read_header(path, content) for path, content in zip(paths, contents, strict=True)]
-    limits = [*(each.previous for each in headers[1:]), None]
     files, changes_of, torn = [], [], None
-    for path, content, header, limit in zip(paths, contents, headers, limits, strict=False):
-        found, size = _records(content, header)
-        expected = len(content) if path.suffix == CHECKPOINT_SUFFIX else limit
+    for path, content, header, after in zip(paths, contents, headers, [*headers[1:], None], strict=False):
+        found, size, last = _records(path, content, header)
+        replaces = path.suffix == CHECKPOINT_SUFFIX  # what comes after it knows the file that it replaces
+        expected = len(content) if replaces else after.previous if after is not None else None
         if expected is None and len(content) > size:
-            torn = _torn_tail(path, content, size, header.salt)
+            torn = _torn_tail(path, content, size, header.layout)
         if expected is not None and size < expected:
             raise damaged(path, f"holds no whole record at byte {size}, and should hold records up to byte {expected}")
+        if after is not None and after.layout.chained and not replaces and after.before != last:
+            raise damaged(path, "is not the file that the next one follows")
         newest = max((int(change.sequences[-1]) for change in found if len(change.sequences)), default=0)
-        files.append(LogFile(path, file_number(path), size, newest))
+        files.append(LogFile(path, file_number(path), size, newest, last))
         changes_of.append(found)
     return RecoveredLog(files, changes_of, leftovers, torn)
 
@@ -113,26 +116,21 @@ def _content(path: Path, grows: bool) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _records(content: memoryview, header: Header) -> tuple[list[Change], int]:
-    """The changes up to the first byte that begins no whole record, and the offset of that byte."""
-    found, place = [], header.bytes
-    for change, size in _decoded(content, header):
-        found.append(change)
-        place += size
-    return found, place
+def _records(path: Path, content: memoryview, header: Header) -> tuple[list[Change], int, int]:
+    """The changes up to the first byte that begins no whole record, the place of that byte, and the last record's checksum."""
+    found, place, last = [], header.bytes, header.layout.salt
+    while (record := decode(content[place:], header.layout)) is not None:
+        if header.layout.chained and record.before != last:
+            raise damaged(path, f"has a record at byte {place} that does not follow the one before it")
+        found.append(record.change)
+        place, last = place + record.bytes, record.checksum
+    return found, place, last
 
 
-def _decoded(content: memoryview, header: Header) -> Iterator[tuple[Change, int]]:
-    place = header.bytes
-    while (record := decode(content[place:], header.salt)) is not None:
-        yield record
-        place += record[1]
-
-
-def _torn_tail(path: Path, content: memoryview, size: int, salt: int | None) -> TornTail:
+def _torn_tail(path: Path, content: memoryview, size: int, layout: Layout) -> TornTail:
     """The end of the last file after ``size`` good bytes. A crash leaves no whole record there."""
     tail = content[size:]
-    if (after := find(tail, salt)) is not None:
+    if (after := find(tail, layout)) is not None:
         raise Corruption(
             f"{path} is damaged at byte {size}: a whole change follows at byte {size + after}; restore the file from a copy, "
             f"or give up all changes from there on with 'truncate -s {size} {path}'"

@@ -1,7 +1,8 @@
 """Records of the write-ahead log. A record holds one change of the live documents, and a checksum.
 
-Layout (docs/reference/file-format.md): u64 bytes of the body, u32 CRC-32 of salt, length and body, the body. The body is a head,
-then columns with an entry for each document or token. The salt is random in each file, so that no document spells a record.
+Layout (docs/reference/file-format.md): u64 bytes of the body, u32 checksum of the record before, u32 CRC-32 of salt, length, that
+checksum and the body; the body. It is a head, then columns with an entry for each document or token. The salt is random in each
+file, so that no document spells a record. The checksums form a chain, so that no record is missing, there twice, or another one.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-PREFIX = struct.Struct("<QI")
-"""Bytes of the body, and the checksum."""
+VERSION = 3
+"""Of the files that are written."""
+PREFIX = struct.Struct("<QII")
+"""Bytes of the body, the checksum of the record before, and the record's own."""
+_OLD_PREFIX = struct.Struct("<QI")
+"""Of files of versions 1 and 2, without a chain."""
 _HEAD = struct.Struct("<QIIIII")
 """``drop_before``; the number of documents and of removed documents; bytes a token, bytes of all origins, number of keys."""
 _OLD_HEAD = struct.Struct("<QIIII")
-"""Of files of version 1, without keys."""
+"""Of files of version 1, without keys and salt."""
 _KEY = struct.Struct("<16sQIQIq")
 MAX_BODY_BYTES = 1 << 32
 """The largest body that a reader accepts."""
-_WIDTH_PLACE = PREFIX.size + 16
-"""Where a record holds the bytes a token."""
+_WIDTH_PLACE = 16
+"""Where a body holds the bytes a token."""
 _SCAN_BYTES = 1 << 20
 _WIDTHS = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 
@@ -85,15 +90,71 @@ class Change:
         """The tokens of each document: views."""
         return np.split(self.tokens, np.cumsum(self.lengths[:-1], dtype=np.int64)) if len(self.lengths) else []
 
+    def of(self, chosen: npt.NDArray[np.bool_]) -> Change:
+        """The chosen ones of its documents, without its removals."""
+        places = np.flatnonzero(chosen)
+        return Change(
+            self.tokens[np.repeat(chosen, self.lengths)],
+            self.lengths[places],
+            self.sequences[places],
+            self.groups[places],
+            self.times[places],
+            [self.origins[place] for place in places.tolist()],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the records of a file are written: its version and its salt. Default: how they are sent to other machines."""
+
+    version: int = VERSION
+    salt: int = 0
+
+    @property
+    def chained(self) -> bool:
+        """Whether records hold the checksums of those before them. The first one holds the salt."""
+        return self.version >= 3
+
+    @property
+    def prefix(self) -> struct.Struct:
+        return PREFIX if self.chained else _OLD_PREFIX
+
+    @property
+    def head(self) -> struct.Struct:
+        return _OLD_HEAD if self.version == 1 else _HEAD
+
+
+WIRE = Layout()
+
+
+class Record(NamedTuple):
+    """A record that was read.
+
+    Attributes:
+        bytes: its size.
+        checksum: its own. before: of the record before; 0 in old versions.
+    """
+
+    change: Change
+    bytes: int
+    checksum: int
+    before: int
+
 
 def encode(change: Change) -> bytes:
     """The record of ``change``, as it is sent to other machines."""
-    return frame(encode_body(change), 0)
+    return frame(encode_body(change))
 
 
-def frame(body: bytes, salt: int) -> bytes:
-    """The record with this body in a file with this salt."""
-    return PREFIX.pack(len(body), _checksum(len(body), body, salt)) + body
+def frame(body: bytes, salt: int = 0, before: int = 0) -> bytes:
+    """The record with this body in a file with this salt. ``before``: the checksum of the record before."""
+    fields = PREFIX.pack(len(body), before, 0)[:-4]
+    return b"".join((fields, _checksum(body, fields, salt).to_bytes(4, "little"), body))
+
+
+def checksum_of(record: bytes) -> int:
+    """The checksum in a record that ``frame`` made."""
+    return int(PREFIX.unpack_from(record)[2])
 
 
 def encode_body(change: Change) -> bytes:
@@ -115,41 +176,40 @@ def encode_body(change: Change) -> bytes:
     return b"".join([_HEAD.pack(change.drop_before, *counts), *parts, origins, *keys])
 
 
-def decode(data: memoryview, salt: int | None = 0) -> tuple[Change, int] | None:
-    """The change at the beginning of ``data``, and the bytes of its record; None if no whole record is there.
-
-    The arrays are views of ``data``. ``salt``: of the file; None: its version is 1.
-    """
-    if len(data) < PREFIX.size:
+def decode(data: memoryview, layout: Layout = WIRE) -> Record | None:
+    """The record at the beginning of ``data``; None if no whole one is there. Its arrays are views of ``data``."""
+    prefix = layout.prefix
+    if len(data) < prefix.size:
         return None
-    size, checksum = PREFIX.unpack_from(data)
-    end = PREFIX.size + size
+    size, *before, checksum = prefix.unpack_from(data)
+    end = prefix.size + size
     if not _OLD_HEAD.size <= size <= MAX_BODY_BYTES or end > len(data):
         return None
-    body = data[PREFIX.size : end]
-    if _checksum(size, body, salt or 0) != checksum:
+    body = data[prefix.size : end]
+    if _checksum(body, data[: prefix.size - 4], layout.salt) != checksum:
         return None
-    change = _parse(body, _OLD_HEAD if salt is None else _HEAD)
-    return None if change is None else (change, end)
+    change = _parse(body, layout.head)
+    return None if change is None else Record(change, end, checksum, sum(before))
 
 
-def find(data: memoryview, salt: int | None = 0) -> int | None:
-    """The place of the first whole record in ``data``; None if there is none. ``salt``: as for ``decode``."""
-    least = PREFIX.size + _OLD_HEAD.size
+def find(data: memoryview, layout: Layout = WIRE) -> int | None:
+    """The place of the first whole record in ``data``; None if there is none."""
+    least, width_place = layout.prefix.size + _OLD_HEAD.size, layout.prefix.size + _WIDTH_PLACE
     for begin in range(0, len(data) - least + 1, _SCAN_BYTES):
         block = np.frombuffer(data[begin : begin + _SCAN_BYTES + least - 1], np.uint8)
         count = len(block) - least + 1
         # the bytes that hold the width are 2 or 4, and 0, 0, 0; few places are left to decode
-        width = block[_WIDTH_PLACE : _WIDTH_PLACE + count]
-        rest = [block[_WIDTH_PLACE + more : _WIDTH_PLACE + more + count] == 0 for more in (1, 2, 3)]
-        for place in np.flatnonzero(((width == 2) | (width == 4)) & rest[0] & rest[1] & rest[2]).tolist():
-            if decode(data[begin + place :], salt) is not None:
+        width, *rest = (block[place : place + count] for place in range(width_place, width_place + 4))
+        zeros = ~(rest[0] | rest[1] | rest[2]).astype(np.bool_)
+        for place in np.flatnonzero(((width == 2) | (width == 4)) & zeros).tolist():
+            if decode(data[begin + place :], layout) is not None:
                 return begin + int(place)
     return None
 
 
-def _checksum(size: int, body: bytes | memoryview, salt: int) -> int:
-    return zlib.crc32(body, zlib.crc32(size.to_bytes(8, "little"), salt))
+def _checksum(body: bytes | memoryview, prefix: bytes | memoryview, salt: int) -> int:
+    """``prefix``: what comes before the checksum."""
+    return zlib.crc32(body, zlib.crc32(prefix, salt))
 
 
 def _parse(body: memoryview, head: struct.Struct) -> Change | None:

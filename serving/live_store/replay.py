@@ -66,17 +66,7 @@ def _left(change: Change, removed: npt.NDArray[np.uint64], dropped: int, flushed
     if len(removed):
         places = np.minimum(np.searchsorted(removed, sequences), len(removed) - 1)
         kept &= removed[places] != sequences
-    if kept.all():
-        return change
-    places = np.flatnonzero(kept)
-    return Change(
-        change.tokens[np.repeat(kept, change.lengths)],
-        change.lengths[places],
-        sequences[places],
-        change.groups[places],
-        change.times[places],
-        [change.origins[place] for place in places.tolist()],
-    )
+    return change if kept.all() else change.of(kept)
 
 
 def _joined(changes: Sequence[Change]) -> Change:

@@ -7,19 +7,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.live_store.record import Change, frame
-from suffolk.serving.replication.document_table import DocumentTable
+from suffolk.serving.replication.documents import DocumentTable
 from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
-SILENT_SECONDS = 2.0
+SILENT_SECONDS = 1.5
 """A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
 BROKEN_SECONDS = 0.5
 """The same after a connection has ended, if the other side does not connect or answer again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
+NEAR_CHANGES = 1000
+"""A follower that lacks no more comes in step: from then on, each change waits for it."""
 MAX_WAITING_BYTES = 256 << 20
 """Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
 
@@ -32,26 +35,25 @@ class Batch(NamedTuple):
     digest: int
 
 
+@dataclass(slots=True)
 class Subscription:
     """What one follower gets and has. ``Feed`` makes and guards it.
 
     Attributes:
-        replica: the follower's id. follower: its address, for messages.
+        replica: the follower's id.
         last_seen: when it last confirmed a change, or reported work.
         confirmed: it has all changes below this number. 0: it still lacks changes from before it connected.
         ended: why it gets nothing more; empty while it does.
     """
 
-    def __init__(self, replica: str, follower: str, position: int, digest: int, now: float) -> None:
-        self.replica = replica
-        self.follower = follower
-        self.position = position
-        self.digest = digest
-        self.confirmed = 0
-        self.ended = ""
-        self.waiting: deque[bytes] = deque()
-        self.waiting_bytes = 0
-        self.last_seen = now
+    replica: str
+    position: int
+    digest: int
+    last_seen: float
+    confirmed: int = 0
+    ended: str = ""
+    waiting: deque[bytes] = field(default_factory=deque)
+    waiting_bytes: int = 0
 
 
 class Feed:
@@ -63,6 +65,7 @@ class Feed:
 
     Attributes:
         documents: those of the store. The lock of its writer guards them.
+        reign: how often the store began to lead.
     """
 
     def __init__(self, name: str, copies: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,7 +79,7 @@ class Feed:
         self._required: frozenset[str] = frozenset()  # ids of followers without which nothing is acknowledged
         self._progress: dict[str, float] = {}  # of each required one, when it last had all or got nearer
         self._acknowledged = 0
-        self._reign = 0
+        self.reign = 0
 
     @property
     def leads(self) -> bool:
@@ -88,15 +91,16 @@ class Feed:
         with self._changed:
             self._refusal = ""
             self._acknowledged = 0
-            self._reign += 1
-            self._require(required)
+            self._progress.clear()
+            self.reign += 1
+            self.require(required)
 
     def end(self, refusal: str) -> None:
         """Take no more changes, and send none. ``refusal``: why, and where they are taken."""
         with self._changed:
             self._refusal = refusal
             for each in list(self._subscriptions.values()):
-                self._drop(each, refusal)
+                self.drop(each, refusal)
 
     def require_lead(self) -> None:
         """See ``ChangeFeed``."""
@@ -109,7 +113,7 @@ class Feed:
         Raises:
             Unavailable: too few copies are in step, or the store does not lead.
         """
-        reign = self._reign
+        reign = self.reign
         self.require_lead()
         if (have := 1 + self.followers()) < self.copies:
             raise Unavailable(
@@ -130,7 +134,7 @@ class Feed:
         """See ``ChangeFeed``."""
         self.documents.apply(change)
         now = self._clock()
-        record = frame(body, 0) if self._subscriptions else b""
+        record = frame(body) if self._subscriptions else b""
         with self._changed:
             for each in list(self._subscriptions.values()):
                 if each.confirmed == each.position:
@@ -139,7 +143,7 @@ class Feed:
                 each.waiting_bytes += len(record)
                 each.position, each.digest = position, self.documents.digest
                 if each.waiting_bytes > MAX_WAITING_BYTES:
-                    self._drop(each, "the follower is too slow")
+                    self.drop(each, "the follower is too slow")
             self._changed.notify_all()
 
     def await_copies(self, position: int, reign: int) -> None:
@@ -152,13 +156,13 @@ class Feed:
             DeadlineExceeded: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._refusal or reign != self._reign or self._have(position), COPY_SECONDS)
+            self._changed.wait_for(lambda: self._refusal or reign != self.reign or self._have(position), COPY_SECONDS)
             if self.acknowledge(position, reign):
                 return
             have = 1 + sum(each.confirmed >= position for each in self._subscriptions.values())
             for each in list(self._subscriptions.values()):
                 if self._clock() - each.last_seen > SILENT_SECONDS:  # later changes need not wait for it
-                    self._drop(each, "the follower is silent")
+                    self.drop(each, "the follower is silent")
         raise DeadlineExceeded(
             f"{self._name}: {have} of {max(self.copies, 1 + len(self._required))} copies have the change after "
             f"{COPY_SECONDS:g} s, so {UNSURE}; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
@@ -167,24 +171,32 @@ class Feed:
     def acknowledge(self, position: int, reign: int) -> bool:
         """Whether changes below ``position`` are acknowledged: they never vanish. ``reign``: as in ``await_copies``."""
         with self._changed:
-            if self._refusal or reign != self._reign or not self._have(position):
+            if self._refusal or reign != self.reign or not self._have(position):
                 return False
             self._acknowledged = max(self._acknowledged, position)
             return True
 
     def admit(self) -> frozenset[str]:
-        """Acknowledge nothing any more without each follower that has all acknowledged changes. Returns their ids."""
+        """Acknowledge nothing any more without each follower that has nearly all changes: one that is slow is waited for.
+
+        Returns the ids of those that have all acknowledged ones.
+        """
         with self._changed:
-            found = frozenset(
-                each.replica for each in self._subscriptions.values() if each.confirmed >= max(1, self._acknowledged)
-            )
-            self._require(self._required | found)
-            return found
+            latest = self._clock() - BROKEN_SECONDS
+            near = [
+                each
+                for each in self._subscriptions.values()
+                if each.confirmed and each.position - each.confirmed <= NEAR_CHANGES and each.last_seen > latest
+            ]
+            self.require(self._required.union(each.replica for each in near))
+            return frozenset(each.replica for each in near if each.confirmed >= self._acknowledged)
 
     def require(self, replicas: Collection[str]) -> None:
         """Acknowledge only what all of ``replicas`` have."""
         with self._changed:
-            self._require(replicas)
+            now = self._clock()
+            self._required = frozenset(replicas)
+            self._progress = {each: self._progress.get(each, now) for each in {*replicas, *self._subscriptions}}
             self._changed.notify_all()
 
     def silent(self) -> list[str]:
@@ -206,13 +218,13 @@ class Feed:
             return max((each.position - each.confirmed for each in known), default=0)
 
     @contextmanager
-    def subscribed(self, replica: str, follower: str, position: int, digest: int) -> Iterator[Subscription]:
+    def subscribed(self, replica: str, position: int, digest: int) -> Iterator[Subscription]:
         """Send changes from number ``position`` on to a follower, until the block ends. An earlier connection of it is dropped."""
-        found = Subscription(replica, follower, position, digest, self._clock())
+        found = Subscription(replica, position, digest, self._clock())
         with self._changed:
             self.require_lead()
             if (earlier := self._subscriptions.get(replica)) is not None:
-                self._drop(earlier, "the follower has connected again")
+                self.drop(earlier, "the follower has connected again")
             self._subscriptions[replica] = found
         try:
             yield found
@@ -229,7 +241,7 @@ class Feed:
             if seconds:
                 self._changed.wait_for(lambda: subscription.waiting or subscription.ended, seconds)
             if self._clock() - subscription.last_seen > COPY_SECONDS:
-                self._drop(subscription, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
+                self.drop(subscription, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
             if subscription.ended:
                 raise Unavailable(subscription.ended)
             records = b"".join(subscription.waiting)
@@ -251,22 +263,16 @@ class Feed:
     def drop(self, subscription: Subscription, reason: str) -> None:
         """Send no more changes."""
         with self._changed:
-            self._drop(subscription, reason)
-
-    def _require(self, replicas: Collection[str]) -> None:
-        now = self._clock()
-        self._required = frozenset(replicas)
-        self._progress = {each: self._progress.get(each, now) for each in {*replicas, *self._subscriptions}}
-
-    def _drop(self, subscription: Subscription, reason: str) -> None:
-        subscription.ended = subscription.ended or reason
-        if self._subscriptions.get(subscription.replica) is subscription:
-            del self._subscriptions[subscription.replica]
-            if subscription.replica in self._progress:
-                latest = self._clock() - SILENT_SECONDS + BROKEN_SECONDS
-                self._progress[subscription.replica] = min(latest, self._progress[subscription.replica])
-        self._changed.notify_all()
+            subscription.ended = subscription.ended or reason
+            if self._subscriptions.get(subscription.replica) is subscription:
+                del self._subscriptions[subscription.replica]
+                if subscription.replica in self._progress:
+                    latest = self._clock() - SILENT_SECONDS + BROKEN_SECONDS
+                    self._progress[subscription.replica] = min(latest, self._progress[subscription.replica])
+            self._changed.notify_all()
 
     def _have(self, position: int) -> bool:
+        if position <= self._acknowledged:
+            return True
         having = {each.replica for each in self._subscriptions.values() if each.confirmed >= position}
         return self._required <= having and 1 + len(having & self._required) >= self.copies

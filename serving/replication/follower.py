@@ -4,24 +4,54 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 
 from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.live_store.identity import StoreIdentity, create_identity, is_free
+from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.proto import replication_pb2
-from suffolk.serving.replication.messages import ReplicaStatus
+from suffolk.serving.replication.messages import ReplicaStatus, pack_hello, unpack_records
 from suffolk.serving.replication.peer import Peer
-from suffolk.serving.replication.replica import ReplicaStore
-from suffolk.serving.replication.wire import RecordReader, pack_hello, unpack_identity
+from suffolk.serving.replication.register import Register
+from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
 
 LOG = logging.getLogger("suffolk.server")
 TICK_SECONDS = 0.25
-"""Time between two decisions."""
+"""Time between two decisions. One follows at once if the connection to the leader ends."""
+ASK_SECONDS = 0.3
+"""How long a decision waits for what other copies say. What they say later counts for the next one."""
 Leader = tuple[str, int]
 """The id of a leader, and its epoch."""
+
+
+def open_replica(
+    path: Path,
+    settings: LiveSettings,
+    register: Register,
+    replicas: ReplicaSettings,
+    peers: Sequence[Peer],
+    tokenizer: str | None = None,
+) -> ReplicaStore:
+    """The replica in the folder ``path``, which is made if it does not exist. Its ``close`` closes ``peers``.
+
+    Args:
+        peers: the other servers that have a copy.
+        tokenizer: of a new store.
+
+    Raises:
+        Those of ``create_live_store`` and ``ReplicaStore``.
+    """
+    if is_free(path):
+        create_identity(path, tokenizer, None, 64)
+    store = ReplicaStore(path, settings, register, replicas)
+    store.before_close(Follower(store, peers).close)
+    return store
 
 
 class Follower:
@@ -30,8 +60,10 @@ class Follower:
     def __init__(self, store: ReplicaStore, peers: Sequence[Peer]) -> None:
         self._store, self._peers = store, peers
         self._by_id: dict[str, Peer] = {}
-        self._asking = ThreadPoolExecutor(max(1, len(peers)), "suffolk-peers")
+        self._pool = ThreadPoolExecutor(max(1, len(peers)), "suffolk-peers")
+        self._asked: dict[Peer, Future[ReplicaStatus | None]] = {}
         self._stopped = threading.Event()
+        self._wake = threading.Event()
         self._cancel: Callable[[], object] = lambda: None
         self._leader: Leader | None = None  # that the second thread follows
         self._stream = threading.Thread()
@@ -41,10 +73,11 @@ class Follower:
     def close(self) -> None:
         """End both threads, and close the connections."""
         self._stopped.set()
+        self._wake.set()
         self._cancel()
         self._thread.join()
         self._end_stream()
-        self._asking.shutdown()
+        self._pool.shutdown()
         for peer in self._peers:
             peer.close()
 
@@ -56,15 +89,17 @@ class Follower:
                 self._report(str(error))
             except Exception:  # without this thread, the copy would neither lead nor follow
                 LOG.exception("replica %s goes on after an error", self._store.name)
-            self._stopped.wait(TICK_SECONDS)
+            self._wake.wait(TICK_SECONDS)
+            self._wake.clear()
 
     def _ask(self) -> Mapping[str, ReplicaStatus]:
-        found = {}
-        for peer, status in zip(self._peers, self._asking.map(_status, self._peers), strict=True):
-            if status is not None:
-                found[status.id] = status
-                self._by_id[status.id] = peer
-        return found
+        """What other copies say. One that did not answer the last time, and still does not, is not waited for."""
+        asked = {peer: self._pool.submit(_status, peer) for peer in self._peers if peer not in self._asked}
+        self._asked |= asked
+        wait(asked.values(), ASK_SECONDS)
+        answers = {peer: self._asked.pop(peer).result() for peer in self._peers if self._asked[peer].done()}
+        self._by_id |= {status.id: peer for peer, status in answers.items() if status is not None}
+        return {status.id: status for status in answers.values() if status is not None}
 
     def _follow_leader(self, leader: Leader | None) -> None:
         if leader is None or (
@@ -86,6 +121,7 @@ class Follower:
             self._stream.join()
 
     def _follow(self, peer: Peer, leader: Leader) -> None:
+        begun = time.monotonic()
         try:
             self._repeat_all(peer, leader)
         except SuffolkError as error:
@@ -93,6 +129,8 @@ class Follower:
                 self._report(f"following {peer.address} ended: {error}")
         finally:
             self._store.member.end_following()
+            if time.monotonic() - begun > TICK_SECONDS:  # else the next one may fail as soon
+                self._wake.set()
 
     def _repeat_all(self, peer: Peer, leader: Leader) -> None:
         member, epoch = self._store.member, leader[1]
@@ -104,15 +142,16 @@ class Follower:
             while (request := confirmed.get()) is not None:
                 yield request
 
-        reader = RecordReader()
         try:
-            for reply in peer.follow(requests(), partial(self._note_call, leader)):
+            for changes, reply in unpack_records(peer.follow(requests(), partial(self._note_call, leader))):
                 if reply.HasField("identity"):
-                    self._store.adopt(unpack_identity(reply.identity))
+                    sent = reply.identity
+                    tokenizer = sent.tokenizer or None
+                    self._store.adopt(StoreIdentity(sent.vocab_size, sent.order_depth, tokenizer, sent.group_secret))
                     member.begin_following(reply.epoch, reply.refill, peer.address)
                     continue
                 ahead = (reply.position, reply.digest) if reply.position else None
-                position = member.repeat(reader.read(reply), epoch, ahead, reply.time)
+                position = member.repeat(changes, epoch, ahead, reply.time)
                 confirmed.put(replication_pb2.FollowRequest(position=position if ahead else 0))
         finally:
             confirmed.put(None)

@@ -16,9 +16,9 @@ from dataclasses import replace
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 from suffolk.serving.live_store.record import Change, encode
 from suffolk.serving.live_store.writer import LiveWriter
+from suffolk.serving.replication.documents import compare, missing_changes
 from suffolk.serving.replication.feed import BROKEN_SECONDS, COPY_SECONDS, SILENT_SECONDS, Feed
 from suffolk.serving.replication.messages import Hello, ReplicaStatus, Welcome
-from suffolk.serving.replication.missing_changes import compare, missing_changes
 from suffolk.serving.replication.obstacle import obstacle
 from suffolk.serving.replication.register import Entry, Leadership, Register
 
@@ -118,7 +118,8 @@ class Member:
             gone = leader is not None and (leader.run != value.run or leader.epoch == value.epoch)
             if not self.problem and (gone or not value.epoch or self._is_silent()):
                 self._take_lead()
-            return None
+            known = self.entry.value
+            return (known.leader, known.epoch) if known.epoch != value.epoch and known.leader in found else None
 
     def lead(self, accept_loss: bool) -> str:
         """Lead from now on, by order of an operator. Returns what may be lost; empty if nothing is.
@@ -252,8 +253,8 @@ class Member:
     # Messages of a leader
 
     @contextmanager
-    def followed(self, follower: str, hello: Hello) -> Iterator[Welcome]:
-        """Send changes to a follower until the block ends. ``follower``: its address, for messages.
+    def followed(self, hello: Hello) -> Iterator[Welcome]:
+        """Send changes to a follower until the block ends.
 
         Raises:
             Unavailable: the store does not lead, or leads in another epoch.
@@ -265,7 +266,7 @@ class Member:
                     raise Unavailable(f"{self.name} leads in epoch {self._led}, and its follower is in {hello.epoch}")
                 ours, digest = self._feed.documents.listed(), self._feed.documents.digest
                 keys = self._writer.keys.all()
-                subscription = stack.enter_context(self._feed.subscribed(hello.replica, follower, position, digest))
+                subscription = stack.enter_context(self._feed.subscribed(hello.replica, position, digest))
             found = compare(ours, hello.held)
             refill = found.must_refill(hello.position, position)
             if refill:
@@ -306,7 +307,7 @@ class Member:
     def _keep_lead(self) -> None:
         """As leader: see whether another one was chosen, and change which copies are in step."""
         try:
-            self._read(READ_SECONDS)
+            self._read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
         except SuffolkError:
             if self._clock() - self._read_at > LOST_SECONDS and self._feed.silent():
                 self._stop_leading(f"{self.name} has lost its copies and the register; another copy may lead")
@@ -323,8 +324,8 @@ class Member:
         if not self._feed.leads:
             return
         wanted = self._wanted(value)
-        if wanted == set(value.in_step):
-            return
+        if wanted == set(value.in_step) and wanted.issuperset(self._feed.silent()):
+            return  # a copy that became silent while it came in step is not waited for after a swap
         self._require({*value.in_step, *wanted})  # who joins is needed from now on, who leaves until it is written
         try:
             self._register.swap(self.entry.version, replace(value, in_step=tuple(sorted(wanted))))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import fields, replace
 from typing import TypeVar
 
 import grpc
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
 from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.transport.call_errors import call_error
@@ -21,6 +23,9 @@ MAX_MESSAGE_BYTES = 4 << 20
 _STATE_SECONDS = 1.0
 _CHANGE_SECONDS = 10.0
 """Deadlines of calls."""
+_AT_A_TIME = 16
+"""Copies that are asked at the same time, because one that is away takes up to a second."""
+Found = Mapping[str, ReplicaStatus | SuffolkError]
 T = TypeVar("T")
 
 
@@ -84,3 +89,30 @@ class Peer:
             return call()
         except grpc.RpcError as error:
             raise call_error(error, self._url, "draft service", "no answer in time") from None
+
+
+def read_replicas(urls: Sequence[str]) -> Found:
+    """By URL, what each copy of a store is and has, or why it did not answer. Raises InvalidArgument: a URL is malformed."""
+    with ThreadPoolExecutor(_AT_A_TIME, "suffolk-copies") as pool:
+        return dict(zip(urls, pool.map(_read, map(Peer, urls)), strict=True))
+
+
+def has_leader(found: Iterable[ReplicaStatus | SuffolkError]) -> bool:
+    """Whether one copy leads, in the last epoch of all that answer."""
+    known = [each for each in found if isinstance(each, ReplicaStatus)]
+    last = max((each.epoch for each in known), default=0)
+    return sum(each.leads and each.epoch == last for each in known) == 1
+
+
+def have_leaders(shards: Sequence[tuple[str, ...]]) -> bool:
+    """Whether each shard, given by the URLs of its copies, has a leader now."""
+    with ThreadPoolExecutor(_AT_A_TIME, "suffolk-shards") as pool:
+        return all(pool.map(lambda urls: has_leader(read_replicas(urls).values()), shards))
+
+
+def _read(peer: Peer) -> ReplicaStatus | SuffolkError:
+    with closing(peer):
+        try:
+            return peer.status()
+        except SuffolkError as error:
+            return error

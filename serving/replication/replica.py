@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from suffolk.datastore import _native
 from suffolk.datastore.context_query import Groups, OccurrenceQuery
 from suffolk.datastore.documents import Document
-from suffolk.datastore.errors import Unsupported
+from suffolk.datastore.errors import NotFound, Unsupported
 from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.serving.live_store.batch import Appended
@@ -103,9 +103,15 @@ class ReplicaStore(LiveStore):
         return super().find_occurrences(query)
 
     def get(self, id: str) -> DocumentState:
-        """See ``LiveStore.get``. Raises as ``native``."""
+        """See ``LiveStore.get``. What a leader says holds, because its copies have the same.
+
+        Raises:
+            Unavailable: see ``native``.
+            DeadlineExceeded: a copy did not confirm in time what the leader has.
+        """
         self.member.require_fresh()
-        return super().get(id)
+        with self._settled(self.feed.reign) if self.feed.leads else nullcontext():
+            return super().get(id)
 
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
@@ -125,10 +131,8 @@ class ReplicaStore(LiveStore):
         self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None, dry_run: bool = False
     ) -> LiveDeletion:
         """See ``LiveStore.delete`` and ``append_batch``."""
-        reign = self.feed.require_copies()
-        deleted = super().delete(ids, where, group, dry_run)
-        self._await_copies(self._writer.next_sequence, reign)
-        return deleted
+        with self._settled(self.feed.require_copies()):
+            return super().delete(ids, where, group, dry_run)
 
     def seal(self) -> int | None:
         """Raises Unsupported: published files would have no copies."""
@@ -153,6 +157,16 @@ class ReplicaStore(LiveStore):
     def before_close(self, call: Callable[[], None]) -> None:
         """Call ``call`` when the store is closed, before anything else."""
         self._resources.callback(call)
+
+    @contextmanager
+    def _settled(self, reign: int) -> Iterator[None]:
+        """After the block, wait until the copies have what it found or changed, also if it found nothing."""
+        try:
+            yield
+        except NotFound:
+            self._await_copies(self._writer.next_sequence, reign)
+            raise
+        self._await_copies(self._writer.next_sequence, reign)
 
     def _await_copies(self, position: int, reign: int) -> None:
         if not self.feed.acknowledge(position, reign):

@@ -13,8 +13,8 @@ from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
 from suffolk.serving.replication.feed import Feed, Subscription
+from suffolk.serving.replication.messages import pack_records, unpack_hello
 from suffolk.serving.replication.replica import ReplicaStore
-from suffolk.serving.replication.wire import pack_identity, pack_records, unpack_hello
 from suffolk.serving.transport.grpc_server import abort_call
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of
@@ -72,18 +72,19 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
             hello = unpack_hello(first, requests)
         finally:
             timer.cancel()
-        with store.member.followed(context.peer(), hello) as welcome:
+        with store.member.followed(hello) as welcome:
             subscription = welcome.subscription
             threading.Thread(
                 target=_read_confirmations, args=(requests, store.feed, subscription), name="confirmed", daemon=True
             ).start()
-            identity = pack_identity(store.identity)
+            identity = replication_pb2.StoreIdentity(**asdict(store.identity))
             yield replication_pb2.FollowReply(identity=identity, epoch=welcome.epoch, refill=welcome.refill)
-            yield from pack_records(welcome.missing)
+            for record in welcome.missing:
+                yield from pack_records(record)
             seconds = 0.0
             while not self._has_ended():
                 batch = store.feed.take(subscription, seconds)
-                replies = list(pack_records([batch.records])) or [replication_pb2.FollowReply()]
+                replies = list(pack_records(batch.records))
                 replies[-1].position, replies[-1].digest, replies[-1].time = batch.position, batch.digest, store.now()
                 yield from replies
                 seconds = HEARTBEAT_SECONDS

@@ -13,9 +13,9 @@ from suffolk.serving.live_store.identity import is_free
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
 from suffolk.serving.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS, LiveSettings
 from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
-from suffolk.serving.replication.open_register import open_register
-from suffolk.serving.replication.open_replica import open_replica
+from suffolk.serving.replication.follower import open_replica
 from suffolk.serving.replication.peer import Peer
+from suffolk.serving.replication.register import open_register
 from suffolk.serving.replication.replica import DEFAULT_MAX_LAG, ReplicaSettings
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.fanout.address import parse_address
-from suffolk.serving.replication.promote import Found, lead, read_replicas
+from suffolk.serving.replication.peer import Found, Peer, read_replicas
 from suffolk.serving.transport.url import names_several
 
 EXAMPLES = """
@@ -50,7 +51,8 @@ def run(options: Options) -> int:
     if len(options.replicas) != 1 or names_several(options.replicas[0]):
         raise InvalidArgument("name the one copy that is to lead; --dry-run shows what the copies are")
     [url] = options.replicas
-    lost = lead(url, options.accept_loss)
+    with closing(Peer(url)) as peer:
+        lost = peer.lead(options.accept_loss)
     if options.json:
         print(json.dumps({"leader": url, "lost": lost}), flush=True)
     else:

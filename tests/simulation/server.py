@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,15 @@ from suffolk.serving.live_store.clock import StoreClock
 from suffolk.serving.live_store.contents import live_pages, select
 from suffolk.serving.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.live_store.log import ALWAYS, NONE
+from suffolk.serving.live_store.log_file import HEADER_BYTES
 from suffolk.serving.live_store.origin import unpack_origin
-from suffolk.serving.live_store.record import Change, decode
+from suffolk.serving.live_store.record import encode
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.writer import LiveWriter
 from suffolk.serving.replication.feed import Feed, Subscription
 from suffolk.serving.replication.follower import TICK_SECONDS, Leader
 from suffolk.serving.replication.member import Member
-from suffolk.serving.replication.messages import Hello, ReplicaStatus
+from suffolk.serving.replication.messages import Hello, ReplicaStatus, changes_of
 from suffolk.serving.replication.servicer import HEARTBEAT_SECONDS
 from tests.simulation.world import SimulatedRegister, World
 
@@ -93,7 +95,7 @@ class Stream:
 
     def _greet(self, hello: Hello) -> None:
         try:
-            welcome = self._stack.enter_context(self.leader.member.followed(str(self.follower.number), hello))
+            welcome = self._stack.enter_context(self.leader.member.followed(hello))
         except SuffolkError:
             self.break_leader()
             return
@@ -144,9 +146,9 @@ class Stream:
             if message.refill is not None:
                 member.begin_following(message.epoch, message.refill, str(self.leader.number))
                 return
-            changes = [each for record in message.records for each in _changes(record)]
+            changes = [each for record in message.records for each in changes_of(record)]
             position = member.repeat(changes, self.target[1], message.ahead, message.time)
-        except (SuffolkError, AssertionError):
+        except SuffolkError:
             self.break_follower()
             return
         self._send(True, lambda: self._confirm(position if message.ahead else 0))
@@ -224,7 +226,7 @@ class Process:
     def documents(self) -> dict[int, tuple[str, list[int]]]:
         """Number -> id and tokens of each document."""
         return {
-            number: (str(unpack_origin(origin).source), tokens.tolist())
+            number: (_source(origin), tokens.tolist())
             for page in live_pages(self.writer.index, self.writer.next_sequence)
             for number, origin, tokens in zip(page.sequences.tolist(), page.origins, page.texts(), strict=True)
         }
@@ -311,7 +313,9 @@ class Server:
         """Flip a bit near the end of the log."""
         if (log := self._newest()) is not None and (size := log.stat().st_size) > 40:
             content = bytearray(log.read_bytes())
-            content[size - 1 - self.world.chooser.randrange(min(40, size - 28))] ^= 1 << self.world.chooser.randrange(8)
+            content[size - 1 - self.world.chooser.randrange(min(40, size - HEADER_BYTES))] ^= (
+                1 << self.world.chooser.randrange(8)
+            )
             log.write_bytes(content)
 
     def save(self, to: Path) -> None:
@@ -343,20 +347,14 @@ class Server:
         return max(log_folder(self.folder).glob("*.log"), default=None)
 
 
-def _changes(records: bytes) -> Iterator[Change]:
-    data = memoryview(records)
-    while data:
-        found = decode(data)
-        assert found is not None
-        yield found[0]
-        data = data[found[1] :]
+@cache
+def _source(origin: bytes) -> str:
+    return str(unpack_origin(origin).source)
 
 
 def _changed(records: bytes) -> bytes:
     """Records with another token in the first document: what no checksum of a record finds."""
-    from suffolk.serving.live_store.record import encode
-
-    changes: list[Any] = list(_changes(records))
+    changes: list[Any] = changes_of(records)
     for place, each in enumerate(changes):
         if len(each.tokens):
             tokens = each.tokens.copy()

@@ -224,7 +224,7 @@ class Simulation:
         latest = self.world.now - MAX_LAG - 0.5
         gone = {name for name, at in self.history.deleted.items() if at is not None and at < latest}
         for each in self.servers:
-            if each.process is None:
+            if each.process is None or not gone:
                 continue
             try:
                 each.process.member.require_fresh()

@@ -6,9 +6,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from suffolk.datastore.errors import Unavailable
-from suffolk.serving.live_store.record import decode
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.replication.messages import changes_of
 from suffolk.serving.replication.register import StoredRegister
 from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
 
@@ -49,7 +49,7 @@ class Following:
         follower.member._read(0)  # it knows who leads
         self._epoch = leader.status().epoch
         hello = follower.member.hello(self._epoch)
-        welcome = self._stack.enter_context(leader.member.followed("there", hello))
+        welcome = self._stack.enter_context(leader.member.followed(hello))
         follower.adopt(leader.identity)
         follower.member.begin_following(welcome.epoch, welcome.refill, "here")
         self._subscription = welcome.subscription
@@ -68,13 +68,7 @@ class Following:
         self.follower.member.end_following()
 
     def _repeat(self, records: bytes, ahead: tuple[int, int] | None) -> int:
-        data, changes = memoryview(records), []
-        while data:
-            found = decode(data)
-            assert found is not None
-            changes.append(found[0])
-            data = data[found[1] :]
-        return self.follower.member.repeat(changes, self._epoch, ahead, self.leader.now())
+        return self.follower.member.repeat(changes_of(records), self._epoch, ahead, self.leader.now())
 
 
 def follow(leader: ReplicaStore, follower: ReplicaStore) -> Following:

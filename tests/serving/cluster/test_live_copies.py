@@ -55,6 +55,20 @@ def test_bad_settings_are_refused(stores: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("datastores", "register"),
+    [
+        ({"a": "/a", "code": "s3://bucket/generations/code/"}, "s3://bucket/generations/register"),
+        ({"code": ["gs://bucket/1", "gs://bucket/2"]}, "gs://bucket/register"),
+        ({"code": "file:///shared/code"}, "file:///shared/register"),
+        ({"code": "s3://bucket"}, ""),
+        ({"code": "/code"}, ""),
+    ],
+)
+def test_the_register_is_where_the_generations_are(datastores: dict[str, Any], register: str) -> None:
+    assert config(register="", datastores=datastores).stores.register_url == register
+
+
 def test_each_store_server_has_a_copy_and_knows_the_others() -> None:
     placed = with_copies(config(datastores={"code": "/code"}), [B, A], {})
     assert copies_of(placed.stores) == [("grpc://10.0.0.1:7700/chat", "grpc://10.0.0.2:7700/chat")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,12 +16,13 @@ import suffolk
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.text_appender import TextAppender
-from suffolk.serving.fanout.appendable import AppendableFanout
+from suffolk.serving.fanout.appendable import AppendableFanout, find_leader
 from suffolk.serving.fanout.placement import shard_of
 from suffolk.serving.fanout.replica import Replica
 from suffolk.serving.fanout.replica_set import ReplicaSet
 from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 from suffolk.serving.live_store.batch import Appended
+from suffolk.serving.live_store.stats import LiveDeletion
 from suffolk.serving.replication.replica import ReplicaStore
 from tests.support.draft_server import serving
 from tests.support.replica_pair import contents, lead, make_replica, register_at
@@ -132,7 +134,7 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
 
 def test_an_append_of_unknown_outcome_is_made_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.lead_first()
-    append, answers = RemoteDatastore.append_batch, iter([True, True, False])
+    append, answers = RemoteDatastore.append_once, iter([True, True, False])
 
     def append_without_answer(remote: RemoteDatastore, *arguments: Any) -> Appended:
         made = append(remote, *arguments)
@@ -141,11 +143,47 @@ def test_an_append_of_unknown_outcome_is_made_once(cluster: Cluster, monkeypatch
         return made
 
     with open_all(cluster.address) as store:
-        monkeypatch.setattr(RemoteDatastore, "append_batch", append_without_answer)
+        monkeypatch.setattr(RemoteDatastore, "append_once", append_without_answer)
         store.append([1, 2], id="once", group="a")
         assert (store.get("once").documents, store.get("once").tokens) == (1, 2)
         with pytest.raises(NotFound, match="has no document with the id 'none'"):
             store.get("none")
+
+
+def test_a_deletion_of_unknown_outcome_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.lead_first()
+    delete, answers = RemoteDatastore.delete, iter([True, True, False])
+
+    def delete_without_answer(remote: RemoteDatastore, *arguments: Any) -> LiveDeletion:
+        made = delete(remote, *arguments)
+        if next(answers):
+            raise DeadlineExceeded("it may stay or vanish")
+        return made
+
+    with open_all(cluster.address) as store:
+        store.append([1, 2], id="a", group="a")
+        monkeypatch.setattr(RemoteDatastore, "delete", delete_without_answer)
+        assert store.delete(group="a").documents == 0  # an earlier try removed them
+        with pytest.raises(NotFound, match="group 'a' has no documents"):
+            store.delete(group="a")
+
+
+def test_a_leader_of_a_later_epoch_is_found_beside_a_server_that_hangs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.lead_first()
+    lead(cluster.stores[0][1])
+    info, may_answer = RemoteDatastore.info, threading.Event()
+
+    def answer(remote: RemoteDatastore, *arguments: Any) -> dict[str, Any]:
+        assert remote.url != cluster.urls[0][0] or may_answer.wait(HANG)
+        return info(remote, *arguments)
+
+    with open_all(cluster.address) as store:
+        monkeypatch.setattr(RemoteDatastore, "info", answer)
+        leader = find_leader(store.servers.shards[0], last=1)
+        assert (leader.epoch, leader.remote and leader.remote.url) == (2, cluster.urls[0][1])
+        may_answer.set()
 
 
 def test_copies_in_step_are_asked_first() -> None:

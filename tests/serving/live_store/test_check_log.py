@@ -18,7 +18,7 @@ from suffolk.serving.live_store import read_log as reading
 from suffolk.serving.live_store.check_log import check_log, unpublished
 from suffolk.serving.live_store.identity import log_folder
 from suffolk.serving.live_store.log_file import log_path, read_header
-from suffolk.serving.live_store.record import Change, decode, encode_body, frame
+from suffolk.serving.live_store.record import Change, Layout, Record, decode, encode_body, frame
 from tests.serving.live_store.conftest import OpenStore
 
 
@@ -69,7 +69,7 @@ def test_a_torn_tail_is_reported_and_no_damage(path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("place", "message"),
-    [(30, "is damaged at byte 28: a whole change follows at byte"), (20, "has a damaged header")],
+    [(34, "is damaged at byte 32: a whole change follows at byte"), (20, "has a damaged header")],
 )
 def test_verify_finds_a_changed_byte(path: Path, capsys: pytest.CaptureFixture[str], place: int, message: str) -> None:
     file = last_log(path)
@@ -106,10 +106,10 @@ def test_verify_finds_records_that_no_store_writes(path: Path, bad: Callable[[Ch
     )
     file = last_log(path)
     content = file.read_bytes()
-    salt = read_header(file, memoryview(content)).salt or 0
-    file.write_bytes(content + frame(encode_body(good), salt))
+    salt, last = read_header(file, memoryview(content)).layout.salt, reading.read_log(log_folder(path)).files[-1].last
+    file.write_bytes(content + frame(encode_body(good), salt, last))
     assert check_log(path).records == 5
-    file.write_bytes(content + frame(encode_body(bad(good)), salt))
+    file.write_bytes(content + frame(encode_body(bad(good)), salt, last))
     with pytest.raises(Corruption, match=f"{file} record 3: {message}"):
         check_log(path)
 
@@ -142,8 +142,8 @@ def test_a_record_that_is_finished_during_the_check_is_no_damage(path: Path, mon
     content = file.read_bytes()
     file.write_bytes(content[:-5])
 
-    def finish(data: memoryview, salt: int | None) -> tuple[Change, int] | None:
-        found = decode(data, salt)
+    def finish(data: memoryview, layout: Layout) -> Record | None:
+        found = decode(data, layout)
         if found is None:
             file.write_bytes(content)
         return found

@@ -6,6 +6,7 @@ import os
 import struct
 import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import pytest
 
 from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable, Unsupported
 from suffolk.serving.live_store.log import ALWAYS, NONE, Log
-from suffolk.serving.live_store.log_file import HEADER_BYTES, MAGIC, log_path
+from suffolk.serving.live_store.log_file import HEADER_BYTES, MAGIC, log_path, read_header
 from suffolk.serving.live_store.read_log import read_log
-from suffolk.serving.live_store.record import Change, KeyedAppend, decode, encode, encode_body, find, frame
+from suffolk.serving.live_store.record import Change, KeyedAppend, checksum_of, decode, encode, encode_body, find, frame
 from tests.support.full_disk import file_size_limit
 
 
@@ -80,13 +81,17 @@ def test_a_document_that_spells_a_record_is_not_one(tmp_path: Path) -> None:
     assert not recovered.changes
 
 
-def test_a_log_of_version_1_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_log_of_an_earlier_version_is_read(tmp_path: Path, version: int) -> None:
     folder = tmp_path / "log"
     folder.mkdir()
-    fields = struct.pack("<8sIQ", MAGIC, 1, 0)
+    salt = 0 if version == 1 else 77
+    fields = struct.pack("<8sIQ", MAGIC, version, 0) + (b"" if version == 1 else struct.pack("<I", salt))
     body = encode_body(make_change(1, [1, 2, 3], removed=(7,)))
-    body = body[:24] + body[28:]  # without the number of keys
-    content = fields + zlib.crc32(fields).to_bytes(4, "little") + frame(body, 0)
+    body = body[:24] + body[28:] if version == 1 else body  # without the number of keys
+    size = struct.pack("<Q", len(body))
+    record = size + zlib.crc32(size + body, salt).to_bytes(4, "little") + body
+    content = fields + zlib.crc32(fields).to_bytes(4, "little") + record
     log_path(folder, 1).write_bytes(content + b"torn")
     log = open_log(folder)
     write(log, 2, [4])
@@ -94,6 +99,70 @@ def test_a_log_of_version_1_is_read(tmp_path: Path) -> None:
     recovered = read_log(folder)
     assert [change.tokens.tolist() for change in recovered.changes] == [[1, 2, 3], [4]]
     assert recovered.changes[0].removed.tolist() == [7]
+
+
+def records_of(path: Path) -> list[bytes]:
+    """The records of a log file."""
+    content = memoryview(path.read_bytes())
+    header, found = read_header(path, content), []
+    content = content[header.bytes :]
+    while (record := decode(content, header.layout)) is not None:
+        found.append(bytes(content[: record.bytes]))
+        content = content[record.bytes :]
+    return found
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda one, two, three, four: [one, three, four],
+        lambda one, two, three, four: [two, three, four],
+        lambda one, two, three, four: [one, two, two, three, four],
+        lambda one, two, three, four: [one, two, three, four, four],
+        lambda one, two, three, four: [one, four, three, four],
+        lambda one, two, three, four: [one, three, two, four],
+        lambda one, two, three, four: [one, two, three, two],
+    ],
+    ids=["taken out", "first taken out", "doubled", "last doubled", "replaced", "exchanged", "last replaced"],
+)
+def test_whole_records_in_other_places_are_damage(tmp_path: Path, spoil: Callable[..., list[bytes]]) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    for sequence in range(1, 5):
+        write(log, sequence, [sequence] * 9)
+    log.close()
+    path = log_path(folder, 1)
+    records, header = records_of(path), path.read_bytes()[:HEADER_BYTES]
+    path.write_bytes(header + b"".join(spoil(*records)))
+    with pytest.raises(Corruption, match="has a record at byte .* that does not follow the one before it"):
+        read_log(folder)
+
+
+def test_a_record_that_another_history_wrote_there_is_damage(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    for sequence in range(1, 4):
+        write(log, sequence, [sequence] * 9)
+    log.close()
+    path = log_path(folder, 1)
+    header = read_header(path, memoryview(path.read_bytes()))
+    one, two, three = records_of(path)
+    other = frame(encode_body(make_change(2, [7] * 9)), header.layout.salt, checksum_of(one))
+    path.write_bytes(path.read_bytes()[: header.bytes] + one + other + three)
+    with pytest.raises(Corruption, match="that does not follow the one before it"):
+        read_log(folder)
+
+
+def test_a_file_that_another_one_replaces_is_damage(tmp_path: Path) -> None:
+    for name, tokens in (("log", [1, 2]), ("other", [1, 3])):
+        log = open_log(tmp_path / name)
+        write(log, 1, tokens)
+        log.rotate()
+        write(log, 2, [4])
+        log.close()
+    log_path(tmp_path / "log", 1).write_bytes(log_path(tmp_path / "other", 1).read_bytes())
+    with pytest.raises(Corruption, match=r"000000000001\.log is not the file that the next one follows"):
+        read_log(tmp_path / "log")
 
 
 def test_only_the_owner_reads_a_log(tmp_path: Path) -> None:

@@ -36,3 +36,19 @@ def test_another_leader_while_the_documents_are_listed(tmp_path: Path, monkeypat
         may_go_on.set()
         until(lambda: second.feed.followers() == 1)
         assert third.status().epoch == 2
+
+
+def test_a_copy_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "ASK_SECONDS", 0.0)
+    monkeypatch.setattr(follower.Follower, "_run", lambda _: None)
+    with make_replica(tmp_path / "chat") as store, serving({"chat": store}) as server:
+        peers = [Peer(f"grpc://{server.listening[0]}", "chat") for _ in "ab"]
+        status, may_answer = peers[0].status, threading.Event()
+        monkeypatch.setattr(peers[0], "status", lambda: may_answer.wait(HANG) and status())
+        following = follower.Follower(store, peers)
+        until(lambda: bool(following._ask()))
+        monkeypatch.setattr(follower, "ASK_SECONDS", HANG)
+        assert following._ask()  # it waits for the other one alone
+        assert following._by_id == {store.status().id: peers[1]}
+        may_answer.set()
+        following.close()

@@ -15,8 +15,7 @@ import pytest
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable, Unsupported
 from suffolk.datastore.remote_folder import RemoteFolder
-from suffolk.serving.replication.open_register import open_register
-from suffolk.serving.replication.register import KEPT, Entry, Leadership, Register, StoredRegister
+from suffolk.serving.replication.register import KEPT, Entry, Leadership, Register, StoredRegister, open_register
 from tests.support.s3_server import S3Server
 from tests.support.waiting import until
 

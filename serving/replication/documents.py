@@ -1,18 +1,22 @@
-"""The numbers and checksums of the documents in memory, by which copies of a store are compared."""
+"""Compares copies of a store by the numbers and checksums of their documents, and finds what one lacks. It needs no history."""
 
 from __future__ import annotations
 
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.serving.live_store.record import Change
+from suffolk.datastore import _native
+from suffolk.serving.live_store.contents import live_pages
+from suffolk.serving.live_store.record import Change, KeyedAppend
 
+Numbers = npt.NDArray[np.uint64]
 Listed = npt.NDArray[np.uint64]
 """uint64[n, 2]: number and checksum of each document, by rising numbers."""
 _DOCUMENT = struct.Struct("<QQqI")
@@ -79,3 +83,56 @@ class DocumentTable:
             left = self.listed()
             self._numbers, self._checksums = array("Q", left[:, 0].tobytes()), array("Q", left[:, 1].tobytes())
             self._present, self._removed = bytearray(b"\1" * len(left)), 0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A leader's documents beside a follower's.
+
+    Attributes:
+        lacking: numbers of the documents that the follower lacks.
+        extra: numbers of those that it has, and the leader has not.
+        differs: whether it has a document with another content.
+    """
+
+    lacking: Numbers
+    extra: Numbers
+    differs: bool
+
+    def must_refill(self, position: int, end: int) -> bool:
+        """Whether a follower with the next number ``position`` must begin from nothing, because documents come in order only.
+
+        ``end``: the leader's next number.
+        """
+        return self.differs or position > end or bool(len(self.lacking) and int(self.lacking[0]) < position)
+
+
+def compare(ours: Listed, theirs: Listed) -> Comparison:
+    """Compare the documents of a leader and of a follower."""
+    _, here, there = np.intersect1d(ours[:, 0], theirs[:, 0], assume_unique=True, return_indices=True)
+    return Comparison(
+        np.setdiff1d(ours[:, 0], theirs[:, 0], assume_unique=True),
+        np.setdiff1d(theirs[:, 0], ours[:, 0], assume_unique=True),
+        bool((ours[here, 1] != theirs[there, 1]).any()),
+    )
+
+
+def missing_changes(
+    index: _native.LiveIndex, end: int, found: Comparison, keys: Sequence[KeyedAppend], dtype: npt.DTypeLike
+) -> Iterator[Change]:
+    """Changes that give a follower the documents of ``index`` below number ``end``, and no others.
+
+    Documents come first, and removals last. So a replaced document stays until its replacement is there. The last change also
+    names number ``end - 1``, so that the follower's next number is ``end``, and has the ``keys`` of appends.
+    """
+    for page in live_pages(index, end) if len(found.lacking) else ():
+        lacking = np.isin(page.sequences, found.lacking, assume_unique=True)
+        if lacking.any():
+            yield replace(page, tokens=page.tokens.astype(dtype)).of(lacking)
+    names_end = end > 1 and not _holds(index, end - 1)
+    yield Change(removed=np.union1d(found.extra, np.uint64(end - 1)) if names_end else found.extra, keys=keys)
+
+
+def _holds(index: _native.LiveIndex, number: int) -> bool:
+    numbers = index.documents(number, 1, False)[0]
+    return bool(len(numbers)) and int(numbers[0]) == number
