@@ -48,6 +48,8 @@ MISTAKES = {
     "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
     "replay": (*MODEL, *PROMPTS),
     "sglang_trie": ("--wheel", NONE, *EVIDENCE),
+    "simulated_device.bars": (NONE, *STORE, "--known", NONE),
+    "simulated_device.ranges": (NONE, *STORE, "--known", NONE),
     "skinny_gemm": (*MODEL, "--rounds", "1"),
     "split_attention": (*MODEL, "--rounds", "1"),
     "stream_fingerprint": ("--worker", "127.0.0.1:1", *PROMPTS),
@@ -68,11 +70,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_study_with_a_help_is_listed() -> None:
     folder = ROOT / "research"
-    names = {path.stem for path in folder.glob("*.py") if "run_command(" in path.read_text()} - {"command"}
-    assert names == set(MISTAKES)
-    assert not [
-        path for path in folder.glob("*.py") if "ArgumentParser(" in path.read_text() and path.stem != "command"
-    ]
+    files = {path: path.read_text() for path in folder.rglob("*.py") if path.stem not in ("command", "__main__")}
+    found = [path.relative_to(folder).with_suffix("") for path, text in files.items() if "run_command(" in text]
+    assert {".".join(path.parts) for path in found} == set(MISTAKES)
+    assert not [path for path, text in files.items() if "ArgumentParser(" in text]
 
 
 @pytest.mark.parametrize("name", MISTAKES)

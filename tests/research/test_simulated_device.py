@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from research.simulated_device.bars import GPU, Checked, batches, holding, losing, unsteady
+from research.simulated_device.bars import GPU, Checked, batches, holding, losing, models, unsteady
 from research.simulated_device.comparison import Case, compare
 from research.simulated_device.device import Disturbances, DraftTimes
+from research.simulated_device.ranges import changed
 from research.simulated_device.simulation import Load
+from suffolk.serving.engine.policy import constants, planner
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recording import Recording
 from tests.support.stores import make_store
@@ -89,3 +91,14 @@ def test_a_changing_speed_costs_two_percent_at_most(known: Case) -> None:
 
 def test_batches_are_not_slower_than_plain_decoding(known: Case) -> None:
     assert missed(batches(replace(known, answers=ANSWERS * 2), [8])) == []
+
+
+def test_a_hybrid_with_a_draft_model_is_as_fast_as_its_best_part(known: Case) -> None:
+    assert missed(models(replace(known, answers=ANSWERS[:4]), [7])) == []
+
+
+def test_a_constant_changes_in_all_modules_that_import_it_and_changes_back() -> None:
+    before = constants.HOPE
+    with changed("HOPE", 2 * before):
+        assert constants.HOPE == planner.HOPE == 2 * before
+    assert constants.HOPE == planner.HOPE == before
