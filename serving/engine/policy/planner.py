@@ -42,21 +42,6 @@ class _Running:
         return [self.budget] if self.models is None else [self.budget, self.models]
 
 
-@dataclass(frozen=True, slots=True)
-class _PlainStep:
-    """Seconds of a token and of one more row in a step of (requests, mean cached tokens) without drafts."""
-
-    step: tuple[int, float]
-    token: float
-    row: float
-
-    @staticmethod
-    def of(costs: CostModel, requests: int, context: float) -> _PlainStep:
-        sizes = np.asarray([requests, requests + FEW_ROWS], np.float64)
-        plain, whole = costs.times(sizes, requests, context).tolist()
-        return _PlainStep((requests, context), plain / requests, (whole - plain) / FEW_ROWS)
-
-
 class Planner:
     """Sizes trees by the cost model, the acceptance model and the budgets. Not thread-safe."""
 
@@ -67,7 +52,7 @@ class Planner:
         self._budgets: dict[str, SpeculationBudget] = {}
         self._requests: dict[int, _Running] = {}
         self._passes_with_drafts = 0
-        self._plain: _PlainStep | None = None  # of the requests whose budgets were asked for last
+        self._seconds: dict[tuple[int, float], tuple[float, float]] = {}  # of the present step
 
     def open(self, request_id: int, drafter: str, mixes: bool = False) -> None:
         """Start a request of ``drafter``.
@@ -102,11 +87,10 @@ class Planner:
     def draft_budget(self, request_id: int, requests: int, context: float) -> DraftBudget:
         """The limits of a draft in a step of ``requests`` requests with a mean of ``context`` cached tokens."""
         running = self._requests[request_id]
-        if self._plain is None or self._plain.step != (requests, context):
-            self._plain = _PlainStep.of(self.costs, requests, context)
-        token = self._plain.token
+        key = requests, context
+        token, row = self._seconds.get(key) or self._seconds.setdefault(key, self._plain_step(requests, context))
         stake = 0.0 if running.models and not running.uses_models else (running.models or running.budget).draft_stake()
-        return DraftBudget(token, self._plain.row, token * stake, max(1.0, running.tokens / running.time))
+        return DraftBudget(token, row, token * stake, max(1.0, running.tokens / running.time))
 
     def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
         """Cut the draft trees: set how many nodes of each candidate to verify.
@@ -155,7 +139,7 @@ class Planner:
 
         ``seconds`` is None if the pass also read prompts; its nodes then count at their expected cost.
         """
-        self._plain = None
+        self._seconds.clear()
         if seconds is not None:
             self.costs.update(rows, requests, context, seconds)
         nodes = sum(each.verified for each in candidates)
@@ -171,6 +155,12 @@ class Planner:
             taken = 1 + row * each.verified + (each.seconds + each.model_seconds) / token
             running.tokens = MEMORY * running.tokens + 1 + each.accepted
             running.time = MEMORY * running.time + taken
+
+    def _plain_step(self, requests: int, context: float) -> tuple[float, float]:
+        """Seconds of a token, and of one more row, in a step without drafts."""
+        sizes = np.asarray([requests, requests + FEW_ROWS], np.float64)
+        plain, whole = self.costs.times(sizes, requests, context).tolist()
+        return plain / requests, (whole - plain) / FEW_ROWS
 
     def _book(self, candidate: DraftCandidate, token: float, row: float) -> None:
         """Book one draft. ``token``: seconds of a plain token; ``row``: time of a node, in plain tokens."""

@@ -207,7 +207,7 @@ def test_generations_close_like_files(engine: Engine) -> None:
 
 def test_engines_that_share_costs_correct_copies_of_them(target: Target) -> None:
     """Regression: an engine used to change its caller's costs, while another engine planned with them."""
-    costs = CostModel([1], [1e-9])  # impossibly fast, so the running engine must correct it
+    costs = CostModel([1], [1e-6])  # impossibly fast, so the running engine must correct it
     with (
         Engine(target, costs=costs, slots=1, capacity=500) as running,
         Engine(target, costs=costs, slots=1, capacity=500) as idle,
@@ -216,4 +216,4 @@ def test_engines_that_share_costs_correct_copies_of_them(target: Target) -> None
         assert running.stats()["running"] == 0
         assert running.slowdown > 100
         assert (idle.slowdown, costs.slowdown) == (1.0, 1.0)
-        assert costs.time(1, 1, 0.0) == 1e-9
+        assert costs.time(1, 1, 0.0) == 1e-6
