@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -55,6 +57,16 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRay]:
         yield found
 
 
+def free_block(size: int) -> int:
+    """The first of ``size`` free ports in a row. They are below the ports that the system gives to other tests."""
+    while True:
+        first = random.randrange(20_000, 32_000)
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + size):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+
+
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A cluster with a tiny model, one worker with TLS, and a free port for its front."""
@@ -64,9 +76,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     make_store(folder / "bytes", [[list(range(66, 92)) * 9]], vocab_size=257, tokenizer=tokenizer).close()
     access, token = folder / "access.toml", folder / "token"
     token.write_text(add_token(access, "workers", {"default": Role.ADMIN}))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_block(20)
     make_certificates(folder)
     tls = {name: str(folder / file) for name, file in (("tls_cert", "server.pem"), ("tls_key", "server.key"))}
     demanded = {"options": {"access": str(access)}, "client": {"token_file": str(token)}}
