@@ -102,7 +102,8 @@ def check_openai(worker: Worker) -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def responses_stream() -> None:
         tool = {"type": "function", "name": "weather", "parameters": PARAMETERS, "strict": True}
-        with client.responses.stream(**answered, tools=[tool], tool_choice="required") as found:
+        one: Any = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False}
+        with client.responses.stream(**answered | one) as found:
             call = found.get_final_response().output[0]
         Weather.model_validate_json(call.arguments)
 
