@@ -48,7 +48,7 @@ MISTAKES = {
     "replay": (*MODEL, *PROMPTS),
     "sglang_trie": ("--wheel", NONE, *EVIDENCE),
     "skinny_gemm": (*MODEL, "--rounds", "1"),
-    "split_attention": (*MODEL, "--rounds", "1"),
+    "same_bits": (*MODEL, "--text", NONE),
     "stream_fingerprint": ("--worker", "127.0.0.1:1", *PROMPTS),
     "tenant_fairness": (NONE,),
     "tuning_prompts": ("--output", "file/x"),
@@ -185,7 +185,7 @@ def test_a_seed_out_of_range_is_one_line(name: str, seed: int, capsys: pytest.Ca
     assert not [path for path in Path().iterdir() if path.name != "file"]
 
 
-@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay", "split_attention"])
+@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay"])
 def test_results_without_a_folder_are_refused_before_anything_is_measured(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
