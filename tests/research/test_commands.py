@@ -49,6 +49,7 @@ MISTAKES = {
     "sglang_trie": ("--wheel", NONE, *EVIDENCE),
     "skinny_gemm": (*MODEL, "--rounds", "1"),
     "same_bits": (*MODEL, "--text", NONE),
+    "same_texts": (*MODEL, *PROMPTS, *STORE),
     "stream_fingerprint": ("--worker", "127.0.0.1:1", *PROMPTS),
     "tenant_fairness": (NONE,),
     "tuning_prompts": ("--output", "file/x"),
