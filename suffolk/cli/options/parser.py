@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import NoReturn
 
 from suffolk.cli.options.setting import REQUIRED, Setting
 from suffolk.datastore.errors import InvalidArgument
+
+_REMARK = re.compile(r"(?<=\S) {3,}(?=[^#\s])")
+"""The gap between a command and its remark."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,8 +65,9 @@ def parse_words(parser: Parser, settings: Mapping[str, Setting], words: Sequence
 
 
 def example_lines(examples: str) -> list[str]:
-    """The examples of a command under their heading."""
-    return ["examples:", *(f"  {line}" if line else "" for line in examples.strip().splitlines())]
+    """The examples of a command under their heading. A remark behind a command becomes a comment of the shell."""
+    lines = [_REMARK.sub(lambda gap: gap[0][:-2] + "# ", line) for line in examples.strip().splitlines()]
+    return ["examples:", *(f"  {line}" if line else "" for line in lines)]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
