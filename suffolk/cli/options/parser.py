@@ -12,8 +12,8 @@ from typing import NoReturn
 from suffolk.cli.options.setting import REQUIRED, Setting
 from suffolk.datastore.errors import InvalidArgument
 
-_REMARK = re.compile(r"(?<=\S) {3,}(?=[^#\s])")
-"""The gap between a command and its remark."""
+_REMARK = re.compile(r"^(suffolk .*?\S +) {2}(?=[^#\s])")
+"""A command, and the gap before its remark."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -66,7 +66,7 @@ def parse_words(parser: Parser, settings: Mapping[str, Setting], words: Sequence
 
 def example_lines(examples: str) -> list[str]:
     """The examples of a command under their heading. A remark behind a command becomes a comment of the shell."""
-    lines = [_REMARK.sub(lambda gap: gap[0][:-2] + "# ", line) for line in examples.strip().splitlines()]
+    lines = [_REMARK.sub(r"\1# ", line) for line in examples.strip().splitlines()]
     return ["examples:", *(f"  {line}" if line else "" for line in lines)]
 
 
