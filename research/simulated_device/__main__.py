@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from research.command import add_seed, command_parser, run_command
-from research.simulated_device.comparison import NAMES, Case, compare
+from research.simulated_device.comparison import NAMES, Case, compare, read_answers
 from research.simulated_device.device import Disturbances, DraftTimes
 from research.simulated_device.simulation import Load
 from suffolk.benchmarks.table import format_table
-from suffolk.benchmarks.turns import alternating
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.costs.cost_store import read_costs
-from suffolk.serving.replay.read import read_recordings
 
 _HEADERS = (
     "drafter", "tokens/s", "speed-up", "M", "nodes", "of best fixed", "best nodes", "of ceiling",
@@ -90,8 +88,7 @@ def _run(args: argparse.Namespace) -> int:
     if not 1 <= args.slots <= 64:
         raise InvalidArgument(f"--slots is {args.slots}; it must be between 1 and 64")
     costs, _ = read_costs(args.costs)
-    answers = [each for each in read_recordings([args.answers]) if len(each.generated) > 1]
-    answers = alternating(answers, lambda each: each.group)[: args.limit]
+    answers = read_answers(args.answers, args.limit, 2)
     names = args.drafters or [name for name in NAMES if args.datastore or name == "prompt-lookup"]
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(open_datastore(args.datastore)) if args.datastore else None

@@ -10,15 +10,13 @@ from itertools import chain, cycle, islice
 from pathlib import Path
 
 from research.command import add_seed, command_parser, run_command
-from research.simulated_device.comparison import NAMES, WITH_MODEL, Case, compare
+from research.simulated_device.comparison import NAMES, WITH_MODEL, Case, compare, read_answers
 from research.simulated_device.device import Disturbances, DraftTimes, costs_like
 from research.simulated_device.simulation import Load, Result
 from suffolk.benchmarks.table import format_table
-from suffolk.benchmarks.turns import alternating
 from suffolk.datastore.datastore import open_datastore
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import read_costs
-from suffolk.serving.replay.read import read_recordings
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 GPU = CostModel(ROWS, (7.05, 7.21, 7.3, 7.45, 7.84, 8.0, 8.27))
@@ -151,8 +149,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    answers = [each for each in read_recordings([args.answers]) if len(each.generated) > 20]
-    answers = alternating(answers, lambda each: each.group)[: args.limit]
+    answers = read_answers(args.answers, args.limit, 21)
     with open_datastore(args.datastore) as store, open_datastore(args.known) as known:
         case = Case(answers, GPU, store, seed=args.seed)
         devices = {"CPU": costs_like(CPU, 0.057)} | {path.stem: read_costs(path)[0] for path in args.costs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from research.simulated_device.draft_model import SimulatedDraftModel
 from research.simulated_device.fixed_planner import FixedPlanner
 from research.simulated_device.simulation import Load, Result, simulate
 from research.simulated_device.sources import KnowingDrafter, damage, take_time
+from suffolk.benchmarks.turns import alternating
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -21,6 +23,7 @@ from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.policy.planner import Planner
+from suffolk.serving.replay.read import read_recordings
 from suffolk.serving.replay.recording import Recording
 
 NAMES = ("prompt-lookup", "datastore", "hybrid")
@@ -114,6 +117,16 @@ class Compared:
     of_best_fixed: float
     best_nodes: int
     of_ceiling: float
+
+
+def read_answers(path: Path, limit: int | None, least_tokens: int) -> list[Recording]:
+    """At most ``limit`` answers of ``least_tokens`` tokens or more, of all groups in turn. Raises InvalidArgument if none."""
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"--limit is {limit}; it must be 1 or more")
+    answers = [each for each in read_recordings([path]) if len(each.generated) >= least_tokens]
+    if not answers:
+        raise InvalidArgument(f"{path}: no answer has {least_tokens} tokens or more; record longer ones")
+    return alternating(answers, lambda each: each.group)[:limit]
 
 
 def compare(case: Case, names: Sequence[str]) -> Iterator[Compared]:

@@ -12,14 +12,12 @@ from pathlib import Path
 
 from research.command import add_seed, command_parser, run_command
 from research.simulated_device.bars import CPU, GPU, Checked, batches, holding, losing, models, unsteady
-from research.simulated_device.comparison import NAMES, SIZES, Case
+from research.simulated_device.comparison import NAMES, SIZES, Case, read_answers
 from research.simulated_device.device import costs_like
 from research.simulated_device.fixed_planner import FixedPlanner
 from suffolk.benchmarks.table import format_table
-from suffolk.benchmarks.turns import alternating
 from suffolk.datastore.datastore import open_datastore
 from suffolk.serving.engine.policy import constants
-from suffolk.serving.replay.read import read_recordings
 
 _FACTORS = (0.5, 2.0)
 _DEVICES = {"H200": costs_like(GPU, 0.007), "CPU": costs_like(CPU, 0.057)}
@@ -108,8 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    answers = [each for each in read_recordings([args.answers]) if len(each.generated) > 20]
-    answers = alternating(answers, lambda each: each.group)[: args.limit]
+    answers = read_answers(args.answers, args.limit, 21)
     with open_datastore(args.datastore) as store, open_datastore(args.known) as known:
         case = Case(answers, GPU, store, seed=args.seed)
         judging = judge(case, replace(case, store=known))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from research.simulated_device.bars import GPU, Checked, batches, holding, losing, models, unsteady
-from research.simulated_device.comparison import Case, compare
+from research.simulated_device.comparison import Case, compare, read_answers
 from research.simulated_device.device import Disturbances, DraftTimes
 from research.simulated_device.ranges import changed
 from research.simulated_device.simulation import Load
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.policy import constants, planner
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recording import Recording
@@ -102,3 +104,10 @@ def test_a_constant_changes_in_all_modules_that_import_it_and_changes_back() -> 
     with changed("HOPE", 2 * before):
         assert constants.HOPE == planner.HOPE == 2 * before
     assert constants.HOPE == planner.HOPE == before
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_without_answers_is_refused(tmp_path: Path, limit: int) -> None:
+    """Regression: the studies ended with a traceback."""
+    with pytest.raises(InvalidArgument, match=f"--limit is {limit}; it must be 1 or more"):
+        read_answers(tmp_path / "answers.jsonl", limit, 21)
