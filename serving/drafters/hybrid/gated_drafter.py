@@ -140,8 +140,10 @@ class GatedDrafter:
                 len(tree.likely(each.least_score)) * each.row_seconds
                 for (_, tree), each in zip(drafts, budgets, strict=True)
             ]
-            # so an early error does not make the drafter look cheap
-            self._gate.learn_cost(share + fmean(rows) if rows else max(share, self._gate.seconds))
+            if rows:
+                self._gate.learn_cost(share, fmean(rows))
+            else:  # an early error must not make the drafter look cheap
+                self._gate.learn_cost(max(share, self._gate.seconds))
         for request in faults:
             self._gate.added.learn(request.budget.expected, 0, 0)
         for request, tree in zip(queries, found, strict=True):

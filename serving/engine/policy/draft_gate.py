@@ -47,12 +47,12 @@ class DraftGate:
         """``prior``: tokens expected of the source if there is no other draft."""
         self.added = AddedTokens(prior)
         self.ran = self.skipped = 0
-        self._usual = UsualTime()
+        self._usual, self._own = UsualTime(), UsualTime()
         self._saved = 0.0  # plain tokens for the next trial
 
     @property
     def seconds(self) -> float:
-        """Usual time of a draft for one request, in seconds; 0 until known."""
+        """Usual time of a draft and its rows for one request, in seconds; 0 until known."""
         return self._usual.seconds
 
     def decide(self, budget: DraftBudget) -> GateDecision:
@@ -60,7 +60,7 @@ class DraftGate:
         gain = self.added.gain(budget.expected)
         cost = self.seconds / budget.token_seconds if budget.token_seconds else 0.0
         worth = not budget.token_seconds or gain * budget.value_seconds >= self.seconds
-        pays = worth and self.seconds <= budget.model_seconds
+        pays = worth and self._own.seconds <= budget.model_seconds
         self._saved = min(cost, self._saved + TRIALS) if not pays and budget.model_seconds > 0 else 0.0
         explored = not pays and 0 < cost <= self._saved
         if explored:
@@ -69,6 +69,7 @@ class DraftGate:
         self.skipped += not (pays or explored)
         return GateDecision(pays or explored, explored, budget.expected, gain, cost)
 
-    def learn_cost(self, seconds: float) -> None:
-        """Learn that a draft took ``seconds`` for one request."""
-        self._usual.add(seconds)
+    def learn_cost(self, seconds: float, rows: float = 0.0) -> None:
+        """Learn that a draft took ``seconds`` for one request. Verifying it takes ``rows`` seconds."""
+        self._own.add(seconds)
+        self._usual.add(seconds + rows)
