@@ -127,6 +127,22 @@ def batches(case: Case, slots: Sequence[int] = (8, 32, 64)) -> Iterator[Checked]
                 yield Checked(f"{milliseconds} ms, {number} at once: {name} of plain", share, 0.98)
 
 
+def prompts(case: Case, slots: Sequence[int] = (8, 32, 64)) -> Iterator[Checked]:
+    """A 7B model on a GPU while all slots are taken: prompts are read in the passes in which other requests decode."""
+    costs = costs_like(GPU, 0.007)
+    for number in slots:
+        answers = list(islice(cycle(case.answers), 4 * number))
+        full = replace(case, answers=answers, costs=costs, load=Load(number))
+        plain = full.run(None)
+        rate, seconds = plain.full_throughput(number), costs.time(number, number, 0.0)
+        share = full.run("hybrid").full_throughput(number) / rate
+        yield Checked(f"{number} at once, with prompts: hybrid of plain", share, 1.3 if number <= 8 else 0.98)
+        if number == 32:
+            yield Checked("32 at once, with prompts: plain of rows / pass time", rate * seconds / number, 0.85)
+            passes = plain.token_seconds(0.99)[0] / seconds
+            yield Checked("32 at once, with prompts: two passes of p99 between tokens", 2 / passes, 1.0)
+
+
 def early_length(result: Result) -> float:
     """The largest M of ten steps in a row that end within the first 30 steps."""
     tokens = [count for each in result.answers for count in each.tokens[1:]][:WARM_UP]
@@ -163,6 +179,7 @@ def _run(args: argparse.Namespace) -> int:
             models(case),
             *(tables(replace(case, costs=costs), name) for name, costs in devices.items()),
             batches(case),
+            prompts(case),
         ):
             missed += not each.holds
             rows.append([each.name, f"{each.value:.3f}", f"{each.bar:g}", "" if each.holds else "missed"])

@@ -102,6 +102,12 @@ class Result:
         """Tokens a second of the device."""
         return sum(sum(each.tokens) for each in self.answers) / self.seconds
 
+    def full_throughput(self, slots: int) -> float:
+        """Tokens a second of the device while ``slots`` requests run: from their first tokens to that of the last request."""
+        begin, end = max(each.ends[0] for each in self.answers[:slots]), max(each.ends[0] for each in self.answers)
+        steps = ((at, new) for each in self.answers for at, new in zip(each.ends, each.tokens, strict=True))
+        return sum(new for at, new in steps if begin < at <= end) / (end - begin)
+
     def first_token_seconds(self, *quantiles: float) -> list[float]:
         """Seconds from arrival to the first token."""
         return [float(each) for each in np.quantile([a.ends[0] - a.arrival for a in self.answers], quantiles)]

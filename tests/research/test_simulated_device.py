@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.simulated_device.bars import GPU, Checked, batches, holding, losing, models, unsteady
+from research.simulated_device.bars import GPU, Checked, batches, holding, losing, models, prompts, unsteady
 from research.simulated_device.comparison import Case, compare, read_answers
 from research.simulated_device.device import Disturbances, DraftTimes
 from research.simulated_device.ranges import changed
@@ -95,8 +95,12 @@ def test_batches_are_not_slower_than_plain_decoding(known: Case) -> None:
     assert missed(batches(replace(known, answers=ANSWERS * 2), [8])) == []
 
 
+def test_prompts_are_read_beside_decoding(known: Case) -> None:
+    assert missed(prompts(known, [8, 32])) == []
+
+
 def test_a_hybrid_with_a_draft_model_is_as_fast_as_its_best_part(known: Case) -> None:
-    assert missed(models(replace(known, answers=ANSWERS), [7])) == []
+    assert missed(models(replace(known, answers=ANSWERS), [7, 55])) == []
 
 
 def test_a_constant_changes_in_all_modules_that_import_it_and_changes_back() -> None:
