@@ -29,6 +29,7 @@ class GatedSource:
     def __init__(self, source: RetrievalSource) -> None:
         self.source = source
         self.name = source.name
+        self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
         self._gate = DraftGate(_GAIN)
         self._drafts: dict[int, tuple[float, list[DraftTree]]] = {}  # expected tokens of the sources before, and trees
 
@@ -52,8 +53,8 @@ class GatedSource:
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. Only requests for which the source drafts count."""
         drafted = [at for at, each in enumerate(requests) if each.request_id in self._drafts]
-        if drafted and isinstance(self.source, PrefetchingDrafter):
-            self.source.prefetch([requests[at] for at in drafted], [trees[at] for at in drafted])
+        if drafted and self._prefetching is not None:
+            self._prefetching.prefetch([requests[at] for at in drafted], [trees[at] for at in drafted])
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32], before: int) -> int:
         """Learn what the source added, and let it learn.

@@ -36,6 +36,7 @@ class WithRequestTexts:
         self.name = source.name
         self.datastores = datastore_names(source)
         self._source, self._all = source, (source, *texts)
+        self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return propose_merged(self, requests)
@@ -51,8 +52,8 @@ class WithRequestTexts:
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``."""
-        if isinstance(self._source, PrefetchingDrafter):
-            self._source.prefetch(requests, trees)
+        if self._prefetching is not None:
+            self._prefetching.prefetch(requests, trees)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         for each in self._all:

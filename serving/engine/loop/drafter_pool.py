@@ -93,6 +93,7 @@ class DrafterPool:
         self._learners = {
             name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
         }
+        self._prefetching = {name: each for name, each in drafters.items() if isinstance(each, PrefetchingDrafter)}
         self.model_sources = {name: model_sources(each) for name, each in drafters.items()}
         self._failures = {name: DraftFailures(f"drafter {name}") for name in drafters}
 
@@ -123,8 +124,8 @@ class DrafterPool:
     def prefetch(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Let the drafters that prefetch prepare the next drafts while the target verifies ``trees``."""
         for name, members in _by_drafter(requests).items():
-            drafter = self._drafters[name]
-            if not isinstance(drafter, PrefetchingDrafter):
+            drafter = self._prefetching.get(name)
+            if drafter is None:
                 continue
             with self._guard(name, [requests[at] for at in members]):
                 queries = [_draft_request(requests[at], UNLIMITED) for at in members]
