@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ UNREAD = {
 """First bytes -> why a file with them is not read."""
 NO_TEXT = "JSON records without a text (see --text-field and --records)"
 TAR = (257, b"ustar")
+_LIST = re.compile(r'"([^"\\]*)"\s*:\s*\[\s*(?=\{)')
+"""The name of a field that holds a list of objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +104,43 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
     if text[:1] != "{" and not (text[:1] == "[" and text[1:].lstrip().startswith("{")):
         return Form(kind)
-    found = _records_of_array(text) if text[0] == "[" else _records_of_lines(text, whole)
-    if not found and not whole:
+    found = _elements(text[1:]) if text[0] == "[" else _records_of_lines(text, whole)
+    is_array = text[0] == "["
+    if found == [None]:
+        series = _elements(text)  # objects one after the other may take several lines each
+        is_array, found = len(series) > 1, series if len(series) > 1 else found
+    undecided = not whole and (not found or (found == [None] and not series))
+    if undecided and len(data) < MORE_BYTES:
         return None
+    alone = len(found) == 1 and not (found[0] and holds_content(found[0], options))
+    if field := _field_of_records(text, options) if alone else "":
+        return Form(
+            "", problem=f"JSON object with records in field '{field}' (jq -c '.[\"{field}\"][]' writes them as lines)"
+        )
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)
     if any(holds_content(record, options) for record in found):
-        return Form("array" if text[0] == "[" else "lines")
+        return Form("array" if is_array else "lines")
     if kind != "lines" and text[0] == "{" and len(found) == 1:
         return Form(kind)  # one object, such as a file of settings
     is_source = kind == "text" and not packed
     return Form(kind, problem="" if is_source else NO_TEXT, lacks=no_content(f"{path}:1", options, found[0]))
 
 
-def _records_of_array(text: str) -> list[Any]:
-    return [record for start, end, record in islice(array_elements(text[1:]), SAMPLE_RECORDS) if end > start]
+def _elements(text: str) -> list[Any]:
+    """The first elements of an array without its opening bracket, or of a series of objects."""
+    return [record for start, end, record in islice(array_elements(text), SAMPLE_RECORDS) if end > start]
+
+
+def _field_of_records(text: str, options: BuildOptions) -> str:
+    """The first field of an object that holds a list of objects, if these are records with a text; else empty."""
+    match = _LIST.search(text)
+    records = _elements(text[match.end() :]) if match else []
+    return (
+        match[1]
+        if match and records and all(isinstance(each, dict) and holds_content(each, options) for each in records)
+        else ""
+    )
 
 
 def _records_of_lines(text: str, whole: bool) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bz2
-import gzip
+import logging
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,6 +15,8 @@ from suffolk.build_index.block import BLOCK_BYTES
 from suffolk.build_index.input_file import InputFile
 from suffolk.datastore.errors import Corruption
 
+log = logging.getLogger(__name__)
+
 MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
 """Name of a format -> first bytes of its files."""
 MAGIC_BYTES = 64
@@ -22,15 +24,16 @@ MAGIC_BYTES = 64
 SKIPPED_MAGIC = b"\x2a\x4d\x18"
 """Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
 ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
-ZSTANDARD_BYTES = 512
-"""Bytes of a zstd stream that are read at a time. Unpacked, they have at most 16 MiB, which is 32,000 times as much."""
+FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10}
+"""Bytes of a stream that are read at a time. Unpacked, they have about 16 MiB at most (32,000 times as much, and 1,030 times)."""
 MAX_WINDOW = 1 << 31
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
-_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {
-    "gzip": lambda stream: gzip.GzipFile(fileobj=stream),
-    "bzip2": bz2.BZ2File,
-    "xz": lzma.LZMAFile,
+_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {"bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
+_FRAMES: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: zlib.decompressobj(wbits=31),
+    "zstandard": lambda: zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj(),
 }
+"""Format -> a new decompressor of one frame. Other formats have readers in the standard library that read all frames."""
 
 
 def find_packing(head: bytes) -> str:
@@ -41,9 +44,13 @@ def find_packing(head: bytes) -> str:
 
 def _behind_skipped(head: bytes) -> bytes:
     """``head`` without the frames at its start that a reader of zstd skips. ``pzstd`` writes one before each frame."""
-    while head[1:4] == SKIPPED_MAGIC and head[0] >> 4 == 5:
+    while _is_skipped(head):
         head = head[8 + int.from_bytes(head[4:8], "little") :]
     return head
+
+
+def _is_skipped(head: bytes) -> bool:
+    return head[1:4] == SKIPPED_MAGIC and head[0] >> 4 == 5
 
 
 def without_ending(name: str) -> str:
@@ -89,8 +96,8 @@ def _unpack(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
         yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
         return
     try:
-        if file.packing == "zstandard":
-            yield from _unzstd(stream)
+        if file.packing in _FRAMES:
+            yield from _unpack_frames(stream, file)
             return
         with _OPENERS[file.packing](stream) as unpacked:
             yield from iter(lambda: unpacked.read(BLOCK_BYTES), b"")
@@ -102,20 +109,24 @@ def _unpack(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
         raise _broken(file, error) from error
 
 
-def _unzstd(stream: BinaryIO) -> Iterator[bytes]:
-    """Unpack frame by frame: a stream that stops inside a frame is cut off."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
-    frame, inside = decompressor.decompressobj(), False
-    while chunk := stream.read(ZSTANDARD_BYTES):
-        while chunk:
-            inside = True
+def _unpack_frames(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
+    """Unpack frame by frame: a stream that stops inside a frame is cut off. What follows the last frame is left out."""
+    new_frame, magic, size = _FRAMES[file.packing], MAGIC[file.packing], FRAME_BYTES[file.packing]
+    chunk = stream.read(size)
+    while chunk:
+        frame = new_frame()
+        while not frame.eof:
+            if not chunk:
+                raise EOFError("the last frame is cut off")
             if data := frame.decompress(chunk):
                 yield data
-            chunk = frame.unused_data if frame.eof else b""
-            if frame.eof:
-                frame, inside = decompressor.decompressobj(), False
-    if inside:
-        raise EOFError("the last frame is cut off")
+            chunk = b"" if frame.eof else stream.read(size)
+        chunk = (frame.unused_data or stream.read(size)).lstrip(b"\0")  # tapes and disk images are filled up with zeros
+        while len(chunk) < MAGIC_BYTES and (more := stream.read(size)):
+            chunk = (chunk + more).lstrip(b"\0")
+        if chunk and not chunk.startswith(magic) and not _is_skipped(chunk):
+            log.warning("%s: what follows the end of the %s stream is left out, as it is none", file.path, file.packing)
+            return
 
 
 def _broken(file: InputFile, reason: object) -> Corruption:

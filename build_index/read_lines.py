@@ -48,15 +48,20 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
 
 
 def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
-    """As ``read_lines``, for one JSON array. Each of its elements becomes a line; lines are numbered like elements.
+    """As ``read_lines``, for one JSON array, or a series of objects without brackets. Each element becomes a line; lines are
+    numbered like elements.
 
     What cannot be read as elements, because the array is damaged or cut off, becomes one line that is not JSON.
     """
-    first, rest, wanted = 1, "", BLOCK_BYTES
+    first, rest, wanted, closing = 1, "", BLOCK_BYTES, ""
     bytes_read = 0
     for number, (chunk, bytes_read) in enumerate(read_chunks(file)):
         text = chunk.decode("latin-1")  # a character for each byte; the structure of JSON is ASCII
-        rest = text.removeprefix(BOM_UTF8.decode("latin-1")).lstrip()[1:] if number == 0 else rest + text
+        rest += text
+        if number == 0:
+            rest = rest.removeprefix(BOM_UTF8.decode("latin-1")).lstrip()
+            closing = "]" if rest.startswith("[") else ""
+            rest = rest[len(closing) :]
         if len(rest) < wanted:
             continue  # without this, an element of many chunks would be parsed as often
         lines, rest = _take(rest)
@@ -67,7 +72,11 @@ def read_array(file: InputFile) -> Iterator[tuple[Lines, int]]:
         if len(rest) > MAX_LINE_BYTES:
             break
     lines, rest = _take(rest)
-    after = rest[1:].strip() if rest.startswith("]") else rest[:DAMAGED_CHARACTERS] + " and no end of the array"
+    after = (
+        rest[len(closing) :].strip()
+        if rest.startswith(closing)
+        else rest[:DAMAGED_CHARACTERS] + " and no end of the array"
+    )
     if after:
         lines.append(_one_line(after[:DAMAGED_CHARACTERS]))
     if lines:

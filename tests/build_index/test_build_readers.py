@@ -77,6 +77,21 @@ def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) ->
             blocks(path)
 
 
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+@pytest.mark.parametrize("frames", [1, 3])
+def test_what_follows_a_stream_is_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str, compress: Any, frames: int
+) -> None:
+    path, lines = tmp_path / f"a.jsonl{ending}", b'{"text": "hello"}\n' * 1000
+    for behind, warnings in ((b"", 0), (bytes(200_000), 0), (b"garbage" * 20_000, 1), (bytes(7) + b"x", 1)):
+        caplog.clear()
+        path.write_bytes(compress(lines) * frames + behind)
+        assert b"".join(block.payload.data for block in blocks(path)) == lines * frames
+        assert [record.getMessage() for record in caplog.records] == [
+            f"{path}: what follows the end of the {'gzip' if ending == '.gz' else 'zstandard'} stream is left out, as it is none"
+        ] * warnings
+
+
 def test_a_small_stream_of_much_text_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     """Regression: two kilobytes of zstandard data used to decompress to one block of 64 MiB."""
     path = tmp_path / "a.jsonl.zst"

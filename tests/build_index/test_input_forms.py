@@ -31,6 +31,7 @@ from tests.support.building import read_documents, write_tokenizer
 RECORDS: list[dict[str, Any]] = [{"id": number, "text": f'text "{number}" [é]\n'} for number in range(5)]
 LINES = "".join(json.dumps(record) + "\n" for record in RECORDS).encode()
 PRETTY = json.dumps(RECORDS, indent=2, ensure_ascii=False).encode()
+SERIES = "\n".join(json.dumps(record, indent=2) for record in RECORDS).encode()
 BOM = b"\xef\xbb\xbf"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -54,7 +55,9 @@ def texts(path: Path, **more: Any) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(
     "name", ["a", "a.json", "a.ndjson", "a.jsonlines", "a.jsonl", "a.txt", "c4-train.00000.json.gz"]
 )
-@pytest.mark.parametrize("content", [LINES, BOM + LINES, PRETTY, BOM + PRETTY, json.dumps(RECORDS).encode()])
+@pytest.mark.parametrize(
+    "content", [LINES, BOM + LINES, PRETTY, BOM + PRETTY, json.dumps(RECORDS).encode(), BOM + SERIES]
+)
 def test_records_are_found_under_any_name(tmp_path: Path, content: bytes, name: str, packing: str) -> None:
     (tmp_path / name).write_bytes(PACKINGS[packing](content))
     for path in (tmp_path, tmp_path / name):
@@ -106,6 +109,20 @@ def test_other_text_that_begins_like_json_stays_text(tmp_path: Path, content: by
     assert texts(tmp_path) == ([content.decode()], ["a.json"])
 
 
+@pytest.mark.parametrize(
+    "content", [{"data": RECORDS}, {"version": {"a": [1]}, 'rows of "x': 1, "data": RECORDS * 3000}]
+)
+def test_records_inside_an_object_are_not_read_as_one_text(tmp_path: Path, content: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(content, indent=1))  # the longer one has more than is looked at
+    (tmp_path / "b.txt").write_text("a text")
+    chosen = options(tmp_path)
+    found = find_inputs(chosen)
+    reason = "JSON object with records in field 'data' (jq -c '.[\"data\"][]' writes them as lines)"
+    assert found.skipped == {reason: 1}
+    with pytest.raises(InvalidArgument, match="records in field 'data'"):
+        find_inputs(options(tmp_path / "a.json"))
+
+
 def test_a_long_array_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     """Elements are cut by chunks of the file, and one element is longer than several of them."""
     rows = [{"text": "é x" * (9 * number)} for number in range(900)]
@@ -122,7 +139,9 @@ def test_a_long_array_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
         lines += block.payload.data.count(b"\n") + 1
 
 
-@pytest.mark.parametrize("damage", [PRETTY[:-30], PRETTY[:-2], PRETTY.replace(b'"id": 3', b'"id" 3'), PRETTY + b"]"])
+@pytest.mark.parametrize(
+    "damage", [PRETTY[:-30], PRETTY[:-2], PRETTY.replace(b'"id": 3', b'"id" 3'), PRETTY + b"]", SERIES[:-3]]
+)
 def test_a_damaged_array_is_named_or_left_out(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "a.json").write_bytes(damage)
     with pytest.raises(
