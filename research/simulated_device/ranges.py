@@ -1,6 +1,6 @@
 """Halves and doubles each constant of the drafting policy, and tells which bars a simulated device then misses.
 
-Of a share that remains, such as MEMORY, what does not remain is halved and doubled.
+Of a constant near 1, such as MEMORY, the difference from 1 is halved and doubled.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.serving.engine.policy import constants
 
 _FACTORS = (0.5, 2.0)
-_REMAINING = ("MEMORY", "RECOVERY")
-"""Shares near 1, of which the rest is halved and doubled."""
+_NEAR_ONE = ("MARGIN", "MEMORY", "RECOVERY")
+"""Constants whose difference from 1 is halved and doubled."""
 _DEVICES = {"H200": costs_like(GPU, 0.007), "CPU": costs_like(CPU, 0.057)}
 
 
@@ -121,7 +121,7 @@ def _run(args: argparse.Namespace) -> int:
             value = getattr(constants, name)
             row = [name, f"{value:g}"]
             for factor in _FACTORS:
-                with changed(name, 1 - factor * (1 - value) if name in _REMAINING else factor * value):
+                with changed(name, 1 - factor * (1 - value) if name in _NEAR_ONE else factor * value):
                     row.append(_told(judging.missed()))
             print(*row, sep=": ", file=sys.stderr, flush=True)
             rows.append(row)
