@@ -1,4 +1,7 @@
-"""Measure the host's processor time in a step, with a model whose passes take none. It needs no model and no datastore."""
+"""Measure the host's processor time in a step. It needs no model and no datastore.
+
+Passes are not computed; the drafting policy is told a time for each. The datastore holds Python's standard library.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ class Options(ReportOptions):
     prompt: int = option(256, "tokens of each prompt")
     temperature: float = option(0.0, "sampling temperature; 0: greedy")
     costs: Path | None = option(
-        None, "costs that 'suffolk profile' stored (default: a pass takes 70 ms)", metavar="FILE"
+        None,
+        "times of passes that the policy is told, stored by 'suffolk profile' (default: 70 ms a pass)",
+        metavar="FILE",
     )
     rounds: int = option(3, "batches of requests")
 
