@@ -53,9 +53,9 @@ def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list
     shown = (as_tools(body.functions) if body.functions else body.tools) if tools is not None else None
     messages = encode_messages(target, body.messages, shown, body, _most(service, body))
     prompt = _truncated(service, body, messages)
-    grammar = read_guided(body) or read_grammar(body.response_format)
+    grammar = read_guided(body) or read_grammar(body.response_format, body.format_field)
     if tools is not None:
-        grammar = tools.grammar(form, target.tokenizer, grammar)
+        grammar = tools.grammar(form, target.tokenizer, grammar, _schema_fields(body))
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     length = body.length or _rest(service, body, prompt, body.prompt_field)
     return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
@@ -66,6 +66,13 @@ def chosen_tools(body: ChatBody) -> ToolChoice | None:
     if body.functions:
         return read_function_call(body.functions, body.function_call)
     return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False)
+
+
+def _schema_fields(body: ChatBody) -> dict[str, str]:
+    """The name of each function -> the path of its schema in the request."""
+    tools = as_tools(body.functions) if body.functions else body.tools or ()
+    path = "functions[{}]" if body.functions else body.function_field
+    return {tool["function"]["name"]: f"{path.format(at)}.parameters" for at, tool in enumerate(tools)}
 
 
 def completion_calls(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from suffolk.datastore.errors import NotFound, SuffolkError
 from suffolk.serving.engine.loop.prompt import PromptTooLong
+from suffolk.serving.engine.sampling.grammar import RefusedGrammar
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.http_errors import message
 from suffolk.serving.transport.status import grpc_code
@@ -59,7 +60,7 @@ def _body(text: str, kind: str, param: str | None, code: str) -> dict[str, Any]:
 
 def _param(status: HTTPStatus, error: Exception) -> str | None:
     """The field of the request that is wrong, if the error names one. Messages begin with the field."""
-    if isinstance(error, InvalidField):
+    if isinstance(error, InvalidField) or (isinstance(error, RefusedGrammar) and error.field):
         return error.field or None
     found = _FIELD.match(message(error)) if status is HTTPStatus.BAD_REQUEST else None
     if found is None:

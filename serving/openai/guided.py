@@ -41,15 +41,17 @@ def read_guided(body: GenerationBody) -> Grammar | None:
 
 
 def _grammar(field: str, kind: str, value: Any) -> Grammar | None:
+    if value == "":
+        raise InvalidField(field, " is empty; give a schema, an expression or rules, or leave it out")
     if kind == "json":
-        return Grammar("json_schema", schema_text(_schema(field, value), strict=False))
+        return Grammar("json_schema", schema_text(_schema(field, value), False, field), field)
     if kind == "json_object":
         return Grammar("json_object") if value else None
     if kind == "choice":
         return _choice(field, value)
     if kind == "regex":
-        return Grammar("regex", value)
-    return Grammar("gbnf" if "::=" in value else "lark", value)
+        return Grammar("regex", value, field)
+    return Grammar("gbnf" if "::=" in value else "lark", value, field)
 
 
 def _schema(field: str, value: str | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -66,4 +68,4 @@ def _schema(field: str, value: str | Mapping[str, Any]) -> Mapping[str, Any]:
 def _choice(field: str, texts: Sequence[str]) -> Grammar:
     if not texts or not all(texts):
         raise InvalidField(field, ": give one or more texts, none of them empty")
-    return Grammar("lark", "start: " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts))
+    return Grammar("lark", "start: " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts), field)

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.sampling.grammar import RefusedGrammar
 from suffolk.serving.engine.sampling.grammar_compiler import JSON_OPTIONS
 
 _OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
@@ -20,23 +21,29 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 """Keywords whose values are schemas by name."""
 
 
-def schema_text(schema: Mapping[str, Any], strict: bool) -> str:
+def schema_text(schema: Mapping[str, Any], strict: bool, field: str = "") -> str:
     """``schema`` as JSON. Objects that name their properties and say nothing of others have no others: models would invent them.
 
     Unless ``strict`` is set, keywords that the grammar library does not enforce are ignored, as in OpenAI's API.
 
-    Raises InvalidArgument if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
+    ``field``: the request's path of the schema, for messages.
+
+    Raises RefusedGrammar if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
     """
+    name = f"{field}: " if field else ""
     own = schema.get("x-guidance", {})
     if not isinstance(own, dict):
-        raise InvalidArgument(
-            f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
+        raise RefusedGrammar(
+            f"{name}x-guidance of a schema is of type {type(own).__name__}; it must be an object of options",
+            field.partition(" ")[0],
         )
     try:
         found = _converted(schema, frozenset(_merged(schema)))
         return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
     except RecursionError:
-        raise InvalidArgument("a schema is nested too deeply; simplify it") from None
+        raise RefusedGrammar(f"{name}a schema is nested too deeply; simplify it", field.partition(" ")[0]) from None
+    except InvalidArgument as error:
+        raise RefusedGrammar(f"{name}{error}", field.partition(" ")[0]) from None
 
 
 def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:

@@ -16,7 +16,7 @@ IGNORED = frozenset(
     (
         *("metadata", "model_id", "models", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
         *("safety_identifier", "service_tier", "store", "user"),  # OpenAI
-        *("cache_salt", "data_parallel_rank", "guided_decoding_backend", "include_reasoning", "kv_transfer_params"),
+        *("cache_salt", "data_parallel_rank", "include_reasoning", "kv_transfer_params"),
         *("priority", "request_id", "spaces_between_special_tokens"),  # vLLM
         *("cache_prompt", "id_slot", "n_cache_reuse", "parse_tool_calls", "reasoning_format", "slot_id"),  # llama.cpp
     )
@@ -46,6 +46,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "chat_template": (),
     "documents": (),
     "early_stopping": (),
+    "guided_decoding_backend": ("auto", "guidance"),
     "guided_whitespace_pattern": (),
     "length_penalty": (1,),
     "logits_processors": (),
@@ -107,6 +108,8 @@ _INSTEAD = {
     "repeat_penalty": "repetition_penalty",
     "return_tokens": "return_tokens_as_token_ids with logprobs",
 }
+_EMPTY_ACTS = ("guided_whitespace_pattern",)
+"""Fields whose empty text asks for something: JSON without white space."""
 _ALIKE = 0.8
 """Least similarity of a misspelled name, as difflib counts it."""
 
@@ -120,7 +123,7 @@ def check_extra(path: str, extra: Mapping[str, Any], fields: Iterable[str]) -> N
         fields: the names of the fields that the object has.
     """
     for name, value in extra.items():
-        if name in IGNORED or not value:
+        if name in IGNORED or (not value and not (name in _EMPTY_ACTS and value == "")):
             continue
         if name in _NEUTRAL:
             if value not in _NEUTRAL[name]:

@@ -125,6 +125,9 @@ class ResponseBody(GenerationBody):
 class ResponseChat(ChatBody):
     """The chat that a body stands for. Errors name the body's fields."""
 
+    function_field = "tools[{}]"
+    format_field = "text.format"
+
     @property
     def length_field(self) -> str:
         return "max_output_tokens"

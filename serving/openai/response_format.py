@@ -10,10 +10,10 @@ from suffolk.serving.openai.json_schema import schema_text
 from suffolk.serving.transport.http_body import InvalidField
 
 
-def read_grammar(response_format: Mapping[str, Any] | None) -> Grammar | None:
+def read_grammar(response_format: Mapping[str, Any] | None, name: str = "response_format") -> Grammar | None:
     """The grammar of {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema", "strict"}}; None for text.
 
-    As in llama.cpp, ``json_object`` may have a ``schema``.
+    ``name``: the request's path of the field. As in llama.cpp, ``json_object`` may have a ``schema``.
 
     Raises InvalidArgument for any other value.
     """
@@ -22,16 +22,17 @@ def read_grammar(response_format: Mapping[str, Any] | None) -> Grammar | None:
         return None
     if kind == "json_object":
         own = response_format.get("schema")
-        return Grammar("json_object") if own is None else Grammar("json_schema", _schema_text(own, "schema", False))
+        return Grammar("json_object") if own is None else _schema_grammar(own, f"{name}.schema", False)
     if kind != "json_schema":
         raise InvalidField("response_format.type", f" is {kind!r}; it must be text, json_object or json_schema")
+    path = f"{name}.json_schema.schema" if name == "response_format" else f"{name}.schema"
     wrapper = response_format.get("json_schema")
     schema = wrapper.get("schema") if isinstance(wrapper, dict) else None
     is_strict = isinstance(wrapper, dict) and wrapper.get("strict") is True
-    return Grammar("json_schema", _schema_text(schema, "json_schema.schema", is_strict))
+    return _schema_grammar(schema, path, is_strict)
 
 
-def _schema_text(schema: object, path: str, is_strict: bool) -> str:
+def _schema_grammar(schema: object, field: str, is_strict: bool) -> Grammar:
     if not isinstance(schema, dict):
-        raise InvalidField(f"response_format.{path}", ": give the schema, a JSON object")
-    return schema_text(schema, is_strict)
+        raise InvalidField(field, ": give the schema, a JSON object")
+    return Grammar("json_schema", schema_text(schema, is_strict, field), field)

@@ -225,6 +225,9 @@ class ChatBody(GenerationBody, TemplateFields):
     parallel_tool_calls: bool | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
+    function_field: ClassVar[str] = "tools[{}].function"
+    """Path of a tool's function, with {} for its index."""
+    format_field: ClassVar[str] = "response_format"
 
     @model_validator(mode="after")
     def _check_functions(self) -> Self:

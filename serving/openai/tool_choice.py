@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
@@ -38,22 +39,32 @@ class ToolChoice:
         """A parser of one answer that may have calls and content. If calls are required, ``CallReader`` reads them."""
         return ToolCallParser(form, self.functions)
 
-    def grammar(self, form: ToolFormat, tokenizer: Any, answer: Grammar | None = None) -> Grammar | None:
+    def grammar(
+        self,
+        form: ToolFormat,
+        tokenizer: Any,
+        answer: Grammar | None = None,
+        fields: Mapping[str, str] = MappingProxyType({}),
+    ) -> Grammar | None:
         """The grammar of calls. Unless a call is required, it also allows the JSON ``answer``. None if any text is allowed.
+
+        ``fields``: name of a function -> the request's path of its schema, for messages.
 
         Raises InvalidArgument if ``answer`` is no JSON.
         """
         if not self.is_required and answer is None:
             return None
-        rules = _rules(self, form, tokenizer)
+        schemas = {name: _arguments(name, each, fields) for name, each in self.functions.items()}
+        rules = _rules(self, form, tokenizer, schemas)
         if self.is_required or answer is None:
-            return Grammar("lark", "start: calls\n" + rules)
+            return Grammar("lark", "start: calls\n" + rules, "tools", tuple(schemas.values()))
         if answer.kind not in ("json_object", "json_schema"):
             raise InvalidArgument(
                 f"tools: an answer that may be a call takes a schema, no {answer.kind}; omit one of them"
             )
         schema = answer.text or schema_text({"type": "object"}, strict=False)
-        return Grammar("lark", f"start: answer | calls\nanswer: %json {schema}\n{rules}")
+        parts = (*schemas.values(), answer)
+        return Grammar("lark", f"start: answer | calls\nanswer: %json {schema}\n{rules}", "tools", parts)
 
 
 def read_tool_choice(
@@ -181,7 +192,7 @@ def _template_call(at: int, call: Any) -> dict[str, Any]:
     return dict(call) | {"function": dict(function) | {"arguments": arguments}}
 
 
-def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:
+def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any, schemas: Mapping[str, Grammar]) -> str:
     """Rules in llguidance's Lark syntax.
 
     Calls have the layout of common chat templates, on which models are trained.
@@ -195,21 +206,22 @@ def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any) -> str:
         start = marked if choice.is_single else f'{marked} ("\\n" {marked})*'
     else:
         start = "call" if choice.is_single else f'call ("{form.separator} " call)*'
-    calls = [_call(name, function, form.key) for name, function in choice.functions.items()]
+    calls = [_call(name, schema.text, form.key) for name, schema in schemas.items()]
     rules = {"calls": start, "call": " | ".join(f"call_{at}" for at in range(len(calls)))}
     rules |= {f"call_{at}": call for at, call in enumerate(calls)}
     return "\n".join(f"{name}: {rule}" for name, rule in rules.items())
 
 
-def _call(name: str, function: Mapping[str, Any], key: str) -> str:
-    """A rule for a call of ``function``. The schema is a separate grammar, so that its references stay valid."""
+def _call(name: str, schema: str, key: str) -> str:
+    """A rule for a call of the function ``name``. The schema is a separate grammar, so that its references stay valid."""
     head = json.dumps(json.dumps({"name": name, key: 0})[:-2])  # {"name": "...", "arguments":
-    return f'{head} {_arguments(function)} "}}"'
+    return f'{head} %json {schema} "}}"'
 
 
-def _arguments(function: Mapping[str, Any]) -> str:
+def _arguments(name: str, function: Mapping[str, Any], fields: Mapping[str, str]) -> Grammar:
     parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
-    return f"%json {schema_text(parameters, function.get('strict') is True)}"
+    field = f"{fields.get(name, 'tools')} of the function {name!r}"
+    return Grammar("json_schema", schema_text(parameters, function.get("strict") is True, field), field)
 
 
 def _mark(mark: str, tokenizer: Any) -> str:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 
 from suffolk.datastore.errors import InvalidArgument
 
 KINDS = ("json_object", "json_schema", "regex", "lark", "gbnf")
 MAX_GRAMMAR = 1 << 18
 """Characters of a grammar's text."""
+
+
+class RefusedGrammar(InvalidArgument):
+    """InvalidArgument for a grammar. ``field``: the request's path of the grammar; empty if unknown."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +31,17 @@ class Grammar:
         kind: ``json_object`` (any JSON object), ``json_schema`` (JSON Schema, draft 2020-12), ``regex`` (the Rust syntax, for the
             whole text), ``lark`` (a context-free grammar in llguidance's Lark syntax) or ``gbnf`` (the same in llama.cpp's syntax).
         text: the schema as JSON, the expression or the rules; empty for ``json_object``. At most 2^18 characters.
+        field: the request's path of the grammar, such as ``guided_json``, and further words that name it; for messages alone.
+        parts: grammars that ``text`` contains. If the whole is refused, a message names the part at fault.
 
     Raises:
-        InvalidArgument: the kind is unknown, the text is too long or missing, or a schema is not a JSON object.
+        RefusedGrammar: the kind is unknown, the text is too long or missing, or a schema is not a JSON object.
     """
 
     kind: str
     text: str = ""
+    field: str = dataclass_field(default="", compare=False)
+    parts: tuple[Grammar, ...] = dataclass_field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -36,20 +49,23 @@ class Grammar:
         if not isinstance(self.text, str):
             raise InvalidArgument(f"grammar.text is of type {type(self.text).__name__}; it must be a text")
         if len(self.text) > MAX_GRAMMAR:
-            raise InvalidArgument(f"grammar.text has {len(self.text)} characters; the limit is {MAX_GRAMMAR}")
+            raise self.refusal(f"has {len(self.text)} characters; the limit is {MAX_GRAMMAR}")
         if (self.kind == "json_object") != (not self.text):
-            raise InvalidArgument(
-                f"grammar.text has {len(self.text)} characters; {self.kind} takes "
+            raise self.refusal(
+                f"has {len(self.text)} characters; {self.kind} takes "
                 + ("none; use json_schema for a schema" if self.text else "the schema, expression or rules")
             )
         if self.kind == "json_schema":
-            _check_schema(self.text)
+            self._check_schema()
 
+    def refusal(self, reason: str, name: str = "grammar.text") -> RefusedGrammar:
+        """An error that names the field; without one ``name``."""
+        return RefusedGrammar(f"{self.field or name} {reason}", self.field.partition(" ")[0])
 
-def _check_schema(text: str) -> None:
-    try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f"grammar.text is no JSON ({error}); give the schema as JSON") from None
-    if not isinstance(schema, dict):
-        raise InvalidArgument(f"grammar.text is the JSON of a {type(schema).__name__}; a schema is an object")
+    def _check_schema(self) -> None:
+        try:
+            schema = json.loads(self.text)
+        except (ValueError, RecursionError) as error:
+            raise self.refusal(f"is no JSON ({error}); give the schema as JSON") from None
+        if not isinstance(schema, dict):
+            raise self.refusal(f"is the JSON of a {type(schema).__name__}; a schema is an object")

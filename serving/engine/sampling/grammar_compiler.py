@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.engine.sampling.grammar import Grammar, RefusedGrammar
+from suffolk.serving.engine.sampling.grammar_cycles import rule_cycle, schema_cycle
 from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 if TYPE_CHECKING:
@@ -41,14 +43,22 @@ class GrammarCompiler:
             Unsupported: as ``load``.
         """
         vocabulary = self.load()
+        for part in (grammar, *grammar.parts):
+            _check_cycle(part)
+        matcher = self._matcher(grammar, vocabulary)
+        if matcher.is_error():
+            for part in grammar.parts:
+                self.compile(part)  # raises for the part at fault
+            raise _refusal(grammar, _reason(matcher))
+        return matcher
+
+    def _matcher(self, grammar: Grammar, vocabulary: LLTokenizer) -> LLMatcher:
         from llguidance import LLMatcher, LLParserLimits
 
         limits = LLParserLimits(max_lexer_states=MAX_STATES)
         matcher = LLMatcher(vocabulary, _source(grammar), log_level=0, limits=limits)
         if not matcher.is_error():
             matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
-        if matcher.is_error():
-            raise InvalidArgument(f"the grammar ({grammar.kind}) is refused: {_reason(matcher)}")
         return matcher
 
     def load(self) -> LLTokenizer:
@@ -86,21 +96,42 @@ def _source(grammar: Grammar) -> str:
     if grammar.kind == "lark":
         return LLMatcher.grammar_from_lark(grammar.text)
     if grammar.kind == "gbnf":
-        return LLMatcher.grammar_from_lark(_lark(grammar.text))
+        return LLMatcher.grammar_from_lark(_lark(grammar))
     try:
         return LLMatcher.grammar_from_json_schema(grammar.text or '{"type": "object"}', JSON_OPTIONS, None)
     except ValueError as error:  # nested too deeply, or options under "x-guidance" that it does not know
-        raise InvalidArgument(f"the grammar ({grammar.kind}) is refused: {first_line(error)}") from None
+        raise _refusal(grammar, first_line(error)) from None
 
 
-def _lark(text: str) -> str:
+def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
+    return grammar.refusal(f"is refused: {reason}", f"the grammar ({grammar.kind})")
+
+
+def _check_cycle(grammar: Grammar) -> None:
+    """Raises RefusedGrammar for references in a circle. The library may find them only in the middle of a text."""
+    try:
+        if grammar.kind == "json_schema":
+            cycle = schema_cycle(json.loads(grammar.text))
+        elif grammar.kind in ("lark", "gbnf"):
+            cycle = rule_cycle(_lark(grammar) if grammar.kind == "gbnf" else grammar.text)
+        else:
+            return
+    except RecursionError:
+        raise _refusal(grammar, "it is nested too deeply; simplify it") from None
+    if cycle:
+        raise _refusal(
+            grammar, f"{cycle} is a circle of references, which no text can match; end it with a type or a text"
+        )
+
+
+def _lark(grammar: Grammar) -> str:
     """Rules in llama.cpp's syntax as rules in Lark's."""
     from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
 
     try:
-        return gbnf_to_lark(text)
+        return gbnf_to_lark(grammar.text)
     except (GbnfToLarkError, RecursionError) as error:
-        raise InvalidArgument(f"the grammar (gbnf) is refused: {first_line(error)}") from None
+        raise _refusal(grammar, first_line(error)) from None
 
 
 def _reason(matcher: LLMatcher) -> str:

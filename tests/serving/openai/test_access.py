@@ -192,8 +192,8 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(response_format={"type": "xml"}), "response_format.type", "it must be text, json_object or json_schema"),
         (
             chat(response_format={"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}),
-            "response_format",
-            "the grammar (json_schema) is refused: Invalid type: objekt",
+            "response_format.json_schema.schema",
+            "response_format.json_schema.schema is refused: Invalid type: objekt",
         ),
         (chat(response_format={"type": "json_schema"}), "response_format.json_schema.schema", "give the schema"),
         (chat(prediction={"type": "content"}), "prediction.content", "prediction.content: field required"),

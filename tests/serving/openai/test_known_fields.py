@@ -34,6 +34,16 @@ def server() -> Iterator[WorkerServer]:
         yield server
 
 
+CIRCLE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#/$defs/A"}},
+    "$defs": {"A": {"$ref": "#/$defs/A"}},
+}
+"""The property is optional: the grammar library would fail only in the middle of a text."""
+NOW = {"name": "now"}
+TOOL = {"name": "f"}
+
+
 def text_of(server: WorkerServer, **fields: Any) -> str:
     status, _, reply = ask(server, "POST", TEXT, TEXTS | fields)
     assert status == 200, reply
@@ -168,10 +178,34 @@ def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, 
             "takes a schema, no regex",
         ),
         ({"guided_choice": []}, "guided_choice", "give one or more texts"),
-        ({"guided_grammar": 'root ::= "a'}, None, "the grammar (gbnf) is refused"),
+        ({"guided_grammar": 'root ::= "a'}, "guided_grammar", "guided_grammar is refused"),
+        ({"guided_json": {"type": "objekt"}}, "guided_json", "Invalid type: objekt"),
+        ({"structured_outputs": {"json": {"type": "objekt"}}}, "structured_outputs.json", "Invalid type: objekt"),
+        ({"structured_outputs": {"regex": "(a"}}, "structured_outputs.regex", "is refused"),
+        ({"guided_regex": ""}, "guided_regex", "is empty"),
+        ({"guided_json": ""}, "guided_json", "is empty"),
+        ({"structured_outputs": {"grammar": ""}}, "structured_outputs.grammar", "is empty"),
+        ({"guided_grammar": "start: a\na: b\nb: a"}, "guided_grammar", "a -> b -> a is a circle"),
+        ({"guided_grammar": 'start: "x" a\na: b\nb: a'}, "guided_grammar", "a -> b -> a is a circle"),
+        ({"guided_json": CIRCLE}, "guided_json", "#/$defs/A -> #/$defs/A is a circle of references"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": CIRCLE}}},
+            "response_format.json_schema.schema",
+            "circle",
+        ),
+        (
+            {"tools": [NOW, TOOL | {"parameters": CIRCLE}]},
+            "tools[1].function.parameters",
+            "of the function 'f' is refused: #",
+        ),
+        ({"tools": [NOW, TOOL | {"parameters": {"type": "objekt"}}]}, "tools[1].function.parameters", "'f' is refused"),
+        ({"guided_whitespace_pattern": ""}, "guided_whitespace_pattern", "does not support it"),
+        ({"guided_decoding_backend": "outlines"}, "guided_decoding_backend", "does not support it"),
     ],
 )
 def test_fields_that_are_refused(server: WorkerServer, fields: dict[str, Any], param: str | None, text: str) -> None:
+    if "parameters" in (tools := fields.get("tools", [{}]))[-1]:
+        fields = {"tools": [{"type": "function", "function": each} for each in tools], "tool_choice": "required"}
     status, _, reply = ask(server, "POST", CHAT, CHATS | fields)
     assert (status, reply["error"]["param"]) == (400, param), reply
     assert text in reply["error"]["message"]

@@ -161,7 +161,7 @@ def test_a_response_format_holds_with_and_without_tools(client: openai.OpenAI, t
                 ],
                 "tool_choice": "required",
             },
-            "grammar",
+            "parameters of the function 'f' is refused",
         ),
     ],
 )
