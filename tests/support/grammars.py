@@ -54,6 +54,7 @@ class Oracle:
     def __init__(self, target: Target, grammar: Grammar) -> None:
         self._compiled = target.grammars.compile(grammar)
         self._vocab_size = target.vocab_size
+        self._followed: dict[tuple[int, ...], npt.NDArray[np.bool_]] = {}
 
     def accepts(self, text: Iterable[int]) -> bool:
         """Whether ``text`` is a prefix of a text of the grammar."""
@@ -65,8 +66,13 @@ class Oracle:
         return parsed is not None and parsed.is_accepting()
 
     def following(self, text: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return bool[vocab], the tokens that may follow ``text``. Each token is tried."""
-        return np.array([self.accepts([*text, token]) for token in range(self._vocab_size)])
+        """Return bool[vocab], the tokens that may follow ``text``. Each token is tried, once for each text: this takes long."""
+        key = tuple(text)
+        if key not in self._followed:
+            tokens = range(self._vocab_size) if self.accepts(text) else ()
+            found = [token for token in tokens if self.accepts([*text, token])]
+            self._followed[key] = np.isin(np.arange(self._vocab_size), found)
+        return self._followed[key]
 
     def _parsed(self, text: Iterable[int]) -> LLMatcher | None:
         parser = self._compiled.deep_copy()
