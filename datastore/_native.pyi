@@ -240,6 +240,27 @@ class Element:
     FLOAT16: Element
 
 def skinny_gemm_supports(element: Element) -> bool: ...
+def attend(
+    element: Element,
+    query: int,
+    row_stride: int,
+    head_stride: int,
+    keys: int,
+    values: int,
+    out: int,
+    heads: int,
+    key_heads: int,
+    key_width: int,
+    value_width: int,
+    spans: int,
+    span_count: int,
+    offsets: int,
+    ancestors: int,
+    scaling: float,
+    softcap: float,
+    window: int,
+    threads: int,
+) -> None: ...
 def skinny_gemm(
     element: Element,
     rows: int,

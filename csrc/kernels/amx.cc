@@ -2,13 +2,16 @@
 // GCC has the instructions in amxbf16intrin.h, clang in amxintrin.h.
 #if defined(__x86_64__) && defined(__linux__) && (__has_include(<amxbf16intrin.h>) || __has_include(<amxintrin.h>))
 
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // false warnings of GCC 12 about its own header (bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/backend.h"
 #include "kernels/elements.h"
@@ -37,15 +40,50 @@ std::size_t groups_of(std::size_t row_count) { return (row_count + kTile - 1) / 
 
 std::size_t packed_size(std::size_t row_count, std::size_t inputs) { return groups_of(row_count) * inputs / kTileInputs * kTileFloats; }
 
+// Transposes 16 x 16 numbers of 32 bits.
+SUFFOLK_TARGET inline __attribute__((always_inline)) void transpose(__m512i (&rows)[kTile]) {
+  __m512i pairs[kTile], fours[kTile], eights[kTile];
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kTile; i += 2) {
+    pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kTile; i += 4) {  // columns 0, 1, 2, 3 of each quarter, of 4 rows
+    fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+  }
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < 4; ++i) {
+    eights[i] = _mm512_shuffle_i32x4(fours[i], fours[i + 4], 0x88);  // quarters 0 and 2, of 8 rows
+    eights[i + 4] = _mm512_shuffle_i32x4(fours[i], fours[i + 4], 0xdd);
+    eights[i + 8] = _mm512_shuffle_i32x4(fours[i + 8], fours[i + 12], 0x88);
+    eights[i + 12] = _mm512_shuffle_i32x4(fours[i + 8], fours[i + 12], 0xdd);
+  }
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < 8; ++i) {  // i % 4 is the column, i / 4 the odd quarters
+    const std::size_t column = i / 4 * 4 + i % 4;
+    rows[column] = _mm512_shuffle_i32x4(eights[i], eights[i + 8], 0x88);
+    rows[column + 8] = _mm512_shuffle_i32x4(eights[i], eights[i + 8], 0xdd);
+  }
+}
+
 // Packs groups of 16 rows one after the other. A group consists of blocks of 32 inputs: [pair of inputs, row], padded with zero
 // rows.
-void pack(const SkinnyGemm& product, float* packed) {
+SUFFOLK_TARGET void pack(const SkinnyGemm& product, float* packed) {
   const auto* rows = static_cast<const BFloat16*>(product.rows);
-  const std::size_t pairs = product.inputs / 2;
-  std::fill_n(packed, packed_size(product.row_count, product.inputs), 0.0F);
-  for (std::size_t m = 0; m < product.row_count; ++m) {
-    float* to = packed + m / kTile * pairs * kTile + m % kTile;
-    for (std::size_t pair = 0; pair < pairs; ++pair) std::memcpy(to + pair * kTile, rows + m * product.row_stride + 2 * pair, sizeof(float));
+  for (std::size_t first = 0; first < product.row_count; first += kTile) {
+    const std::size_t count = std::min(kTile, product.row_count - first);
+    for (std::size_t k = 0; k < product.inputs; k += kTileInputs, packed += kTileFloats) {
+      __m512i block[kTile];
+      for (std::size_t m = 0; m < kTile; ++m) {
+        block[m] = m < count ? _mm512_loadu_si512(rows + (first + m) * product.row_stride + k) : _mm512_setzero_si512();
+      }
+      transpose(block);
+      for (std::size_t pair = 0; pair < kTile; ++pair) _mm512_storeu_si512(packed + pair * kTile, block[pair]);
+    }
   }
 }
 
@@ -96,15 +134,32 @@ SUFFOLK_TARGET void multiply_panel(const Panel& panel, const float* packed, floa
   _tile_stored(3, sums + 3 * kTileFloats, 64);
 }
 
+// 16 numbers rounded as `narrow` does.
+SUFFOLK_TARGET inline __m256i narrow_all(__m512i bits) {
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
+  const __m512 values = _mm512_castsi512_ps(bits);
+  const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+  const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
+  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, quiet));
+}
+
 // Rounds `rows` rows of one tile of sums, [16 outputs, 16 rows], and writes them to the product.
 SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::size_t output, std::size_t row, std::size_t rows) {
   const auto* bias = static_cast<const BFloat16*>(product.bias);
   auto* out = static_cast<BFloat16*>(product.out) + row * product.outputs + output;
+  __m512i totals[kTile];
+  for (std::size_t n = 0; n < kTile; ++n) totals[n] = _mm512_loadu_si512(sums + n * kTile);
+  transpose(totals);
+  __m512 added = _mm512_setzero_ps();
+  if (bias != nullptr) {
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bias + output));
+    added = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
   for (std::size_t m = 0; m < rows; ++m, out += product.outputs) {
-    for (std::size_t n = 0; n < kTile; ++n) {
-      const float total = sums[n * kTile + m];
-      narrow(bias == nullptr ? total : total + widen(bias[output + n]), out[n]);
-    }
+    __m512i total = totals[m];
+    if (bias != nullptr) total = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(total), added));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), narrow_all(total));
   }
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/processor.h"
 
 #define SUFFOLK_TARGET __attribute__((target("avx2,fma,f16c")))
+#include "kernels/attention_tiles.h"
 #include "kernels/tiles.h"
 
 #define SUFFOLK_INLINE SUFFOLK_TARGET __attribute__((always_inline)) static inline
@@ -18,9 +19,11 @@ struct Avx2 : Scalars {
   using Vector = __m256;
   static constexpr std::size_t kLanes = 8;
   static constexpr std::array<std::size_t, 6> kTileOutputs = {4, 4, 3, 3, 2, 2};  // measured fastest with 16 registers
+  static constexpr std::size_t kScoreRows = 2;
 
   SUFFOLK_INLINE Vector read(const float* from) { return _mm256_loadu_ps(from); }
   SUFFOLK_INLINE void write(float* to, Vector from) { _mm256_storeu_ps(to, from); }
+  SUFFOLK_INLINE Vector spread(float value) { return _mm256_set1_ps(value); }
   SUFFOLK_INLINE Vector add_product(Vector a, Vector b, Vector sum) { return _mm256_fmadd_ps(a, b, sum); }
   SUFFOLK_INLINE Vector load(const float* from) { return read(from); }
   SUFFOLK_INLINE Vector load(const BFloat16* from) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(read_halves(from)), 16)); }
@@ -46,6 +49,10 @@ struct Avx2 : Scalars {
 
 const Backend* avx2_backend(Element element, bool bytes) noexcept {
   return processor().avx2 ? backend_of<Avx2>(element, bytes) : nullptr;
+}
+
+const AttentionBackend* avx2_attention(Element element) noexcept {
+  return processor().avx2 ? attention_of<Avx2>(element) : nullptr;
 }
 
 }  // namespace suffolk::kernels

@@ -1,13 +1,15 @@
 #if defined(__x86_64__)
 
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // a false warning of GCC 12 about its own header (bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // false warnings of GCC 12 about its own header (bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #include <immintrin.h>
 
 #include "kernels/processor.h"
 
 #define SUFFOLK_TARGET __attribute__((target("avx512f,avx2,fma,f16c")))
+#include "kernels/attention_tiles.h"
 #include "kernels/tiles.h"
 
 #define SUFFOLK_INLINE SUFFOLK_TARGET __attribute__((always_inline)) static inline
@@ -21,9 +23,11 @@ struct Avx512 : Scalars {
   using Vector = __m512;
   static constexpr std::size_t kLanes = 16;
   static constexpr std::array<std::size_t, 8> kTileOutputs = {4, 4, 4, 4, 4, 4, 3, 3};  // up to 24 of the 32 registers
+  static constexpr std::size_t kScoreRows = 4;
 
   SUFFOLK_INLINE Vector read(const float* from) { return _mm512_loadu_ps(from); }
   SUFFOLK_INLINE void write(float* to, Vector from) { _mm512_storeu_ps(to, from); }
+  SUFFOLK_INLINE Vector spread(float value) { return _mm512_set1_ps(value); }
   SUFFOLK_INLINE Vector add_product(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
   SUFFOLK_INLINE Vector load(const float* from) { return read(from); }
   SUFFOLK_INLINE Vector load(const BFloat16* from) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(read_halves(from)), 16)); }
@@ -60,6 +64,10 @@ struct Avx512 : Scalars {
 
 const Backend* avx512_backend(Element element, bool bytes) noexcept {
   return processor().avx512 ? backend_of<Avx512>(element, bytes) : nullptr;
+}
+
+const AttentionBackend* avx512_attention(Element element) noexcept {
+  return processor().avx512 ? attention_of<Avx512>(element) : nullptr;
 }
 
 }  // namespace suffolk::kernels

@@ -1,5 +1,6 @@
 // Generic vectors, which the compiler maps to SSE2 or NEON: every processor of the architecture has them.
 #define SUFFOLK_TARGET
+#include "kernels/attention_tiles.h"
 #include "kernels/tiles.h"
 
 namespace suffolk::kernels {
@@ -12,6 +13,7 @@ struct Portable : Scalars {
   };
   static constexpr std::size_t kLanes = 8;
   static constexpr std::array<std::size_t, 6> kTileOutputs = {4, 4, 3, 3, 2, 2};
+  static constexpr std::size_t kScoreRows = 2;
 
   static Vector read(const float* from) {
     Vector vector;
@@ -19,6 +21,7 @@ struct Portable : Scalars {
     return vector;
   }
   static void write(float* to, const Vector& from) { std::memcpy(to, &from, sizeof from); }
+  static Vector spread(float value) { return {Four{} + value, Four{} + value}; }
   static Vector add_product(const Vector& a, const Vector& b, const Vector& sum) { return {a.low * b.low + sum.low, a.high * b.high + sum.high}; }
   static Vector load(const float* from) { return read(from); }
   template <class T>  // BFloat16, std::int8_t
@@ -43,6 +46,10 @@ struct Portable : Scalars {
 
 const Backend* portable_backend(Element element, bool bytes) noexcept {
   return backend_of<Portable>(element, bytes);
+}
+
+const AttentionBackend* portable_attention(Element element) noexcept {
+  return attention_of<Portable>(element);
 }
 
 }  // namespace suffolk::kernels

@@ -126,7 +126,7 @@ class StackLoader:
             return shallow(self._target, layers) if folder is None else load_exit(folder, self._target)
         if self._draft_model is None:
             raise InvalidArgument(f"level {DRAFT_MODEL} needs a model (on the command line: --draft-model MODEL)")
-        model = Target.load(self._draft_model, self._dtype, str(self._target.device))
+        model = Target.load(self._draft_model, self._dtype, str(self._target.device), exact="near-ties")
         require_same_tokens(model, self._target)
         return model
 

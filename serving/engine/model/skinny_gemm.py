@@ -3,11 +3,11 @@
 A product of torch over 2 to 64 rows takes up to several times as long as one over a single row. Reading the weights once would
 take the same time for all of them. The kernel reads the model's own parameters in place.
 
-A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. So if
-``kernel_rows`` has no gap, linear layers compute the same numbers for a token in a tree pass as in a pass of one row. Therefore
-``accelerate`` uses the kernel for all layers and all numbers of rows up to ``MOST_ROWS``. The exceptions are numbers of rows
-for which torch is more than 10 % faster over all layers. Passes of more rows, such as those of prompts, use the kernel if it is
-faster for 128 rows. The choice rests on timings, so two loads of a model may differ in rounding.
+A row's result does not depend on the number of rows, its place among them or the number of threads, bit for bit. With
+``exact``, ``accelerate`` uses the kernel for all layers and all numbers of rows. Then linear layers compute the same numbers for a
+token in any pass. Otherwise it uses torch for the numbers of rows for which torch is more than 10 % faster over all layers, and for
+passes of more than ``MOST_ROWS`` rows, such as those of prompts, if torch is faster for 128 rows. That choice rests on timings, so
+two loads of a model may differ in rounding.
 
 Measured gain: a pass of SmolLM2-135M over 8 rows takes 0.47 of torch's time in fp32 and 0.78 in bf16
 (docs/design/measured-mechanisms.md).
@@ -29,8 +29,9 @@ from suffolk.serving.engine.model.layer_trial import seconds, some_rows
 from suffolk.serving.engine.model.operators import define_operator
 
 MOST_ROWS = 64
+ALL_ROWS = frozenset(range(1, MOST_ROWS + 1))
 
-_ELEMENTS = {
+ELEMENTS = {
     torch.float32: _native.Element.FLOAT32,
     torch.bfloat16: _native.Element.BFLOAT16,
     torch.float16: _native.Element.FLOAT16,
@@ -51,21 +52,21 @@ _CLEARLY = 1.1
 _PLAINLY = 3.0
 
 
-def accelerate(model: torch.nn.Module) -> int:
+def accelerate(model: torch.nn.Module, exact: bool = False) -> int:
     """Let the model's plain linear layers use the kernel where it is right and faster here. Returns the number of these layers.
 
-    Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
+    ``exact``: use it wherever it is right, for any number of rows. Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
     ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
     processor converts it) fp16 qualify. Not thread-safe. No other thread may use the model.
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
     for layer in model.modules():
-        if type(layer) is torch.nn.Linear and fits_kernel(layer):
+        if type(layer) is torch.nn.Linear and fits_kernel(layer, 0 if exact else _MIN_WEIGHTS):
             groups[layer.out_features, layer.in_features, layer.weight.dtype].append(layer)
     right = [layers for layers in groups.values() if _is_right(layers[0])]
-    rows = _faster_rows(right) if right else frozenset()
+    rows = ALL_ROWS if exact else _faster_rows(right) if right else frozenset()
     chosen = [layer for layers in right for layer in layers] if rows else []
-    many = bool(chosen) and _share(right, _MANY) < 1
+    many = exact or (bool(chosen) and _share(right, _MANY) < 1)
     for layer in chosen:
         SkinnyLinear.take_over(layer, rows, many)
     return len(chosen)
@@ -128,10 +129,10 @@ def skinny_gemm(
     return _product(rows, weight, bias, scales)
 
 
-def fits_kernel(layer: torch.nn.Linear) -> bool:
-    """Whether the kernel can compute the layer, and the layer is large enough to matter."""
+def fits_kernel(layer: torch.nn.Linear, smallest: int = _MIN_WEIGHTS) -> bool:
+    """Whether the kernel can compute the layer, and the layer has at least ``smallest`` weights."""
     hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
-    if any(hooks) or "forward" in vars(layer) or layer.weight.numel() < _MIN_WEIGHTS:
+    if any(hooks) or "forward" in vars(layer) or layer.weight.numel() < smallest:
         return False
     return _problem(layer.weight[:1], layer.weight, layer.bias) is None
 
@@ -158,7 +159,7 @@ def _problem(
 ) -> str | None:
     """The reason why the kernel cannot take these operands; None if it can. Checks all its requirements."""
     dtype = rows.dtype
-    element = _ELEMENTS.get(dtype)
+    element = ELEMENTS.get(dtype)
     if element is None or not _native.skinny_gemm_supports(element):
         return f"dtype {dtype} is not supported on this processor"
     if weight.ndim != 2 or rows.ndim == 0 or rows.shape[-1] != weight.shape[1]:
@@ -192,7 +193,7 @@ def _product(
     if flat.stride(1) != 1:
         flat = flat.contiguous()
     _native.skinny_gemm(
-        _ELEMENTS[rows.dtype],
+        ELEMENTS[rows.dtype],
         flat.data_ptr(),
         flat.stride(0),
         weight.data_ptr(),

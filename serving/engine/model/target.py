@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from suffolk.serving.engine.model import probe, tree_attention
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.memory import memory_guard
+from suffolk.serving.engine.model.same_bits import Exact, bits_problem, wants_bits
 from suffolk.serving.engine.model.skinny_gemm import accelerate as accelerate_layers
 from suffolk.serving.engine.model.target_loader import context_length, eos_ids, load_model
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.grammar_compiler import GrammarCompiler
 from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,14 @@ class Target(LanguageModel):
         context_length: the most tokens of a sequence; None if the config sets no limit.
         eos_ids: tokens that end a text.
         grammars: compiles grammars for its tokenizer.
+        same_bits: whether a token's logits have the same bits in any packed pass, so that drafts change no text.
     """
 
     tokenizer: Any = field(repr=False)
     context_length: int | None
     eos_ids: frozenset[int]
     grammars: GrammarCompiler = field(repr=False, compare=False)
+    same_bits: bool = field(default=False, compare=False)
 
     def match(self, grammar: Grammar | None) -> GrammarMatcher | None:
         """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
@@ -48,6 +54,7 @@ class Target(LanguageModel):
         device: str = "auto",
         cache_tokens: int = 4096,
         accelerate: bool = True,
+        exact: Exact = "auto",
     ) -> Target:
         """Load a model folder or hub name, with its tokenizer.
 
@@ -56,20 +63,22 @@ class Target(LanguageModel):
             dtype: auto (as stored), float32, bfloat16, float16 or float64.
             device: auto (cuda if there is one, else cpu) or a torch device.
             cache_tokens: tokens of a cache that must fit into memory beside the weights.
-            accelerate: as for ``wrap``.
+            accelerate, exact: as for ``wrap``.
 
         Raises:
             NotFound: no such folder or model.
-            InvalidArgument: unknown dtype or device.
+            InvalidArgument: unknown dtype or device, or as for ``wrap``.
             ResourceExhausted: weights and cache do not fit into the memory available.
             Unsupported: not a causal LM, or one whose cache or attention cannot hold draft trees.
         """
         with memory_guard(f"model {name}"):
             model, tokenizer = load_model(name, dtype, device, cache_tokens)
-            return Target.wrap(model, tokenizer, name, accelerate)
+            return Target.wrap(model, tokenizer, name, accelerate, exact)
 
     @staticmethod
-    def wrap(model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True) -> Target:
+    def wrap(
+        model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True, exact: Exact = "auto"
+    ) -> Target:
         """Make a target of a transformers model in memory. Tree attention replaces the model's own permanently.
 
         A few short forward passes check that both attentions agree on a draft tree.
@@ -79,14 +88,18 @@ class Target(LanguageModel):
             tokenizer: its tokenizer, if texts are to be encoded or decoded.
             name: its name in messages; default: its class.
             accelerate: let linear layers on a CPU use the kernel for few rows (``skinny_gemm.py``).
+            exact: whether drafts, other requests and the division of a prompt into passes may change a text at a near-tie of
+                two logits; see ``Exact``. A model for which ``bits`` is impossible gets near-ties, with a warning.
 
         Raises:
+            InvalidArgument: ``exact`` is unknown, or is ``bits`` for a dtype or device without the kernels.
             Unsupported: the two attentions disagree, the model's attention cannot be replaced, or it keeps state
                 other than keys and values.
         """
         model.eval()
+        bits = wants_bits(exact, model.dtype, model.device, accelerate)
         if accelerate:
-            accelerate_layers(model)
+            accelerate_layers(model, bits)
         name = name or type(model).__name__
         shapes = probe.layer_shapes(model, name)
         expected = probe.run_branches(model)
@@ -103,4 +116,13 @@ class Target(LanguageModel):
             grammars=GrammarCompiler(tokenizer, vocab_size, ends),
         )
         probe.check_tree_attention(target, expected)
-        return target
+        return replace(target, same_bits=True) if bits and _has_same_bits(target) else target
+
+
+def _has_same_bits(target: Target) -> bool:
+    problem = bits_problem(target)
+    if problem is not None:
+        log.warning("model %s: drafts may change its text at near-ties of logits (%s)", target.name, problem)
+        return False
+    log.info("model %s: a token's logits have the same bits in any pass", target.name)
+    return True

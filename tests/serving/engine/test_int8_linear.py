@@ -14,7 +14,7 @@ from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, ac
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
-DTYPES = [dtype for dtype, element in kernel._ELEMENTS.items() if kernel._native.skinny_gemm_supports(element)]
+DTYPES = [dtype for dtype, element in kernel.ELEMENTS.items() if kernel._native.skinny_gemm_supports(element)]
 
 
 @pytest.fixture

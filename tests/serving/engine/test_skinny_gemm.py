@@ -15,7 +15,7 @@ from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, ac
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
-DTYPES = [dtype for dtype, element in layers._ELEMENTS.items() if _native.skinny_gemm_supports(element)]
+DTYPES = [dtype for dtype, element in layers.ELEMENTS.items() if _native.skinny_gemm_supports(element)]
 
 
 def operands(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

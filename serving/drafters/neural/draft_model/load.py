@@ -29,7 +29,7 @@ def load_draft_model(
 
     ``slots`` and ``capacity``: as in ``DraftModelDrafter``. Raises as ``Target.load`` and ``require_same_tokens``.
     """
-    model = Target.load(name, dtype, str(target.device), slots * capacity)
+    model = Target.load(name, dtype, str(target.device), slots * capacity, exact="near-ties")
     require_same_tokens(model, target)
     compress(model.model)
     return DraftModelDrafter(model, target.vocab_size, slots, capacity, costs=find_costs(model, slots).costs)
