@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.same_bits import Exact
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.target_loader import DTYPES
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
@@ -32,12 +33,15 @@ BATCH = 8
 Ids = npt.NDArray[np.int64]
 
 
+Results = list[tuple[str, torch.Tensor]]
+
+
 @dataclass(slots=True)
 class Recorder:
     """Records the results of all operations of a pass for one row: the modules without children, and attention."""
 
     row: int = -1
-    results: list[tuple[str, torch.Tensor]] | None = None
+    results: Results | None = None
 
     def attach(self, model: torch.nn.Module) -> None:
         for name, module in model.named_modules():
@@ -114,31 +118,26 @@ class Study:
         return torch.cat(found)
 
     def first_difference(self, layout: TreeLayout, row: int) -> str:
-        """The first operation that differs between a pass over ``layout`` and passes of one row, for the row of path end."""
-        self.recorder.row, kept = row, []
-        cache = self.cache(512)
-        for rows in (layout, None):
-            self.recorder.results = []
-            if rows is not None:
-                self.target.forward(cache, [0], [rows], [len(rows)])
-            else:
-                path = np.flatnonzero(rows_seen(layout, row))
-                for number in path:
-                    self.recorder.row, self.recorder.results = -1, []
-                    self.target.forward(cache, [0], [chain(layout.tokens[number : number + 1])], [1])
-                    cache.lengths[0] += 1
-            kept.append(self.recorder.results)
-        self.recorder.results = None
-        for (name, one), (_, other) in zip(*kept, strict=True):
+        """The first operation whose result for a row of ``layout`` differs from that in passes of one row; "" for none."""
+        recorder, cache = self.recorder, self.cache(512)
+        recorder.row, recorder.results = row, (together := Results())
+        self.target.forward(cache, [0], [layout], [len(layout)])
+        recorder.row = -1
+        for token in layout.tokens[rows_seen(layout, row)]:
+            recorder.results = alone = Results()
+            self.target.forward(cache, [0], [chain(np.array([token]))], [1])
+            cache.lengths[0] += 1
+        recorder.results = None
+        for (name, one), (_, other) in zip(together, alone, strict=True):
             if not torch.equal(one, other):
                 return name
         return ""
 
 
 def rows_seen(layout: TreeLayout, row: int) -> npt.NDArray[np.bool_]:
-    if layout.visible is not None:
-        return layout.visible[row]
-    return np.arange(len(layout)) <= row
+    """bool[rows], the ancestors of a row and the row itself."""
+    seen: npt.NDArray[np.bool_] = np.arange(len(layout)) <= row if layout.visible is None else layout.visible[row]
+    return seen
 
 
 def tree_of(part: Ids) -> tuple[TreeLayout, Ids]:
@@ -163,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     check_range("--positions", options.positions, 8, 4096)
     check_range("--prompt", options.prompt, 1, 4096)
-    target = Target.load(options.model, options.dtype, "cpu")
+    target = Target.load(options.model, options.dtype, "cpu", exact=options.exact)
     ids = target.tokenizer.encode(options.text.read_text())[: options.prompt + options.positions]
     study = Study(target, np.asarray(ids, np.int64), len(ids) - options.positions, Recorder())
     study.recorder.attach(target.model)
@@ -194,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     parser.add_argument("--text", required=True, type=Path, metavar="FILE", help="text whose tokens are read")
     parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto", help="auto: as stored")
+    parser.add_argument("--exact", choices=get_args(Exact), default="auto", help="as of Target.load (default: auto)")
     parser.add_argument("--prompt", type=int, default=300, metavar="N", help="tokens of the prompt")
     parser.add_argument("--positions", type=int, default=48, metavar="N", help="tokens after it, which are compared")
     parser.add_argument("--json", type=Path, help="write all results to this file")

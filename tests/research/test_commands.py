@@ -52,6 +52,7 @@ MISTAKES = {
     "simulated_device.ranges": (NONE, *STORE, "--known", NONE),
     "skinny_gemm": (*MODEL, "--rounds", "1"),
     "same_bits": (*MODEL, "--text", NONE),
+    "same_texts": (*MODEL, *PROMPTS, *STORE),
     "stream_fingerprint": ("--worker", "127.0.0.1:1", *PROMPTS),
     "tenant_fairness": (NONE,),
     "tuning_prompts": ("--output", "file/x"),

@@ -1,7 +1,7 @@
 """Checks by a trial whether a token's logits have the same bits in passes of different shapes.
 
-With the kernels of ``ordered_attention.py`` and ``skinny_gemm.py`` they have. A model may also contain products that torch computes,
-with kernels that depend on the number of rows.
+With the kernels of ``ordered_attention.py`` and ``skinny_gemm.py`` they have. A model may also contain products of torch's own.
+Their kernels depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def bits_problem(target: LanguageModel) -> str | None:
     siblings = np.array([(drafted + 1) % target.vocab_size, drafted], np.int32)
     tree = DraftTree(siblings, np.array([-1, -1], np.int32), np.ones(2, np.float32), np.ones(2, np.uint32))
     layouts = [lay_out(int(last), tree), chain(tokens)]
-    drafts, chunk = target.forward(cache, [1, 2], layouts, [3, len(tokens)]).logits.split([3, len(tokens)])
-    shapes = {"a draft tree": drafts[[0, 2]], "a prompt": chunk[_CONTEXT : _CONTEXT + 2]}
+    logits = target.forward(cache, [1, 2], layouts, [3, len(tokens)]).logits
+    shapes = {"a draft tree": logits[[0, 2]], "a prompt": logits[3 + _CONTEXT : 5 + _CONTEXT]}
     for shape, found in shapes.items():
         if not torch.equal(found, torch.stack(alone)):
             return f"they differ in {shape}{_suspect(target)}"

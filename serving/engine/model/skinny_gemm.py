@@ -55,9 +55,10 @@ _PLAINLY = 3.0
 def accelerate(model: torch.nn.Module, exact: bool = False) -> int:
     """Let the model's plain linear layers use the kernel where it is right and faster here. Returns the number of these layers.
 
-    ``exact``: use it wherever it is right, for any number of rows. Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
-    ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
-    processor converts it) fp16 qualify. Not thread-safe. No other thread may use the model.
+    ``exact``: use it wherever it is right, for any number of rows. Takes well below a second for most models. Parameters and
+    state_dict stay as they are: a layer's class becomes ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without
+    hooks, on a CPU, in fp32, bf16 or (where the processor converts it) fp16 qualify. Not thread-safe. No other thread may use the
+    model.
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
     for layer in model.modules():
