@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from suffolk.serving.engine.model import probe, tree_attention
+from suffolk.serving.engine.model.even_activation import make_even
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.same_bits import Exact, bits_problem, wants_bits
@@ -100,6 +101,8 @@ class Target(LanguageModel):
         bits = wants_bits(exact, model.dtype, model.device, accelerate)
         if accelerate:
             accelerate_layers(model, bits)
+        if bits:
+            make_even(model)
         name = name or type(model).__name__
         shapes = probe.layer_shapes(model, name)
         expected = probe.run_branches(model)
