@@ -76,7 +76,7 @@ def decode(
     chunk: int,
 ) -> Texts:
     """The answers, decoded ``slots`` at once; a prompt is read ``chunk`` tokens at a time."""
-    prefill_pace.PREFILL_CHUNK = prefill_pace.LEAST_TOKENS = chunk
+    prefill_pace.PREFILL_CHUNK = prefill_pace.LEAST_TOKENS = chunk  # type: ignore[attr-defined]  # of its own
     capacity = max(map(len, prompts)) + settings.max_new_tokens + 80
     loop = StepLoop(target, drafters, VerifyAllPlanner(), slots, capacity)
     name = "" if drafter == NONE else drafter
@@ -97,7 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
     add("--datastore", nargs="*", default=[], metavar="STORE", help="folders of datastores")
-    add("--drafters", nargs="+", default=["prompt-lookup", "datastore", "hybrid"], metavar="NAME")
+    add(
+        "--drafters",
+        nargs="+",
+        default=["prompt-lookup", "datastore", "hybrid"],
+        metavar="NAME",
+        help="names of drafters (default: three)",
+    )
     add("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
     add("--prompt-tokens", type=int, default=160, metavar="N", help="last tokens of a prompt (default: %(default)s)")
     add("--max-new-tokens", type=int, default=24, metavar="N", help="longest answer (default: %(default)s)")

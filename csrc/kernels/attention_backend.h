@@ -21,6 +21,7 @@ struct Piece {
   std::size_t key_width, value_width;
   float scaling, softcap;
   float* scores;              // [count, kPiece], scratch
+  float* wide;                // [kPiece, padded key width + padded value width], scratch
   float* out;                 // [count, padded value width]: the weighted sum of the values
   float* peaks;               // [count]: the largest score
   float* sums;                // [count]: the sum of the weights exp(score - peak)

@@ -78,12 +78,18 @@ SUFFOLK_TARGET void multiply_keys(const float* queries, std::size_t stride, cons
 template <class Lanes, std::size_t kRows>
 SUFFOLK_TARGET void score(const Piece& piece, std::size_t row) {
   const std::size_t stride = padded_width(piece.key_width);
-  alignas(64) float products[16];
+  alignas(64) float products[16] = {};
   for (std::size_t j = piece.begin; j < piece.end; j += kScoreKeys) {
     multiply_keys<Lanes, kRows>(piece.queries + row * stride, stride, piece.keys + j, piece.key_width, products);
+    for (float& product : products) product *= piece.scaling;
     const std::size_t keys = std::min(kScoreKeys, piece.end - j);
     for (std::size_t r = 0; r < kRows; ++r) {
-      for (std::size_t k = 0; k < keys; ++k) piece.scores[(row + r) * kPiece + j + k] = products[r * kScoreKeys + k] * piece.scaling;
+      float* to = piece.scores + (row + r) * kPiece + j;
+      if (keys == kScoreKeys) {
+        std::memcpy(to, products + r * kScoreKeys, kScoreKeys * sizeof(float));
+      } else {
+        std::copy_n(products + r * kScoreKeys, keys, to);
+      }
     }
   }
 }
@@ -108,6 +114,35 @@ SUFFOLK_TARGET inline void exponentials(float* scores, float peak) {
   }
 }
 
+// 16 numbers, which the compiler keeps in one vector or in several.
+using Line = float __attribute__((vector_size(kFloatsPerLine * sizeof(float))));
+
+SUFFOLK_TARGET inline float largest(const float* scores) {
+  Line most, next;
+  std::memcpy(&most, scores, sizeof most);
+  for (std::size_t i = kFloatsPerLine; i < kPiece; i += kFloatsPerLine) {
+    std::memcpy(&next, scores + i, sizeof next);
+    most = most < next ? next : most;
+  }
+  float peak = most[0];
+  for (std::size_t lane = 1; lane < kFloatsPerLine; ++lane) peak = peak < most[lane] ? most[lane] : peak;
+  return peak;
+}
+
+SUFFOLK_TARGET inline float total(const float* weights) {
+  Line sums = {}, next;
+  for (std::size_t i = 0; i < kPiece; i += kFloatsPerLine) {
+    std::memcpy(&next, weights + i, sizeof next);
+    sums += next;
+  }
+  float left[kFloatsPerLine];
+  std::memcpy(left, &sums, sizeof left);
+  for (std::size_t half = kFloatsPerLine / 2; half != 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) left[lane] += left[lane + half];
+  }
+  return left[0];
+}
+
 // Turns a query's scores into weights, and writes their peak and sum.
 SUFFOLK_TARGET inline void weigh(const Piece& piece, std::size_t row) {
   float* scores = piece.scores + row * kPiece;
@@ -116,23 +151,12 @@ SUFFOLK_TARGET inline void weigh(const Piece& piece, std::size_t row) {
   }
   std::fill(scores, scores + piece.begin, scores[piece.begin]);
   std::fill(scores + piece.end, scores + kPiece, scores[piece.begin]);
-  float most[kFloatsPerLine], sums[kFloatsPerLine] = {};
-  std::copy_n(scores, kFloatsPerLine, most);
-  for (std::size_t i = kFloatsPerLine; i < kPiece; i += kFloatsPerLine) {
-    for (std::size_t lane = 0; lane < kFloatsPerLine; ++lane) most[lane] = most[lane] < scores[i + lane] ? scores[i + lane] : most[lane];
-  }
-  const float peak = *std::max_element(most, most + kFloatsPerLine);
+  const float peak = largest(scores);
   exponentials(scores, peak);
   std::fill(scores, scores + piece.begin, 0.0F);
   std::fill(scores + piece.end, scores + kPiece, 0.0F);
-  for (std::size_t i = 0; i < kPiece; i += kFloatsPerLine) {
-    for (std::size_t lane = 0; lane < kFloatsPerLine; ++lane) sums[lane] += scores[i + lane];
-  }
-  for (std::size_t half = kFloatsPerLine / 2; half != 0; half /= 2) {
-    for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  }
   piece.peaks[row] = peak;
-  piece.sums[row] = sums[0];
+  piece.sums[row] = total(scores);
 }
 
 // Adds the weighted values of kRows queries in kVectors vectors, from number `i` of the values on.
@@ -191,17 +215,39 @@ SUFFOLK_TARGET void attend_some(const Piece& piece, std::size_t row, std::size_t
 }
 
 template <class Lanes>
-SUFFOLK_TARGET void attend_piece(const Piece& piece) {
+SUFFOLK_TARGET void widen_row(const void* from, std::size_t width, float* to) {
+  const auto* elements = static_cast<const typename Lanes::Value*>(from);
+  for (std::size_t i = 0; i < width; i += Lanes::kLanes) Lanes::write(to + i, load_some<Lanes>(elements + i, width - i));
+  for (std::size_t i = (width + Lanes::kLanes - 1) / Lanes::kLanes * Lanes::kLanes; i < padded_width(width); ++i) to[i] = 0.0F;
+}
+
+template <class Lanes>
+SUFFOLK_TARGET void attend_all(const Piece& piece) {
   for (std::size_t row = 0; row < piece.count; row += Lanes::kScoreRows) {
     attend_some<Lanes>(piece, row, std::min(Lanes::kScoreRows, piece.count - row));
   }
 }
 
+// For many queries, keys and values of 16 bits are widened once. That is exact, so the bits are the same.
 template <class Lanes>
-SUFFOLK_TARGET void widen_row(const void* from, std::size_t width, float* to) {
-  const auto* elements = static_cast<const typename Lanes::Value*>(from);
-  for (std::size_t i = 0; i < width; ++i) to[i] = Lanes::widen(elements[i]);
-  std::fill(to + width, to + padded_width(width), 0.0F);
+SUFFOLK_TARGET void attend_piece(const Piece& piece) {
+  using Value = typename Lanes::Value;
+  if (std::is_same_v<Value, float> || piece.count <= 2 * Lanes::kScoreRows) return attend_all<Lanes>(piece);
+  const std::size_t key_width = padded_width(piece.key_width), value_width = padded_width(piece.value_width);
+  const void* keys[kPiece + kPieceSlack];
+  const void* values[kPiece];
+  float* to = piece.wide;
+  for (std::size_t j = piece.begin; j < piece.end; ++j, to += key_width + value_width) {
+    widen_row<Lanes>(piece.keys[j], piece.key_width, to);
+    widen_row<Lanes>(piece.values[j], piece.value_width, to + key_width);
+    keys[j] = to;
+    values[j] = to + key_width;
+  }
+  std::fill_n(keys + piece.end, kPieceSlack, keys[piece.end - 1]);
+  Piece wide = piece;
+  wide.keys = keys;
+  wide.values = values;
+  attend_all<Typed<typename Lanes::Set, float, float>>(wide);
 }
 
 template <class Lanes>

@@ -43,8 +43,9 @@ struct Scalars {
 };
 
 // A set of instructions with the types of one product: `Value` of rows, bias and outputs, `Weight` of weights.
-template <class Set, class ValueType, class WeightType>
-struct Typed : Set {
+template <class Instructions, class ValueType, class WeightType>
+struct Typed : Instructions {
+  using Set = Instructions;
   using Value = ValueType;
   using Weight = WeightType;
 };

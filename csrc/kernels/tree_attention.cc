@@ -10,7 +10,7 @@
 namespace suffolk::kernels {
 namespace {
 
-constexpr std::size_t kQueries = 32;           // queries of a block: their numbers stay in the caches
+constexpr std::size_t kQueries = 48;           // queries of a block: their numbers stay in the caches
 constexpr std::size_t kBlocksPerThread = 4;    // so that a delayed thread does not delay the others
 constexpr std::size_t kLeastWork = 1U << 16;   // multiplications for which another thread is worth its start
 constexpr std::int64_t kPieceTokens = kPiece;
@@ -66,7 +66,7 @@ struct Block {
 
 // The memory of a thread, kept between calls.
 struct Scratch {
-  std::vector<float> queries, scores, piece, all;
+  std::vector<float> queries, scores, wide, piece, all;
 };
 
 class Layer {
@@ -104,6 +104,7 @@ class Layer {
     const std::size_t count = queries(block), floats = Sums::floats(count, width()), wide = padded(at_.key_width);
     grow(scratch.queries, count * wide);
     grow(scratch.scores, count * kPiece);
+    grow(scratch.wide, kPiece * (wide + width()));
     grow(scratch.piece, floats);
     read_queries(block, scratch.queries.data());
     for (std::int64_t piece = begin; piece < end; ++piece) {
@@ -181,6 +182,7 @@ class Layer {
                  .scaling = at_.scaling,
                  .softcap = at_.softcap,
                  .scores = scratch.scores.data(),
+                 .wide = scratch.wide.data(),
                  .out = found.out + first * found.width,
                  .peaks = found.peaks + first,
                  .sums = found.sums + first};

@@ -53,6 +53,7 @@ MISTAKES = {
     "skinny_gemm": (*MODEL, "--rounds", "1"),
     "same_bits": (*MODEL, "--text", NONE),
     "same_texts": (*MODEL, *PROMPTS, *STORE),
+    "split_attention": (*MODEL, "--rounds", "1"),
     "stream_fingerprint": ("--worker", "127.0.0.1:1", *PROMPTS),
     "tenant_fairness": (NONE,),
     "tuning_prompts": ("--output", "file/x"),
@@ -188,7 +189,7 @@ def test_a_seed_out_of_range_is_one_line(name: str, seed: int, capsys: pytest.Ca
     assert not [path for path in Path().iterdir() if path.name != "file"]
 
 
-@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay"])
+@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay", "split_attention"])
 def test_results_without_a_folder_are_refused_before_anything_is_measured(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

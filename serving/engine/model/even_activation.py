@@ -6,13 +6,17 @@ bit. An ``EvenActivation`` therefore pads its input, so that all parts consist o
 
 from __future__ import annotations
 
+import math
+
 import torch
 from transformers.activations import ACT2CLS
 
 _VECTORS = 64
 """Numbers that torch computes together: two vectors of 16-bit numbers with AVX-512. Shorter vectors divide it."""
 _GRAIN = 32_768
-"""Fewest numbers of a thread's part (at::internal::GRAIN_SIZE)."""
+"""Numbers for each thread that torch uses (at::internal::GRAIN_SIZE)."""
+_GELU_THREADS = 16_384
+"""From more numbers than this on, torch computes GELU with all threads."""
 
 
 class EvenActivation(torch.nn.Module):
@@ -33,9 +37,16 @@ class EvenActivation(torch.nn.Module):
 
 
 def padded_count(count: int, threads: int) -> int:
-    """The least number from ``count`` on that torch divides among ``threads`` in parts of whole vectors."""
-    part = _VECTORS * max(1, min(threads, -(-count // _GRAIN)))
-    return -(-count // part) * part
+    """A number from ``count`` on that torch divides among up to ``threads`` in parts of whole vectors."""
+    whole = count
+    while whole % (part := _VECTORS * _parts(whole, threads)):
+        whole = -(-whole // part) * part
+    return whole
+
+
+def _parts(count: int, threads: int) -> int:
+    """A multiple of the numbers of threads that torch may use."""
+    return math.lcm(max(1, min(threads, -(-count // _GRAIN))), threads if count > _GELU_THREADS else 1)
 
 
 def make_even(model: torch.nn.Module) -> None:

@@ -31,6 +31,8 @@ class LanguageModel:
         model: the transformers model, in evaluation mode.
         vocab_size: number of ids that can be both sampled and read as input; these are 0..vocab_size-1.
         shapes: what each layer caches.
+        same_bits: whether a token's logits have the same bits in any packed pass, so that drafts change no text
+            (``same_bits.py``).
         shared: what passes over all caches share: compiled functions (``pass_function.py``), and the kinds of passes that were
             tried (``passes.py``).
     """
@@ -39,6 +41,7 @@ class LanguageModel:
     model: Any = field(repr=False)
     vocab_size: int
     shapes: Shapes = field(repr=False)
+    same_bits: bool = field(default=False, compare=False, kw_only=True)
     shared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
     @property
@@ -114,7 +117,7 @@ class LanguageModel:
         ids = np.concatenate([layout.tokens for layout in layouts])
         packed = to_device(np.stack([ids, found.positions, found.rows]), self.device)
         cache.place(packed[2])
-        return packed, PackedRows(found.spans)
+        return packed, PackedRows(found.spans, self.same_bits)
 
     def prefill(
         self, tokens: Sequence[int] | npt.NDArray[np.integer[Any]], cache: KVCache, slot: int = 0

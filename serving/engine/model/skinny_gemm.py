@@ -62,7 +62,7 @@ def accelerate(model: torch.nn.Module, exact: bool = False) -> int:
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
     for layer in model.modules():
-        if type(layer) is torch.nn.Linear and fits_kernel(layer, 0 if exact else _MIN_WEIGHTS):
+        if type(layer) is torch.nn.Linear and fits_kernel(layer, any_size=exact):
             groups[layer.out_features, layer.in_features, layer.weight.dtype].append(layer)
     right = [layers for layers in groups.values() if _is_right(layers[0])]
     rows = ALL_ROWS if exact else _faster_rows(right) if right else frozenset()
@@ -130,10 +130,12 @@ def skinny_gemm(
     return _product(rows, weight, bias, scales)
 
 
-def fits_kernel(layer: torch.nn.Linear, smallest: int = _MIN_WEIGHTS) -> bool:
-    """Whether the kernel can compute the layer, and the layer has at least ``smallest`` weights."""
+def fits_kernel(layer: torch.nn.Linear, any_size: bool = False) -> bool:
+    """Whether the kernel can compute the layer, and the layer is large enough to matter or may have ``any_size``."""
     hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
-    if any(hooks) or "forward" in vars(layer) or layer.weight.numel() < smallest:
+    if any(hooks) or "forward" in vars(layer):
+        return False
+    if layer.weight.numel() < _MIN_WEIGHTS and not any_size:
         return False
     return _problem(layer.weight[:1], layer.weight, layer.bias) is None
 

@@ -31,14 +31,12 @@ class Target(LanguageModel):
         context_length: the most tokens of a sequence; None if the config sets no limit.
         eos_ids: tokens that end a text.
         grammars: compiles grammars for its tokenizer.
-        same_bits: whether a token's logits have the same bits in any packed pass, so that drafts change no text.
     """
 
     tokenizer: Any = field(repr=False)
     context_length: int | None
     eos_ids: frozenset[int]
     grammars: GrammarCompiler = field(repr=False, compare=False)
-    same_bits: bool = field(default=False, compare=False)
 
     def match(self, grammar: Grammar | None) -> GrammarMatcher | None:
         """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
@@ -117,15 +115,17 @@ class Target(LanguageModel):
             context_length=context_length(model.config.get_text_config(decoder=True)),
             eos_ids=ends,
             grammars=GrammarCompiler(tokenizer, vocab_size, ends),
+            same_bits=bits,
         )
         probe.check_tree_attention(target, expected)
-        return replace(target, same_bits=True) if bits and _has_same_bits(target) else target
+        return _checked(target) if bits else target
 
 
-def _has_same_bits(target: Target) -> bool:
+def _checked(target: Target) -> Target:
+    """``target``, without ``same_bits`` if a trial shows a difference."""
     problem = bits_problem(target)
-    if problem is not None:
-        log.warning("model %s: drafts may change its text at near-ties of logits (%s)", target.name, problem)
-        return False
-    log.info("model %s: a token's logits have the same bits in any pass", target.name)
-    return True
+    if problem is None:
+        log.info("model %s: a token's logits have the same bits in any pass", target.name)
+        return target
+    log.warning("model %s: drafts may change its text at near-ties of logits (%s)", target.name, problem)
+    return replace(target, same_bits=False)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from transformers import AttentionInterface
 
 from suffolk.datastore.errors import Internal, Unsupported
-from suffolk.serving.engine.model import ordered_attention
+from suffolk.serving.engine.model import ordered_attention, split_attention
 from suffolk.serving.engine.model.ordered_attention import OrderedRows
 from suffolk.serving.engine.model.transfer import to_device
 from suffolk.serving.engine.model.tree_layout import TreeLayout
@@ -36,6 +36,22 @@ class Span:
     first: int
     cached: int
     _masks: dict[tuple[int | None, int, torch.dtype], tuple[int, torch.Tensor | None]] = field(default_factory=dict)
+
+    def splits(self, window: int | None) -> bool:
+        """Whether ``split_attention`` is faster and exact: the tree is large, and no window hides a cached token."""
+        size = len(self.layout)
+        if not self.cached or not 1 < size <= FOLDED_ROWS or size * self.cached < split_attention.LEAST_PAIRS:
+            return False
+        return window is None or self.cached + int(self.layout.depths.max()) < window
+
+    def own_mask(self, fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Additive mask [fold * n, earlier + n] over the rows of earlier passes and of this pass, without the cached tokens."""
+        key = (-1, fold, dtype)
+        if key not in self._masks:
+            self._masks[key] = 0, _additive(self._visible(), fold, dtype, device)
+        mask = self._masks[key][1]
+        assert mask is not None
+        return mask
 
     def mask(
         self, window: int | None, fold: int, dtype: torch.dtype, device: torch.device
@@ -104,20 +120,21 @@ class Rows(Protocol):
 
 @dataclass(slots=True)
 class PackedRows:
-    """The rows of all requests in sequence.
+    """The rows of all requests in sequence. torch's attention runs request by request, over the keys of that request.
 
-    On CPUs the kernel of ``ordered_attention.py`` computes them together, if it supports their dtype. Otherwise torch's attention
-    runs request by request, over the keys of that request.
+    Attributes:
+        ordered: whether the kernel of ``ordered_attention.py`` computes all of them, where it supports their dtype.
     """
 
     spans: Sequence[Span]
-    _ordered: OrderedRows | None = None
+    ordered: bool = False
+    _rows: OrderedRows | None = None
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
-        if ordered_attention.supports(query, key, value):
-            if self._ordered is None:
-                self._ordered = OrderedRows.of(self.spans)
-            return self._ordered.attend(query, key, value, terms.scaling, terms.window, terms.softcap)
+        if self.ordered and ordered_attention.supports(query, key, value):
+            if self._rows is None:
+                self._rows = OrderedRows.of(self.spans)
+            return self._rows.attend(query, key, value, terms.scaling, terms.window, terms.softcap)
         outputs = [_attend_span(query, key, value, span, terms) for span in self.spans]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
 
@@ -189,13 +206,18 @@ def _attend_span(
     size = len(span.layout)
     heads, groups = query.shape[1], query.shape[1] // key.shape[1]
     folded = groups if size <= FOLDED_ROWS else 1
-    skip, mask = span.mask(terms.window, folded, query.dtype, query.device)
+    kernel = query.device.type == "cpu" and key.shape[-1] == value.shape[-1] and terms.softcap is None
+    split = kernel and span.splits(terms.window)
+    skip, mask = (0, None) if split else span.mask(terms.window, folded, query.dtype, query.device)
     begin, end = span.first + skip, span.first + span.cached + len(span.layout.earlier) + size
     rows = query[:, :, span.begin : span.begin + size]
     keys, values = key[begin:end].transpose(0, 1)[None], value[begin:end].transpose(0, 1)[None]
     if folded == groups:
         rows = rows.reshape(1, heads // groups, groups * size, rows.shape[-1])
-    if terms.softcap is None:
+    if split:
+        own = span.own_mask(folded, query.dtype, query.device)
+        output = split_attention.split_attention(rows, keys, values, own, span.cached, terms.scaling)
+    elif terms.softcap is None:
         output = F.scaled_dot_product_attention(
             rows, keys, values, attn_mask=mask, scale=terms.scaling, enable_gqa=folded != groups
         )

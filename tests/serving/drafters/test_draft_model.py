@@ -22,6 +22,7 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import Free, alone, eager_decoder, eager_loop, random_tree
+from tests.support.forced_split import force
 from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model
 
 PROMPT = [(7 * number) % VOCAB for number in range(30)]
@@ -43,12 +44,16 @@ def noisy_copy(noise: float, seed: int = 1) -> Any:
     return model
 
 
+@pytest.mark.parametrize("attention", ["masked", "split"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_tree_read_in_two_passes_equals_one_read_at_once(family: str) -> None:
+def test_a_tree_read_in_two_passes_equals_one_read_at_once(
+    family: str, attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The text is longer than the sliding window.
 
     The second pass may attend only to those rows of the first pass that are ancestors.
     """
+    force(attention, monkeypatch)
     target = Target.wrap(tiny_model(family))
     tree = random_tree(np.random.default_rng(2), 12, VOCAB)
     cache = target.new_cache(2, 64)

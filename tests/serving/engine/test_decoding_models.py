@@ -18,6 +18,7 @@ from suffolk.serving.engine.model.tree_layout import lay_out
 from suffolk.serving.engine.sampling.near_tie import first_difference
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import MadeUpDrafter, eager_decoder, knowing, random_tree, tree
+from tests.support.forced_split import force
 from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model
 
 ORACLE = {"gemma2": "eager"}
@@ -40,13 +41,17 @@ def logits_after(model: Any, tokens: list[int]) -> torch.Tensor:
     return logits
 
 
+@pytest.mark.parametrize("attention", ["masked", "split"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_packed_trees_equal_their_paths_one_by_one(family: str) -> None:
+def test_packed_trees_equal_their_paths_one_by_one(
+    family: str, attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two requests of different lengths share a pass, longer than a sliding window, before and after a tree is compacted.
 
     The oracle is an unmodified model of transformers, which reads each path from the start.
     """
     oracle = tiny_model(family, attention=ORACLE.get(family))
+    force(attention, monkeypatch)
     target = Target.wrap(tiny_model(family))
     limit = (
         1e-9 if oracle.config._attn_implementation == "sdpa" else 1e-4
@@ -88,14 +93,20 @@ def forward(
     return list(target.forward(cache, slots, layouts, sizes).logits.split(sizes))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_text_is_that_of_transformers_generate(family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "attention"),
+    [*((family, "masked") for family in FAMILIES), *((family, "split") for family in ("llama", "mistral", "gemma2"))],
+)
+def test_greedy_text_is_that_of_transformers_generate(
+    family: str, attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tiny_model(family)
     with torch.inference_mode():
         expected = model.generate(
             torch.tensor([PROMPT]), attention_mask=torch.ones(1, len(PROMPT)), max_new_tokens=30, do_sample=False
         )
     output = expected[0, len(PROMPT) :].tolist()
+    force(attention, monkeypatch)
     target = Target.wrap(model)
     law = SamplingSettings(max_new_tokens=30)
     for drafter in (None, knowing(len(PROMPT), output, 5, np.random.default_rng(0), VOCAB)):
