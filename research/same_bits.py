@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.same_bits import Exact
+from suffolk.serving.engine.model.same_bits import EXACT
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.target_loader import DTYPES
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
@@ -193,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     parser.add_argument("--text", required=True, type=Path, metavar="FILE", help="text whose tokens are read")
     parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto", help="auto: as stored")
-    parser.add_argument("--exact", choices=get_args(Exact), default="auto", help="as of Target.load (default: auto)")
+    parser.add_argument("--exact", choices=EXACT, default="auto", help="as of Target.load (default: auto)")
     parser.add_argument("--prompt", type=int, default=300, metavar="N", help="tokens of the prompt")
     parser.add_argument("--positions", type=int, default=48, metavar="N", help="tokens after it, which are compared")
     parser.add_argument("--json", type=Path, help="write all results to this file")

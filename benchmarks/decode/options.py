@@ -37,7 +37,7 @@ class DecodingOptions:
         control: whether plain decoding runs twice in each turn. The difference between the two is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
         max_nodes: the most nodes of a draft tree.
-        dtype, device: as in ``Target.load``.
+        dtype, device, exact: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
         costs: file of ``suffolk profile``. None uses its stored result; without one, a quick profile runs.
         record: file for recordings of every drafter's outputs in the first round; None to record nothing.
@@ -63,6 +63,7 @@ class DecodingOptions:
     max_nodes: int = 64
     dtype: str = "auto"
     device: str = "auto"
+    exact: str = "auto"
     threads: int | None = None
     costs: Path | None = None
     record: Path | None = None

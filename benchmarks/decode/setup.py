@@ -99,7 +99,7 @@ def load_target(options: DecodingOptions) -> Target:
     messages.set_verbosity_error()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    return Target.load(options.model, options.dtype, options.device)
+    return Target.load(options.model, options.dtype, options.device, exact=options.exact)
 
 
 def encode_prompts(
@@ -126,7 +126,12 @@ def capacity_for(encoded: Encoded, options: DecodingOptions) -> int:
 
 def target_facts(target: Target) -> dict[str, Any]:
     """Data type, device and threads of ``target``, for a report."""
-    return {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()}
+    return {
+        "dtype": str(target.dtype),
+        "same_bits": target.same_bits,
+        "device": str(target.device),
+        "cpu_threads": torch.get_num_threads(),
+    }
 
 
 def seconds_by_rows(costs: CostModel) -> dict[int, float]:

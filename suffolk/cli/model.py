@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MODEL = "model folder in the Hugging Face layout, or hub name"
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+EXACT = ("auto", "bits", "near-ties")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,12 @@ class DeviceOptions(Options):
     )
     device: str = option("auto", "auto, cpu, cuda, cuda:1 ...")
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = rare(None, "CPU threads (default: torch's choice)")
+    exact: str = rare(
+        "auto",
+        "'bits': drafts and other requests change no bit of a text; 'near-ties': they may at near-ties of logits, and long "
+        "prompts are read faster; 'auto': bits in bf16 and fp16 on CPUs",
+        choices=EXACT,
+    )
 
 
 def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerate: bool = True) -> Target:
@@ -39,7 +46,7 @@ def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerat
     silence_transformers()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    return Target.load(model, options.dtype, options.device, cache_tokens, accelerate)
+    return Target.load(model, options.dtype, options.device, cache_tokens, accelerate, options.exact)
 
 
 def silence_transformers() -> None:

@@ -6,8 +6,6 @@ Their kernels depend on the number of rows.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import numpy as np
 import torch
 
@@ -17,7 +15,7 @@ from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear
 from suffolk.serving.engine.model.tree_layout import chain, lay_out
 
-Exact = Literal["auto", "bits", "near-ties"]
+EXACT = ("auto", "bits", "near-ties")
 """What drafts may change.
 
 - ``bits``: nothing. All products use kernels whose results do not depend on the other rows of a pass.
@@ -29,8 +27,8 @@ _CONTEXT = 4
 
 def wants_bits(exact: str, dtype: torch.dtype, device: torch.device, accelerate: bool) -> bool:
     """Whether a model's passes are to give the same bits. Raises InvalidArgument: ``exact`` is unknown, or impossible here."""
-    if exact not in get_args(Exact):
-        raise InvalidArgument(f"exact is {exact!r}; it must be one of {', '.join(get_args(Exact))}")
+    if exact not in EXACT:
+        raise InvalidArgument(f"exact is {exact!r}; it must be one of {', '.join(EXACT)}")
     able = accelerate and device.type == "cpu" and dtype != torch.float64
     if exact == "bits" and not able:
         raise InvalidArgument(

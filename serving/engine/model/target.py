@@ -11,7 +11,7 @@ from suffolk.serving.engine.model import probe, tree_attention
 from suffolk.serving.engine.model.even_activation import make_even
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.memory import memory_guard
-from suffolk.serving.engine.model.same_bits import Exact, bits_problem, wants_bits
+from suffolk.serving.engine.model.same_bits import bits_problem, wants_bits
 from suffolk.serving.engine.model.skinny_gemm import accelerate as accelerate_layers
 from suffolk.serving.engine.model.target_loader import context_length, eos_ids, load_model
 from suffolk.serving.engine.sampling.grammar import Grammar
@@ -53,7 +53,7 @@ class Target(LanguageModel):
         device: str = "auto",
         cache_tokens: int = 4096,
         accelerate: bool = True,
-        exact: Exact = "auto",
+        exact: str = "auto",
     ) -> Target:
         """Load a model folder or hub name, with its tokenizer.
 
@@ -75,9 +75,7 @@ class Target(LanguageModel):
             return Target.wrap(model, tokenizer, name, accelerate, exact)
 
     @staticmethod
-    def wrap(
-        model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True, exact: Exact = "auto"
-    ) -> Target:
+    def wrap(model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True, exact: str = "auto") -> Target:
         """Make a target of a transformers model in memory. Tree attention replaces the model's own permanently.
 
         A few short forward passes check that both attentions agree on a draft tree.
@@ -88,7 +86,7 @@ class Target(LanguageModel):
             name: its name in messages; default: its class.
             accelerate: let linear layers on a CPU use the kernel for few rows (``skinny_gemm.py``).
             exact: whether drafts, other requests and the division of a prompt into passes may change a text at a near-tie of
-                two logits; see ``Exact``. A model for which ``bits`` is impossible gets near-ties, with a warning.
+                two logits; see ``same_bits.py``. A model for which ``bits`` is impossible gets near-ties, with a warning.
 
         Raises:
             InvalidArgument: ``exact`` is unknown, or is ``bits`` for a dtype or device without the kernels.

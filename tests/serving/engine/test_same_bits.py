@@ -13,7 +13,7 @@ from suffolk.datastore import _native
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.engine.model.even_activation import EvenActivation
 from suffolk.serving.engine.model.ordered_attention import OrderedRows
-from suffolk.serving.engine.model.same_bits import Exact, bits_problem
+from suffolk.serving.engine.model.same_bits import bits_problem
 from suffolk.serving.engine.model.skinny_gemm import ELEMENTS, SkinnyLinear
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_attention import PackedRows, Terms, find_places
@@ -133,7 +133,7 @@ def test_drafted_texts_in_bf16_equal_plain_ones(temperature: float) -> None:
     [(torch.bfloat16, "auto", True), (torch.bfloat16, "near-ties", False), (torch.float32, "auto", False),
      (torch.float32, "bits", True), (torch.float64, "auto", False)],
 )  # fmt: skip
-def test_bits_are_the_default_in_half_precision(dtype: torch.dtype, asked: Exact, same: bool) -> None:
+def test_bits_are_the_default_in_half_precision(dtype: torch.dtype, asked: str, same: bool) -> None:
     target = Target.wrap(tiny_model("llama").to(dtype), exact=asked)
     assert target.same_bits is same
     if same:
@@ -145,7 +145,7 @@ def test_bits_are_the_default_in_half_precision(dtype: torch.dtype, asked: Exact
     ("dtype", "accelerate", "asked"),
     [(torch.float64, True, "bits"), (torch.float32, False, "bits"), (torch.float32, True, "always")],
 )
-def test_impossible_wishes_are_refused(dtype: torch.dtype, accelerate: bool, asked: Exact) -> None:
+def test_impossible_wishes_are_refused(dtype: torch.dtype, accelerate: bool, asked: str) -> None:
     with pytest.raises(InvalidArgument, match=f"exact is '{asked}'"):
         Target.wrap(tiny_model("llama").to(dtype), accelerate=accelerate, exact=asked)
 
