@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/tree_attention.h"
 
@@ -9,37 +10,65 @@ namespace suffolk::kernels {
 
 constexpr std::size_t kPiece = 64;         // positions whose scores share a maximum
 constexpr std::size_t kPieceSlack = 16;    // pointers after a piece's keys that may be read; they repeat the last key
+constexpr std::size_t kQuerySlack = 31;    // queries after the last one that may be read, and written in the scratch memory
 constexpr std::size_t kFloatsPerLine = 16; // widths of fp32 numbers are padded to whole cache lines
 
-// Queries that see the same keys of one piece. Pointers to keys and values are to elements.
+inline std::size_t padded_width(std::size_t width) { return (width + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine; }
+
+// The weighted values of queries over some keys: what is merged.
+struct Sums {
+  float* out;    // [queries, width]: the weighted sum of the values
+  float* peaks;  // [queries]: the largest score
+  float* sums;   // [queries]: the sum of the weights exp(score - peak); 0 if there are no keys
+  std::size_t width;
+
+  Sums from(std::size_t query) const { return {.out = out + query * width, .peaks = peaks + query, .sums = sums + query, .width = width}; }
+};
+
+// The positions [begin, end) of a piece.
+struct Seen {
+  std::uint32_t begin, end;
+  bool operator==(const Seen&) const = default;
+};
+
+// Queries and the keys of one piece. Pointers to keys and values are to elements.
 struct Piece {
-  const float* queries;       // [count, padded key width], padded with zeros
+  const float* queries;       // [count + kQuerySlack, padded key width], as `read_query` writes them
   std::size_t count;
-  const void* const* keys;    // [kPiece + kPieceSlack], from `begin` to `end` and repeated after it
+  const void* const* keys;    // [kPiece + kPieceSlack], those of `seen`, the last one repeated after them
   const void* const* values;  // [kPiece]
-  std::size_t begin, end;     // the positions in the piece that the queries see, begin < end
+  Seen seen;                  // the positions that any query sees; not empty
+  const Seen* each;           // [count], the positions that each query sees; equal to `seen` unless the backend `separates`
   std::size_t key_width, value_width;
   float scaling, softcap;
-  float* scores;              // [count, kPiece], scratch
+  float* scores;              // [count + kQuerySlack, kPiece], scratch
   float* wide;                // [kPiece, padded key width + padded value width], scratch
-  float* out;                 // [count, padded value width]: the weighted sum of the values
-  float* peaks;               // [count]: the largest score
-  float* sums;                // [count]: the sum of the weights exp(score - peak)
+  Sums to;                    // of `count` queries
 };
 
 struct AttentionBackend {
-  // Widens `width` elements, and pads them with zeros to whole cache lines.
-  void (*widen)(const void* from, std::size_t width, float* to);
+  bool separates;  // whether the queries of a piece may see different positions
 
-  // Computes `out`, `peaks` and `sums` of a piece.
+  // Before and after a thread's calls of `attend`; null if nothing is to be done.
+  void (*start)();
+  void (*stop)();
+
+  // Copies a query of `width` elements to [padded width] floats.
+  void (*read_query)(const void* from, std::size_t width, float* to);
+
+  // Computes `to` of a piece.
   void (*attend)(const Piece& piece);
+
+  // Merges `later` keys into `all`, for `count` queries. Both have their own peaks.
+  void (*merge)(const Sums& all, const Sums& later, std::size_t count);
 
   // Divides `width` numbers by `sum` and rounds them to elements.
   void (*finish)(const float* from, float sum, std::size_t width, void* to);
 };
 
-// Null as for `portable_backend` and its siblings.
+// Null as for `portable_backend` and its siblings. The choice must not depend on the rows of a pass.
 const AttentionBackend* portable_attention(Element element) noexcept;
+const AttentionBackend* amx_attention(Element element, std::size_t key_width, std::size_t value_width) noexcept;  // bf16, whole tiles
 #if defined(__x86_64__)
 const AttentionBackend* avx2_attention(Element element) noexcept;
 const AttentionBackend* avx512_attention(Element element) noexcept;

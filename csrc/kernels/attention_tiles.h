@@ -1,4 +1,4 @@
-// The loops of every attention backend. A source file includes it after tiles.h, with a class `Set` as described there that also
+// The loops of every attention backend but that of amx_attention.cc. A source file includes it after tiles.h, with a class `Set` as described there that also
 // has:
 //
 //   std::size_t kScoreRows      queries of a tile; its kScoreRows * kScoreKeys partial sums fit the registers
@@ -18,8 +18,6 @@ namespace {
 
 constexpr std::size_t kScoreKeys = 4;
 constexpr std::size_t kValueVectors = 4;  // vectors of a value that are summed together
-
-inline std::size_t padded_width(std::size_t width) { return (width + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine; }
 
 // The vector at `from`, of which `left` numbers exist; the others are zeros.
 template <class Lanes>
@@ -79,10 +77,10 @@ template <class Lanes, std::size_t kRows>
 SUFFOLK_TARGET void score(const Piece& piece, std::size_t row) {
   const std::size_t stride = padded_width(piece.key_width);
   alignas(64) float products[16] = {};
-  for (std::size_t j = piece.begin; j < piece.end; j += kScoreKeys) {
+  for (std::size_t j = piece.seen.begin; j < piece.seen.end; j += kScoreKeys) {
     multiply_keys<Lanes, kRows>(piece.queries + row * stride, stride, piece.keys + j, piece.key_width, products);
     for (float& product : products) product *= piece.scaling;
-    const std::size_t keys = std::min(kScoreKeys, piece.end - j);
+    const std::size_t keys = std::min(kScoreKeys, piece.seen.end - j);
     for (std::size_t r = 0; r < kRows; ++r) {
       float* to = piece.scores + (row + r) * kPiece + j;
       if (keys == kScoreKeys) {
@@ -146,17 +144,18 @@ SUFFOLK_TARGET inline float total(const float* weights) {
 // Turns a query's scores into weights, and writes their peak and sum.
 SUFFOLK_TARGET inline void weigh(const Piece& piece, std::size_t row) {
   float* scores = piece.scores + row * kPiece;
+  const auto [begin, end] = piece.seen;
   if (piece.softcap != 0.0F) {
-    for (std::size_t i = piece.begin; i < piece.end; ++i) scores[i] = std::tanh(scores[i] / piece.softcap) * piece.softcap;
+    for (std::size_t i = begin; i < end; ++i) scores[i] = std::tanh(scores[i] / piece.softcap) * piece.softcap;
   }
-  std::fill(scores, scores + piece.begin, scores[piece.begin]);
-  std::fill(scores + piece.end, scores + kPiece, scores[piece.begin]);
+  std::fill(scores, scores + begin, scores[begin]);
+  std::fill(scores + end, scores + kPiece, scores[begin]);
   const float peak = largest(scores);
   exponentials(scores, peak);
-  std::fill(scores, scores + piece.begin, 0.0F);
-  std::fill(scores + piece.end, scores + kPiece, 0.0F);
-  piece.peaks[row] = peak;
-  piece.sums[row] = total(scores);
+  std::fill(scores, scores + begin, 0.0F);
+  std::fill(scores + end, scores + kPiece, 0.0F);
+  piece.to.peaks[row] = peak;
+  piece.to.sums[row] = total(scores);
 }
 
 // Adds the weighted values of kRows queries in kVectors vectors, from number `i` of the values on.
@@ -165,14 +164,14 @@ SUFFOLK_TARGET void add_values(const Piece& piece, std::size_t row, std::size_t 
   using Value = typename Lanes::Value;
   using Vector = typename Lanes::Vector;
   constexpr std::size_t kLanes = Lanes::kLanes;
-  const std::size_t left = piece.value_width - i, stride = padded_width(piece.value_width);
+  const std::size_t left = piece.value_width - i;
   Vector sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (std::size_t v = 0; v < kVectors; ++v) sums[r][v] = Lanes::spread(0.0F);
   }
-  for (std::size_t j = piece.begin; j < piece.end; ++j) {
+  for (std::size_t j = piece.seen.begin; j < piece.seen.end; ++j) {
     const Value* at = static_cast<const Value*>(piece.values[j]) + i;
     Vector value[kVectors];
     if constexpr (kVectors == 1) {
@@ -191,7 +190,7 @@ SUFFOLK_TARGET void add_values(const Piece& piece, std::size_t row, std::size_t 
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < kVectors; ++v) Lanes::write(piece.out + (row + r) * stride + i + v * kLanes, sums[r][v]);
+    for (std::size_t v = 0; v < kVectors; ++v) Lanes::write(piece.to.out + (row + r) * piece.to.width + i + v * kLanes, sums[r][v]);
   }
 }
 
@@ -237,17 +236,35 @@ SUFFOLK_TARGET void attend_piece(const Piece& piece) {
   const void* keys[kPiece + kPieceSlack];
   const void* values[kPiece];
   float* to = piece.wide;
-  for (std::size_t j = piece.begin; j < piece.end; ++j, to += key_width + value_width) {
+  for (std::size_t j = piece.seen.begin; j < piece.seen.end; ++j, to += key_width + value_width) {
     widen_row<Lanes>(piece.keys[j], piece.key_width, to);
     widen_row<Lanes>(piece.values[j], piece.value_width, to + key_width);
     keys[j] = to;
     values[j] = to + key_width;
   }
-  std::fill_n(keys + piece.end, kPieceSlack, keys[piece.end - 1]);
+  std::fill_n(keys + piece.seen.end, kPieceSlack, keys[piece.seen.end - 1]);
   Piece wide = piece;
   wide.keys = keys;
   wide.values = values;
   attend_all<Typed<typename Lanes::Set, float, float>>(wide);
+}
+
+SUFFOLK_TARGET inline void merge_sums(const Sums& all, const Sums& later, std::size_t count) {
+  for (std::size_t query = 0; query < count; ++query) {
+    const Sums to = all.from(query), from = later.from(query);
+    if (*from.sums == 0.0F) continue;
+    if (*to.sums == 0.0F) {
+      std::copy_n(from.out, to.width, to.out);
+      *to.peaks = *from.peaks;
+      *to.sums = *from.sums;
+      continue;
+    }
+    const float peak = std::max(*to.peaks, *from.peaks);
+    const float before = *to.peaks == peak ? 1.0F : std::exp(*to.peaks - peak), after = *from.peaks == peak ? 1.0F : std::exp(*from.peaks - peak);
+    for (std::size_t i = 0; i < to.width; ++i) to.out[i] = to.out[i] * before + from.out[i] * after;
+    *to.sums = *to.sums * before + *from.sums * after;
+    *to.peaks = peak;
+  }
 }
 
 template <class Lanes>
@@ -257,7 +274,13 @@ SUFFOLK_TARGET void finish_row(const float* from, float sum, std::size_t width, 
 }
 
 template <class Lanes>
-constexpr AttentionBackend kAttention = {.widen = widen_row<Lanes>, .attend = attend_piece<Lanes>, .finish = finish_row<Lanes>};
+constexpr AttentionBackend kAttention = {.separates = false,
+                                         .start = nullptr,
+                                         .stop = nullptr,
+                                         .read_query = widen_row<Lanes>,
+                                         .attend = attend_piece<Lanes>,
+                                         .merge = merge_sums,
+                                         .finish = finish_row<Lanes>};
 
 // The attention of a set of instructions; null for fp16 if the set cannot widen it.
 template <class Set>

@@ -42,7 +42,7 @@ Processor ask() noexcept {
   Processor found;
   found.avx2 = all(kYmm, saved) && all<unsigned>(bit_AVX | bit_FMA | bit_F16C, basic.c) && all<unsigned>(bit_AVX2, extended.b);
   found.avx512 = found.avx2 && all(kZmm, saved) && all<unsigned>(bit_AVX512F, extended.b);
-  found.amx = found.avx512 && all(kAmxBf16 | kAmxTile, extended.d);
+  found.amx = found.avx512 && all<unsigned>(bit_AVX512BW, extended.b) && all(kAmxBf16 | kAmxTile, extended.d);
   return found;
 }
 
