@@ -16,6 +16,7 @@ namespace suffolk::kernels {
 namespace {
 
 constexpr std::size_t kPanel = kPanelTiles * kTile;
+constexpr std::size_t kCachedInputs = 1U << 19;  // inputs of packed rows: 1 MiB
 
 std::size_t groups_of(std::size_t row_count) { return (row_count + kTile - 1) / kTile; }
 
@@ -30,16 +31,6 @@ SUFFOLK_TARGET void pack(const SkinnyGemm& product, float* packed) {
   }
 }
 
-// 16 numbers rounded as `narrow` does.
-SUFFOLK_TARGET inline __m256i narrow_all(__m512i bits) {
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
-  const __m512 values = _mm512_castsi512_ps(bits);
-  const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
-  const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
-  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, quiet));
-}
-
 // Rounds `rows` rows of one tile of sums, [16 outputs, 16 rows], and writes them to the product.
 SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::size_t output, std::size_t row, std::size_t rows) {
   const auto* bias = static_cast<const BFloat16*>(product.bias);
@@ -47,15 +38,13 @@ SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::si
   __m512i totals[kTile];
   for (std::size_t n = 0; n < kTile; ++n) totals[n] = _mm512_loadu_si512(sums + n * kTile);
   transpose(totals);
-  __m512 added = _mm512_setzero_ps();
+  __m512 added = _mm512_set1_ps(-0.0F);  // changes no number
   if (bias != nullptr) {
     const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bias + output));
     added = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
   }
   for (std::size_t m = 0; m < rows; ++m, out += product.outputs) {
-    __m512i total = totals[m];
-    if (bias != nullptr) total = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(total), added));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), narrow_all(total));
+    write_narrow(out, _mm512_add_ps(_mm512_castsi512_ps(totals[m]), added));
   }
 }
 
@@ -82,7 +71,12 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
   _tile_release();
 }
 
-constexpr Backend kAmx = {.panel = kPanel, .packed_size = packed_size, .pack = pack, .multiply = multiply};
+// As many rows as fit the L2 cache.
+std::size_t most_rows(std::size_t inputs) {
+  return std::clamp<std::size_t>(kCachedInputs / inputs / (2 * kTile) * (2 * kTile), 2 * kTile, 512);
+}
+
+constexpr Backend kAmx = {.panel = kPanel, .most_rows = most_rows, .packed_size = packed_size, .pack = pack, .multiply = multiply};
 
 }  // namespace
 

@@ -82,9 +82,7 @@ SUFFOLK_TARGET void weigh_query(const Piece& piece, std::size_t row, float* scor
     const __m512 below = _mm512_max_ps(_mm512_set1_ps(-87.0F), _mm512_sub_ps(all[v], _mm512_set1_ps(peak)));  // keeps NaNs
     const __m512 weight = _mm512_maskz_mov_ps(static_cast<__mmask16>(visible >> v * kTile), exponential(below));
     sum = _mm512_add_ps(sum, weight);
-    const __m512i bits = _mm512_castps_si512(weight), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(scores + v * kTile / 2), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+    write_narrow(scores + v * kTile / 2, weight);
   }
   piece.to.peaks[row] = peak;
   piece.to.sums[row] = _mm512_reduce_add_ps(sum);
@@ -128,6 +126,37 @@ SUFFOLK_TARGET void attend_piece(const Piece& piece) {
   for (std::size_t row = 0; row < piece.count; row += kRows) attend_rows(piece, row, std::min(kRows, piece.count - row), keys, values, out);
 }
 
+// As `merge_sums`. Shares below e^-87 are e^-87.
+SUFFOLK_TARGET void merge_vectors(const Sums& all, const Sums& later, std::size_t count) {
+  const __m512 least = _mm512_set1_ps(-87.0F);
+  for (std::size_t first = 0; first < count; first += kTile) {
+    const std::size_t queries = std::min(kTile, count - first);
+    const auto some = static_cast<__mmask16>((1U << queries) - 1);
+    const Sums to = all.from(first), from = later.from(first);
+    const __m512 before = _mm512_maskz_loadu_ps(some, to.peaks), after = _mm512_maskz_loadu_ps(some, from.peaks);
+    const __m512 peak = _mm512_max_ps(before, after);
+    alignas(64) float shares[2][kTile];
+    _mm512_store_ps(shares[0], exponential(_mm512_max_ps(least, _mm512_sub_ps(before, peak))));
+    _mm512_store_ps(shares[1], exponential(_mm512_max_ps(least, _mm512_sub_ps(after, peak))));
+    for (std::size_t query = 0; query < queries; ++query) {
+      float *const out = to.from(query).out, *const add = from.from(query).out;
+      if (from.sums[query] == 0.0F) continue;
+      if (to.sums[query] == 0.0F) {
+        std::copy_n(add, to.width, out);
+        to.peaks[query] = from.peaks[query];
+        to.sums[query] = from.sums[query];
+        continue;
+      }
+      const __m512 share = _mm512_set1_ps(shares[0][query]), added = _mm512_set1_ps(shares[1][query]);
+      for (std::size_t i = 0; i < to.width; i += kTile) {
+        _mm512_storeu_ps(out + i, _mm512_fmadd_ps(_mm512_loadu_ps(add + i), added, _mm512_mul_ps(_mm512_loadu_ps(out + i), share)));
+      }
+      to.sums[query] = to.sums[query] * shares[0][query] + from.sums[query] * shares[1][query];
+      to.peaks[query] = std::max(to.peaks[query], from.peaks[query]);
+    }
+  }
+}
+
 SUFFOLK_TARGET void release_tiles() { _tile_release(); }
 
 void copy_query(const void* from, std::size_t width, float* to) { std::memcpy(to, from, width * sizeof(BFloat16)); }
@@ -139,7 +168,7 @@ constexpr AttentionBackend kAmx = {.separates = true,
                                    .stop = release_tiles,
                                    .read_query = copy_query,
                                    .attend = attend_piece,
-                                   .merge = merge_sums,
+                                   .merge = merge_vectors,
                                    .finish = finish_row<Typed<Plain, BFloat16, BFloat16>>};
 
 }  // namespace

@@ -2,7 +2,7 @@
 // amxintrin.h.
 #pragma once
 
-#define SUFFOLK_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw")))
+#define SUFFOLK_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512bf16")))
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"  // false warnings of GCC 12 about its own header (bug 105593)
@@ -37,6 +37,11 @@ struct alignas(64) TileShapes {
 constexpr TileShapes kTileShapes;  // in memory: compilers do not see that the instruction reads all of it
 
 SUFFOLK_TARGET inline void configure_tiles() { _tile_loadconfig(&kTileShapes); }
+
+// Writes 16 numbers, rounded to the nearest bf16, ties to even. A NaN stays a NaN; subnormal numbers become 0.
+SUFFOLK_TARGET inline void write_narrow(void* to, __m512 numbers) {
+  _mm256_storeu_si256(static_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(numbers)));
+}
 
 // Transposes 16 x 16 numbers of 32 bits.
 SUFFOLK_TARGET inline __attribute__((always_inline)) void transpose(__m512i (&rows)[kTile]) {

@@ -7,20 +7,21 @@
 
 namespace suffolk::kernels {
 
-constexpr std::size_t kMostRows = 64;  // the most rows at a time: their partial sums and inputs fit the caches
-
 struct Backend {
   std::size_t panel;  // outputs whose weights are read together
+
+  // The most rows at a time.
+  std::size_t (*most_rows)(std::size_t inputs);
 
   // Floats that `packed` must hold for `row_count` rows.
   std::size_t (*packed_size)(std::size_t row_count, std::size_t inputs);
 
   // Copies the product's rows to `packed` in the order in which `multiply` reads them.
-  // REQUIRES: row_count <= kMostRows; `packed` is 64-byte aligned
+  // REQUIRES: row_count <= most_rows(inputs); `packed` is 64-byte aligned
   void (*pack)(const SkinnyGemm& product, float* packed);
 
   // Computes the outputs [begin, end) of all rows.
-  // REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`; `end` is also a multiple of it, or the number of outputs
+  // REQUIRES: row_count <= most_rows(inputs); `begin` is a multiple of `panel`; `end` is also a multiple of it, or the number of outputs
   void (*multiply)(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end);
 };
 

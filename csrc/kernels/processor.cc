@@ -16,9 +16,9 @@ struct Registers {
 };
 
 // Zeros if the processor lacks the leaf.
-Registers cpuid(unsigned leaf) noexcept {
+Registers cpuid(unsigned leaf, unsigned subleaf = 0) noexcept {
   Registers found;
-  __get_cpuid_count(leaf, 0, &found.a, &found.b, &found.c, &found.d);
+  __get_cpuid_count(leaf, subleaf, &found.a, &found.b, &found.c, &found.d);
   return found;
 }
 
@@ -36,13 +36,13 @@ bool all(T of, T in) noexcept {
 
 Processor ask() noexcept {
   constexpr std::uint64_t kYmm = 0x6, kZmm = 0xe6;
-  constexpr unsigned kAmxBf16 = 1U << 22, kAmxTile = 1U << 24;
+  constexpr unsigned kAmxBf16 = 1U << 22, kAmxTile = 1U << 24, kAvx512Bf16 = 1U << 5;
   const Registers basic = cpuid(1), extended = cpuid(7);
   const std::uint64_t saved = all<unsigned>(bit_OSXSAVE, basic.c) ? saved_registers() : 0;
   Processor found;
   found.avx2 = all(kYmm, saved) && all<unsigned>(bit_AVX | bit_FMA | bit_F16C, basic.c) && all<unsigned>(bit_AVX2, extended.b);
   found.avx512 = found.avx2 && all(kZmm, saved) && all<unsigned>(bit_AVX512F, extended.b);
-  found.amx = found.avx512 && all<unsigned>(bit_AVX512BW, extended.b) && all(kAmxBf16 | kAmxTile, extended.d);
+  found.amx = found.avx512 && all<unsigned>(bit_AVX512BW, extended.b) && all(kAmxBf16 | kAmxTile, extended.d) && all(kAvx512Bf16, cpuid(7, 1).a);
   return found;
 }
 

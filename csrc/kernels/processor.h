@@ -7,7 +7,7 @@ namespace suffolk::kernels {
 struct Processor {
   bool avx2 = false;    // AVX2, FMA and F16C
   bool avx512 = false;  // these, and AVX-512F
-  bool amx = false;     // these, AVX-512BW, and AMX for bf16; Linux enables it only for processes that ask
+  bool amx = false;     // these, AVX-512BW, and AVX-512 and AMX for bf16; Linux enables it only for processes that ask
 };
 
 // Always the same. Safe to call from any thread.

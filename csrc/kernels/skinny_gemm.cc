@@ -51,12 +51,12 @@ bool supports(Element element) noexcept { return best_backend(element, false) !=
 
 void skinny_gemm(const SkinnyGemm& product, unsigned threads) {
   const Backend& backend = best_backend(product);
-  const std::size_t bytes = element_bytes(product.element);
-  for (std::size_t row = 0; row < product.row_count; row += kMostRows) {
+  const std::size_t bytes = element_bytes(product.element), most = backend.most_rows(product.inputs);
+  for (std::size_t row = 0; row < product.row_count; row += most) {
     SkinnyGemm few = product;
     few.rows = static_cast<const std::byte*>(product.rows) + row * product.row_stride * bytes;
     few.out = static_cast<std::byte*>(product.out) + row * product.outputs * bytes;
-    few.row_count = std::min(kMostRows, product.row_count - row);
+    few.row_count = std::min(most, product.row_count - row);
     multiply_few(backend, few, threads);
   }
 }

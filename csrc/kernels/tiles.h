@@ -33,6 +33,7 @@ constexpr std::size_t kPanelOutputs = 12;  // outputs whose weights are read tog
 constexpr std::size_t kBlockInputs = 768;  // 6 rows of this many inputs take 18 KiB, and stay in the L1 cache
 constexpr std::size_t kStreamedRows = 2;   // up to here inputs are not cut into blocks: long streams of weights are read faster
 constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kMostRows = 64;  // the most rows at a time: their partial sums and inputs fit the caches
 
 // Conversions of single numbers that need no special instructions.
 struct Scalars {
@@ -239,8 +240,10 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
   }
 }
 
+inline std::size_t most_rows(std::size_t) { return kMostRows; }
+
 template <class Lanes>
-constexpr Backend kBackend = {.panel = kPanelOutputs, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
+constexpr Backend kBackend = {.panel = kPanelOutputs, .most_rows = most_rows, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
 
 template <class Set, class Value>
 const Backend* backend_for(bool bytes) noexcept {

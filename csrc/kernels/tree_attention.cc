@@ -10,7 +10,7 @@
 namespace suffolk::kernels {
 namespace {
 
-constexpr std::size_t kQueries = 48;           // queries of a block: their numbers stay in the caches
+constexpr std::size_t kQueries = 96;           // queries of a block: their numbers stay in the caches
 constexpr std::size_t kBlocksPerThread = 4;    // so that a delayed thread does not delay the others
 constexpr std::size_t kLeastWork = 1U << 16;   // multiplications for which another thread is worth its start
 constexpr std::int64_t kPieceTokens = kPiece;
