@@ -15,8 +15,6 @@ NOTES = (
     "tokens a pass: tokens per request and target pass; passes that read part of a prompt count too",
     "as the first plain run: outputs that equal the first plain output of their prompt, token for token, at any batch "
     "size",
-    "near-ties: two tokens have nearly equal scores, and rounding (fp32, bf16) picks a different one in another batch "
-    "or tree; gap: difference of the two scores, which are logits if greedy, else logits plus noise",
 )
 
 
@@ -36,12 +34,7 @@ def batch_parts(results: dict[str, Any]) -> list[str | Table]:
         for way, each in ways.items()
     ]
     memory = f"engine cache: {results['cache_bytes'] / 2**20:.0f} MiB"
-    ties = results["near_ties"]
-    found = (
-        f"near-ties: {len(ties['differences'])} in {ties['tokens_compared']} tokens, {ties['per_100000_tokens']:.1f} per 100,000; "
-        f"largest gap {ties['largest_gap']:.2g}"
-    )
-    return [Table(HEADERS, rows), memory, found]
+    return [Table(HEADERS, rows), memory, *_tie_lines(results)]
 
 
 def batch_panels(results: dict[str, Any]) -> list[Panel]:
@@ -57,4 +50,17 @@ def batch_panels(results: dict[str, Any]) -> list[Panel]:
     return [
         Panel("throughput by batch size", "tokens a second", sizes, series(ways, "tokens_per_second")),
         Panel("speed-up by batch size", "times plain decoding", sizes, series(drafting, "speed_up")),
+    ]
+
+
+def _tie_lines(results: dict[str, Any]) -> list[str]:
+    """Near-ties, where texts may differ by one."""
+    ties = results["near_ties"]
+    if results["target"]["same_bits"] and not ties["differences"]:
+        return []
+    return [
+        f"near-ties: {len(ties['differences'])} in {ties['tokens_compared']} tokens, {ties['per_100000_tokens']:.1f} per 100,000; "
+        f"largest gap {ties['largest_gap']:.2g}",
+        "near-tie: two tokens have nearly equal scores, and rounding (fp32, bf16) picks a different one in another batch or "
+        "tree; gap: difference of the two scores, which are logits if greedy, else logits plus noise",
     ]

@@ -23,9 +23,8 @@ HEADERS = (
     "nodes/step",
     "draft time",
     "identical",
-    "per 100k",
-    "largest gap",
 )
+TIE_HEADERS = ("per 100k", "largest gap")
 NOTES = (
     "all drafters decode each prompt in turn, in short pieces and random order; drafters learn from "
     "prompt to prompt, as in service; transformers decodes whole texts",
@@ -34,19 +33,28 @@ NOTES = (
     "brackets: 95 % interval, from random prompts and pieces",
     "tokens/s: median over prompts, without the prompt pass; least: the whole prompt with the least ratio; total: ratio "
     "of whole prompts; with prompt: prompt pass included",
-    "M: tokens generated per target pass; identical: outputs that equal plain decoding's, token for token; per 100k: "
-    "first differences per 100,000 compared tokens; largest gap: between the target's scores of the two tokens at a "
-    "first difference (near 0: a near-tie that rounding decides)",
+    "M: tokens generated per target pass; identical: outputs that equal plain decoding's, token for token",
     "'none, again' (--control) is plain decoding run a second time: how far its ratios differ from 1 is noise",
 )
+TIE_NOTE = (
+    "per 100k: first differences per 100,000 compared tokens; largest gap: between the target's scores of the two tokens at a "
+    "first difference (near 0: a near-tie that rounding decides)"
+)
+
+
+def decoding_notes(results: dict[str, Any]) -> tuple[str, ...]:
+    """The notes of a report; near-ties are explained where texts may differ by one."""
+    return (*NOTES, TIE_NOTE) if _shows_ties(results) else NOTES
 
 
 def decoding_parts(results: dict[str, Any]) -> list[str | Table]:
     """The table, and the accepted tokens by source."""
     summary = results["summary"]
-    rows = [_row(f"{group}: {name}", each) for group, ways in summary.items() for name, each in ways.items()]
+    ties = _shows_ties(results)
+    rows = [_row(f"{group}: {name}", each, ties) for group, ways in summary.items() for name, each in ways.items()]
     turns = f"decoded in turn, in pieces of {results['piece_tokens']} tokens"
-    parts: list[str | Table] = [Table(HEADERS, rows), turns, "accepted drafted tokens by source:"]
+    headers = HEADERS + TIE_HEADERS if ties else HEADERS
+    parts: list[str | Table] = [Table(headers, rows), turns, "accepted drafted tokens by source:"]
     for group, ways in summary.items():
         for name, each in ways.items():
             if name != PLAIN:
@@ -96,7 +104,13 @@ def with_interval(pieces: dict[str, Any] | None, name: str) -> str | None:
     return f"{pieces[name]:.3f}{shown}"
 
 
-def _row(name: str, each: dict[str, Any]) -> list[object]:
+def _shows_ties(results: dict[str, Any]) -> bool:
+    """Whether a draft may change a text at a near-tie, or a text differs for another reason."""
+    ways = [each for ways in results["summary"].values() for each in ways.values()]
+    return not results["target"]["same_bits"] or any(each["identical"] < each["runs"] for each in ways)
+
+
+def _row(name: str, each: dict[str, Any], ties: bool) -> list[object]:
     share = each["draft_time_share"]
     return [
         name,
@@ -110,6 +124,5 @@ def _row(name: str, each: dict[str, Any]) -> list[object]:
         each["nodes_verified_per_step"],
         None if share is None else f"{share:.1%}",
         f"{each['identical']}/{each['runs']}",
-        each["disagreements_per_100k_tokens"],
-        each["largest_near_tie_gap"],
+        *([each["disagreements_per_100k_tokens"], each["largest_near_tie_gap"]] if ties else []),
     ]

@@ -15,20 +15,21 @@ NOTES = (
     "other programs do not change it",
     "M: tokens generated per target pass; accepted: share of the answer that was accepted from the prediction; rejected: share of "
     "the prediction that a shortest diff to the answer deletes",
-    "identical: outputs equal to plain decoding's token for token; largest gap: between the target's scores of the two tokens "
-    "where an output parts (near 0: a near-tie that rounding decides)",
+    "identical: outputs equal to plain decoding's token for token",
     "every prompt is run in all ways in turn, in rotating order; each way has drafters and a budget of its own",
 )
 
 
 def prediction_parts(results: dict[str, Any]) -> list[str | Table]:
-    """The table, and the largest gap."""
+    """The table; and the largest gap, where texts may differ by a near-tie."""
     summary = results["summary"]
     gap = max(each["largest_near_tie_gap"] for each in summary.values())
-    parts: list[str | Table] = [
-        Table(HEADERS, [_row(name, each) for name, each in summary.items()]),
-        f"largest gap: {gap:.3g}",
-    ]
+    parts: list[str | Table] = [Table(HEADERS, [_row(name, each) for name, each in summary.items()])]
+    if gap or not results["target"]["same_bits"]:
+        parts.append(
+            f"largest gap: {gap:.3g}, between the target's scores of the two tokens where an output parts (near 0: a near-tie "
+            "that rounding decides)"
+        )
     if results["prompts_skipped"]:
         parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
     return parts

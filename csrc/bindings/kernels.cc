@@ -43,6 +43,8 @@ void bind_kernels(py::module_& module) {
       .value("BFLOAT16", Element::kBFloat16)
       .value("FLOAT16", Element::kFloat16);
   module.def("skinny_gemm_supports", &kernels::supports, "element"_a);
+  module.def("skinny_gemm_instructions", &kernels::instructions, "element"_a, "inputs"_a, "outputs"_a);
+  module.def("attend_instructions", &kernels::attention_instructions, "element"_a, "key_width"_a, "value_width"_a);
   module.def("skinny_gemm", &skinny_gemm, py::call_guard<py::gil_scoped_release>(), "element"_a, "rows"_a, "row_stride"_a,
              "weights"_a, "scales"_a, "bias"_a, "out"_a, "row_count"_a, "inputs"_a, "outputs"_a, "threads"_a);
   module.def("attend", &attend, py::call_guard<py::gil_scoped_release>(), "element"_a, "query"_a, "row_stride"_a, "head_stride"_a,

@@ -76,7 +76,7 @@ std::size_t most_rows(std::size_t inputs) {
   return std::clamp<std::size_t>(kCachedInputs / inputs / (2 * kTile) * (2 * kTile), 2 * kTile, 512);
 }
 
-constexpr Backend kAmx = {.panel = kPanel, .most_rows = most_rows, .packed_size = packed_size, .pack = pack, .multiply = multiply};
+constexpr Backend kAmx = {.name = "AMX", .panel = kPanel, .most_rows = most_rows, .packed_size = packed_size, .pack = pack, .multiply = multiply};
 
 }  // namespace
 

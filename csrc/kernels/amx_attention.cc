@@ -163,7 +163,8 @@ void copy_query(const void* from, std::size_t width, float* to) { std::memcpy(to
 
 struct Plain : Scalars {};
 
-constexpr AttentionBackend kAmx = {.separates = true,
+constexpr AttentionBackend kAmx = {.name = "AMX",
+                                   .separates = true,
                                    .start = configure_tiles,
                                    .stop = release_tiles,
                                    .read_query = copy_query,

@@ -47,7 +47,8 @@ struct Piece {
 };
 
 struct AttentionBackend {
-  bool separates;  // whether the queries of a piece may see different positions
+  const char* name;  // of its instructions, for people
+  bool separates;    // whether the queries of a piece may see different positions
 
   // Before and after a thread's calls of `attend`; null if nothing is to be done.
   void (*start)();

@@ -274,7 +274,8 @@ SUFFOLK_TARGET void finish_row(const float* from, float sum, std::size_t width, 
 }
 
 template <class Lanes>
-constexpr AttentionBackend kAttention = {.separates = false,
+constexpr AttentionBackend kAttention = {.name = Lanes::kName,
+                                         .separates = false,
                                          .start = nullptr,
                                          .stop = nullptr,
                                          .read_query = widen_row<Lanes>,

@@ -16,6 +16,7 @@ namespace {
 SUFFOLK_INLINE __m128i read_halves(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
 struct Avx2 : Scalars {
+  static constexpr const char* kName = "AVX2";
   using Vector = __m256;
   static constexpr std::size_t kLanes = 8;
   static constexpr std::array<std::size_t, 6> kTileOutputs = {4, 4, 3, 3, 2, 2};  // measured fastest with 16 registers

@@ -20,6 +20,7 @@ namespace {
 SUFFOLK_INLINE __m256i read_halves(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 
 struct Avx512 : Scalars {
+  static constexpr const char* kName = "AVX-512";
   using Vector = __m512;
   static constexpr std::size_t kLanes = 16;
   static constexpr std::array<std::size_t, 8> kTileOutputs = {4, 4, 4, 4, 4, 4, 3, 3};  // up to 24 of the 32 registers

@@ -8,6 +8,7 @@
 namespace suffolk::kernels {
 
 struct Backend {
+  const char* name;   // of its instructions, for people
   std::size_t panel;  // outputs whose weights are read together
 
   // The most rows at a time.

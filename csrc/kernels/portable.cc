@@ -7,6 +7,7 @@ namespace suffolk::kernels {
 namespace {
 
 struct Portable : Scalars {
+  static constexpr const char* kName = "portable";
   using Four = float __attribute__((vector_size(16)));
   struct Vector {
     Four low, high;

@@ -47,6 +47,14 @@ void multiply_few(const Backend& backend, const SkinnyGemm& product, unsigned th
 
 }  // namespace
 
+const char* instructions(Element element, std::size_t inputs, std::size_t outputs) noexcept {
+  SkinnyGemm product{};
+  product.element = element;
+  product.inputs = inputs;
+  product.outputs = outputs;
+  return best_backend(product).name;
+}
+
 bool supports(Element element) noexcept { return best_backend(element, false) != nullptr; }
 
 void skinny_gemm(const SkinnyGemm& product, unsigned threads) {

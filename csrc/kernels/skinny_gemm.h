@@ -36,6 +36,9 @@ struct SkinnyGemm {
 // Whether this processor supports `skinny_gemm` for the element type. fp16 needs an x86-64 with F16C, AVX2 and FMA.
 bool supports(Element element) noexcept;
 
+// The instructions of products of bf16, fp16 or fp32 with these sizes, such as "AVX-512". REQUIRES: supports(element)
+const char* instructions(Element element, std::size_t inputs, std::size_t outputs) noexcept;
+
 // Computes the product with up to `threads` threads (see workers.h). Safe to call from any number of threads. Allocates row_count *
 // inputs floats, and may throw std::bad_alloc. REQUIRES: supports(product.element), threads >= 1
 void skinny_gemm(const SkinnyGemm& product, unsigned threads);

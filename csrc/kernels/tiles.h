@@ -1,6 +1,7 @@
 // The loops of every backend. Before a source file includes this header, it defines SUFFOLK_TARGET, the instructions that its
 // functions may use. The file gives `backend_of` a class `Set` that extends `Scalars`:
 //
+//   const char* kName                   for people
 //   Vector                              kLanes fp32 numbers
 //   std::size_t kLanes                  8 or 16
 //   kTileOutputs                        an array: how many outputs a tile of 1, 2, ... rows has; divisors of kPanelOutputs
@@ -243,7 +244,7 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
 inline std::size_t most_rows(std::size_t) { return kMostRows; }
 
 template <class Lanes>
-constexpr Backend kBackend = {.panel = kPanelOutputs, .most_rows = most_rows, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
+constexpr Backend kBackend = {.name = Lanes::kName, .panel = kPanelOutputs, .most_rows = most_rows, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
 
 template <class Set, class Value>
 const Backend* backend_for(bool bytes) noexcept {

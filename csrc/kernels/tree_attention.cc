@@ -15,9 +15,8 @@ constexpr std::size_t kBlocksPerThread = 4;    // so that a delayed thread does 
 constexpr std::size_t kLeastWork = 1U << 16;   // multiplications for which another thread is worth its start
 constexpr std::int64_t kPieceTokens = kPiece;
 
-const AttentionBackend& best_backend(const TreeAttention& layer) noexcept {
-  const Element element = layer.element;
-  for (const AttentionBackend* backend : {amx_attention(element, layer.key_width, layer.value_width), avx512_attention(element), avx2_attention(element)}) {
+const AttentionBackend& best_backend(Element element, std::size_t key_width, std::size_t value_width) noexcept {
+  for (const AttentionBackend* backend : {amx_attention(element, key_width, value_width), avx512_attention(element), avx2_attention(element)}) {
     if (backend != nullptr) return *backend;
   }
   return *portable_attention(element);
@@ -63,7 +62,7 @@ struct Scratch {
 class Layer {
  public:
   explicit Layer(const TreeAttention& layer)
-      : at_(layer), backend_(best_backend(layer)), fold_(layer.heads / layer.key_heads), bytes_(element_bytes(layer.element)) {}
+      : at_(layer), backend_(best_backend(layer.element, layer.key_width, layer.value_width)), fold_(layer.heads / layer.key_heads), bytes_(element_bytes(layer.element)) {}
 
   std::vector<Block> blocks() const {
     std::vector<Block> found;
@@ -254,6 +253,10 @@ void attend_parts(const Layer& layer, const std::vector<Block>& blocks, std::int
 }
 
 }  // namespace
+
+const char* attention_instructions(Element element, std::size_t key_width, std::size_t value_width) noexcept {
+  return best_backend(element, key_width, value_width).name;
+}
 
 void attend(const TreeAttention& layer, unsigned threads) {
   const Layer work(layer);

@@ -46,6 +46,9 @@ struct TreeAttention {
   std::int64_t window;         // tokens that a row looks back, its own included; 0 for all
 };
 
+// The instructions of attention with these widths, such as "AVX-512". REQUIRES: supports(element)
+const char* attention_instructions(Element element, std::size_t key_width, std::size_t value_width) noexcept;
+
 // Computes the attention of all rows with up to `threads` threads (see workers.h). Safe to call from any number of threads. May
 // throw std::bad_alloc. REQUIRES: supports(element), threads >= 1; every cache row that is named exists
 void attend(const TreeAttention& layer, unsigned threads);

@@ -30,8 +30,8 @@ class DeviceOptions(Options):
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = rare(None, "CPU threads (default: torch's choice)")
     exact: str = rare(
         "auto",
-        "'bits': drafts and other requests change no bit of a text; 'near-ties': they may at near-ties of logits, and long "
-        "prompts are read faster; 'auto': bits in bf16 and fp16 on CPUs",
+        "'bits': drafts and other requests change no bit of a text; 'near-ties': they may at near-ties of logits; 'auto': "
+        "bits where that costs no speed: bf16 on CPUs with AMX",
         choices=EXACT,
     )
 

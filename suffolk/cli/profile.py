@@ -15,7 +15,7 @@ Run it while the machine is idle.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -81,8 +81,10 @@ def run(options: Options) -> int:
     from suffolk.serving.engine.costs.cost_model import CostModel
     from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
     from suffolk.serving.engine.model.int8_linear import compress
+    from suffolk.serving.engine.model.same_bits import kernel_lines, kernels
 
-    target = load_target(options.model, options, max(batch * (size + context) for size, batch, context in largest))
+    loading = replace(options, exact="near-ties") if options.as_draft_model else options  # as draft models are loaded
+    target = load_target(options.model, loading, max(batch * (size + context) for size, batch, context in largest))
     if options.as_draft_model:
         compress(target.model)
     key = CostKey.of(target)
@@ -94,10 +96,11 @@ def run(options: Options) -> int:
     costs = CostModel.fit(samples)
     path = options.output or costs_path(key)
     result = passes_result(costs, samples)
+    same = kernels(target)
     shown = (
-        json.dumps({"file": str(path), "slots": options.slots} | result)
+        json.dumps({"file": str(path), "slots": options.slots, "same_bits": target.same_bits, "kernels": same} | result)
         if options.json
-        else "\n".join(passes_lines(result))
+        else "\n".join([*passes_lines(result), *kernel_lines(same)])
     )
     print(shown)  # print first, so that the result is not lost if the file cannot be written
     save_costs(costs, key, path)

@@ -77,9 +77,11 @@ def test_a_draft_model_is_tuned_as_it_drafts(model: str, cache: Path, monkeypatc
 
 def test_the_result_as_json(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "costs.json"
-    assert tune(model, "--json", "--output", str(file)) == 0
+    assert tune(model, "--json", "--output", str(file), "--dtype", "float32", "--exact", "bits") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["file"] == str(file)
+    assert result["same_bits"]
+    assert any("attention 8 | 8" in uses for uses in result["kernels"].values())
     assert {each["requests"] for each in result["passes"]} == {1, 2}
     assert set(result["break_even"][0]["accepted"]) == {"4", "8", "16", "32", "64"}
 

@@ -51,6 +51,7 @@ MISTAKES = {
     "simulated_device.bars": (NONE, *STORE, "--known", NONE),
     "simulated_device.ranges": (NONE, *STORE, "--known", NONE),
     "skinny_gemm": (*MODEL, "--rounds", "1"),
+    "exact_cost": (*MODEL, "--rounds", "1"),
     "same_bits": (*MODEL, "--text", NONE),
     "same_texts": (*MODEL, *PROMPTS, *STORE),
     "split_attention": (*MODEL, "--rounds", "1"),
@@ -189,7 +190,7 @@ def test_a_seed_out_of_range_is_one_line(name: str, seed: int, capsys: pytest.Ca
     assert not [path for path in Path().iterdir() if path.name != "file"]
 
 
-@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay", "split_attention"])
+@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "exact_cost", "replay", "split_attention"])
 def test_results_without_a_folder_are_refused_before_anything_is_measured(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

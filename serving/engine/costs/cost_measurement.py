@@ -65,7 +65,7 @@ def time_points(
         ResourceExhausted: no memory for the cache.
     """
     cache = target.new_cache(1, max(batch * (size + context) for size, batch, context in points))
-    _fill(cache)
+    fill(cache)
     taken = Passes(target, cache, passes)
     best: dict[Point, float] = {}
     _warm_up(taken, cache, points[0])
@@ -103,7 +103,7 @@ def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
     return time.perf_counter() - begin
 
 
-def _fill(cache: KVCache) -> None:
+def fill(cache: KVCache) -> None:
     """Set random keys and values, because uninitialised memory may hold denormal numbers, which are slow."""
     for layer in cache.layers.layers:
         if isinstance(layer, SlabLayer):

@@ -11,7 +11,7 @@ from suffolk.serving.engine.model import probe, tree_attention
 from suffolk.serving.engine.model.even_activation import make_even
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.memory import memory_guard
-from suffolk.serving.engine.model.same_bits import bits_problem, wants_bits
+from suffolk.serving.engine.model.same_bits import bits_problem, kernel_lines, kernels, wants_bits
 from suffolk.serving.engine.model.skinny_gemm import accelerate as accelerate_layers
 from suffolk.serving.engine.model.target_loader import context_length, eos_ids, load_model
 from suffolk.serving.engine.sampling.grammar import Grammar
@@ -94,13 +94,13 @@ class Target(LanguageModel):
                 other than keys and values.
         """
         model.eval()
-        bits = wants_bits(exact, model.dtype, model.device, accelerate)
+        name = name or type(model).__name__
+        shapes = probe.layer_shapes(model, name)
+        bits = wants_bits(exact, model.dtype, model.device, accelerate, shapes)
         if accelerate:
             accelerate_layers(model, bits)
         if bits:
             make_even(model)
-        name = name or type(model).__name__
-        shapes = probe.layer_shapes(model, name)
         expected = probe.run_branches(model)
         model.set_attn_implementation(tree_attention.NAME)
         vocab_size, ends = probe.vocab_size(model), eos_ids(model)
@@ -123,7 +123,7 @@ def _checked(target: Target) -> Target:
     """``target``, without ``same_bits`` if a trial shows a difference."""
     problem = bits_problem(target)
     if problem is None:
-        log.info("model %s: a token's logits have the same bits in any pass", target.name)
+        log.info("model %s: %s", target.name, "\n".join(kernel_lines(kernels(target))))
         return target
     log.warning("model %s: drafts may change its text at near-ties of logits (%s)", target.name, problem)
     return replace(target, same_bits=False)

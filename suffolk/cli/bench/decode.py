@@ -115,10 +115,11 @@ def run(options: Options) -> int:
     from dataclasses import replace
 
     from suffolk.benchmarks.decode.measure import measure_decoding
-    from suffolk.benchmarks.decode.report import NOTES, PACKAGES, decoding_panels, decoding_parts
+    from suffolk.benchmarks.decode.report import PACKAGES, decoding_notes, decoding_panels, decoding_parts
 
     outcome = options.outcome("decode")
     require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
     results = measure_decoding(run_options)
-    return outcome.finish(run_options, results, NOTES, PACKAGES, decoding_parts(results), decoding_panels(results))
+    parts, panels = decoding_parts(results), decoding_panels(results)
+    return outcome.finish(run_options, results, decoding_notes(results), PACKAGES, parts, panels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from suffolk.benchmarks.decode.report import decoding_notes
 from suffolk.benchmarks.decode.summary import summarize
 from suffolk.benchmarks.demo.run import busy
 from suffolk.serving.engine.loop.stats import PARTS
@@ -26,6 +27,13 @@ def run_row(drafter: str, tokens: int, steps: int, seconds: float, **changes: ob
         "speed_up": 1.0,
     }
     return row | changes
+
+
+def test_near_ties_are_explained_only_where_a_text_may_differ() -> None:
+    for same_bits, identical, shown in ((True, 2, False), (True, 1, True), (False, 2, True)):
+        ways = {"group": {"none": {"identical": identical, "runs": 2}}}
+        notes = decoding_notes({"target": {"same_bits": same_bits}, "summary": ways})
+        assert ("near-tie" in " ".join(notes)) is shown
 
 
 def test_summary_of_a_prompt_set() -> None:

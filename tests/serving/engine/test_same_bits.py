@@ -7,13 +7,15 @@ import logging
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from transformers.activations import GELUTanh
 
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.serving.engine.model import same_bits
 from suffolk.serving.engine.model.even_activation import EvenActivation
 from suffolk.serving.engine.model.ordered_attention import OrderedRows
-from suffolk.serving.engine.model.same_bits import bits_problem
+from suffolk.serving.engine.model.same_bits import bits_problem, kernels
 from suffolk.serving.engine.model.skinny_gemm import ELEMENTS, SkinnyLinear
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_attention import PackedRows, Terms, find_places
@@ -27,14 +29,24 @@ LENGTH = 150
 """Tokens of a text: more than two pieces of attention."""
 
 
-def exact(family: str, dtype: torch.dtype) -> Target:
-    return Target.wrap(tiny_model(family).to(dtype), exact="bits")
+WIDE = {"head_dim": 32}
+"""Heads that fit tile instructions."""
+TILES = _native.attend_instructions(_native.Element.BFLOAT16, 32, 32) == "AMX"
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("family", ["llama", "qwen2-window", "gemma2", "phi"])
-def test_a_row_has_the_same_bits_alone_in_a_tree_in_a_batch_and_in_a_prompt(family: str, dtype: torch.dtype) -> None:
-    target = exact(family, dtype)
+def exact(family: str, dtype: torch.dtype, **changes: int) -> Target:
+    return Target.wrap(tiny_model(family, **changes).to(dtype), exact="bits")
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype", "changes"),
+    [(family, dtype, {}) for family in ("llama", "qwen2-window", "gemma2", "phi") for dtype in DTYPES]
+    + [(family, torch.bfloat16, WIDE) for family in ("llama", "gemma2")],
+)
+def test_a_row_has_the_same_bits_alone_in_a_tree_in_a_batch_and_in_a_prompt(
+    family: str, dtype: torch.dtype, changes: dict[str, int]
+) -> None:
+    target = exact(family, dtype, **changes)
     assert target.same_bits
     tokens = np.random.default_rng(0).integers(0, VOCAB, LENGTH)
     cache = target.new_cache(3, LENGTH + 20)
@@ -93,16 +105,18 @@ def test_attention_equals_that_of_torch_in_fp64(
     assert (found[0].double() - expected).abs().max() < 8 * torch.finfo(dtype).eps
 
 
-def test_what_a_draft_holds_cannot_spoil_other_rows() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", ["tree", "chain"])
+def test_what_a_draft_holds_cannot_spoil_other_rows(dtype: torch.dtype, shape: str) -> None:
     """A key that is not finite changes only the rows that see it."""
-    tree = lay_out(1, random_tree(np.random.default_rng(1), 12, VOCAB))
-    assert tree.visible is not None
-    spans = find_places(np.array([70]), 100, [0], [tree]).spans
-    query, key, value = torch.randn(1, 2, 13, 16), torch.randn(100, 2, 16), torch.randn(100, 2, 16)
+    layout = lay_out(1, random_tree(np.random.default_rng(1), 12, VOCAB)) if shape == "tree" else chain(np.arange(13))
+    visible = np.tri(13, dtype=np.bool_) if layout.visible is None else layout.visible
+    spans = find_places(np.array([70]), 100, [0], [layout]).spans
+    query, key, value = (torch.randn(size).to(dtype) for size in ((1, 2, 13, 32), (100, 2, 32), (100, 2, 32)))
     expected = PackedRows(spans, ordered=True).attend(query, key, value, Terms(0.25, None, None))
     key[71], value[71] = torch.inf, torch.nan
     found = PackedRows(spans, ordered=True).attend(query, key, value, Terms(0.25, None, None))
-    hidden = torch.from_numpy(~tree.visible[:, 1])
+    hidden = torch.from_numpy(~visible[:, 1])
     assert torch.equal(found[:, :, hidden], expected[:, :, hidden])
     assert found[:, :, ~hidden].isnan().all()
 
@@ -130,12 +144,13 @@ def test_drafted_texts_in_bf16_equal_plain_ones(temperature: float) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "asked", "same"),
-    [(torch.bfloat16, "auto", True), (torch.bfloat16, "near-ties", False), (torch.float32, "auto", False),
+    [(torch.bfloat16, "auto", TILES), (torch.bfloat16, "near-ties", False), (torch.float32, "auto", False),
      (torch.float32, "bits", True), (torch.float64, "auto", False)],
 )  # fmt: skip
-def test_bits_are_the_default_in_half_precision(dtype: torch.dtype, asked: str, same: bool) -> None:
-    target = Target.wrap(tiny_model("llama").to(dtype), exact=asked)
+def test_bits_are_the_default_where_tile_instructions_attend(dtype: torch.dtype, asked: str, same: bool) -> None:
+    target = Target.wrap(tiny_model("llama", **WIDE).to(dtype), exact=asked)
     assert target.same_bits is same
+    assert bool(kernels(target)) is same
     if same:
         layers = [layer for layer in target.model.modules() if isinstance(layer, torch.nn.Linear)]
         assert all(isinstance(layer, SkinnyLinear) and layer.kernel_many for layer in layers)
@@ -150,17 +165,21 @@ def test_impossible_wishes_are_refused(dtype: torch.dtype, accelerate: bool, ask
         Target.wrap(tiny_model("llama").to(dtype), accelerate=accelerate, exact=asked)
 
 
-def test_a_model_with_other_products_gets_near_ties_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_with_other_products_gets_near_ties_with_one_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The products of GPT-2 are not linear layers, and torch computes them."""
-    model = tiny_model("gpt2").bfloat16()
     broken = exact("llama", torch.bfloat16)
     assert bits_problem(broken) is None
     layer = broken.model.model.layers[0].mlp.down_proj
     layer.kernel_rows = frozenset({1})
     layer.register_forward_hook(lambda module, inputs, output: output + (output.shape[1] > 1) / 64)
     assert "a draft tree" in (bits_problem(broken) or "")
+    monkeypatch.setattr(same_bits, "skinny_gemm", lambda rows, weight, bias: F.linear(rows, weight, bias) + len(rows))
+    assert "a linear layer of 32 to 32 over 1 rows" in (bits_problem(broken) or "")
+    monkeypatch.undo()
     with caplog.at_level(logging.INFO):
-        target = Target.wrap(model)
+        target = Target.wrap(tiny_model("gpt2").bfloat16(), exact="bits")
     messages = [each for each in caplog.records if "bits" in each.message or "near-ties" in each.message]
     assert len(messages) == 1
     if not target.same_bits:
