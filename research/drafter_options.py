@@ -15,9 +15,12 @@ def add_drafter_options(parser: argparse.ArgumentParser, without: Container[str]
     for option in {each.flag: each for entry in entries for each in entry.options}.values():
         if option.kind is bool:
             parser.add_argument(option.flag, action="store_true", help=option.help)
+        elif option.repeated:
+            parser.add_argument(
+                option.flag, type=option.kind, action="append", default=[], metavar=option.metavar, help=option.help
+            )
         else:
-            action = "append" if option.repeated else "store"
-            parser.add_argument(option.flag, type=option.kind, action=action, metavar=option.metavar, help=option.help)
+            parser.add_argument(option.flag, type=option.kind, metavar=option.metavar, help=option.help)
 
 
 def read_drafter_config(args: argparse.Namespace) -> DrafterConfig:
