@@ -5,6 +5,9 @@
 #endif
 
 #include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
 
 namespace suffolk::kernels {
 namespace {
@@ -42,7 +45,8 @@ Processor ask() noexcept {
   Processor found;
   found.avx2 = all(kYmm, saved) && all<unsigned>(bit_AVX | bit_FMA | bit_F16C, basic.c) && all<unsigned>(bit_AVX2, extended.b);
   found.avx512 = found.avx2 && all(kZmm, saved) && all<unsigned>(bit_AVX512F, extended.b);
-  found.amx = found.avx512 && all<unsigned>(bit_AVX512BW, extended.b) && all(kAmxBf16 | kAmxTile, extended.d) && all(kAvx512Bf16, cpuid(7, 1).a);
+  found.avx512_bf16 = found.avx512 && all<unsigned>(bit_AVX512BW, extended.b) && all(kAvx512Bf16, cpuid(7, 1).a);
+  found.amx = found.avx512_bf16 && all(kAmxBf16 | kAmxTile, extended.d);
   return found;
 }
 
@@ -52,10 +56,23 @@ Processor ask() noexcept { return {}; }
 
 #endif
 
+// `found` without sets that are better than the one that SUFFOLK_INSTRUCTIONS names.
+Processor limited(Processor found) noexcept {
+  const char* const named = std::getenv("SUFFOLK_INSTRUCTIONS");
+  const std::string_view best = named == nullptr ? "" : named;
+  bool* const sets[] = {&found.avx2, &found.avx512, &found.avx512_bf16, &found.amx};
+  constexpr std::string_view kNames[] = {"none", "avx2", "avx512", "avx512-bf16"};
+  for (std::size_t kept = 0; kept < std::size(kNames); ++kept) {
+    if (best != kNames[kept]) continue;
+    for (std::size_t set = kept; set < std::size(sets); ++set) *sets[set] = false;
+  }
+  return found;
+}
+
 }  // namespace
 
 const Processor& processor() noexcept {
-  static const Processor asked = ask();
+  static const Processor asked = limited(ask());
   return asked;
 }
 

@@ -5,12 +5,14 @@
 namespace suffolk::kernels {
 
 struct Processor {
-  bool avx2 = false;    // AVX2, FMA and F16C
-  bool avx512 = false;  // these, and AVX-512F
-  bool amx = false;     // these, AVX-512BW, and AVX-512 and AMX for bf16; Linux enables it only for processes that ask
+  bool avx2 = false;         // AVX2, FMA and F16C
+  bool avx512 = false;       // these, and AVX-512F
+  bool avx512_bf16 = false;  // these, AVX-512BW, and AVX-512 for bf16
+  bool amx = false;          // these, and AMX for bf16; Linux enables it only for processes that ask
 };
 
-// Always the same. Safe to call from any thread.
+// Always the same. Safe to call from any thread. For tests, the variable SUFFOLK_INSTRUCTIONS of the process names the best set that
+// may be used: none, avx2, avx512, avx512-bf16 or amx. Any other value changes nothing.
 const Processor& processor() noexcept;
 
 }  // namespace suffolk::kernels

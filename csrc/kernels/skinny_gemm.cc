@@ -14,8 +14,8 @@ constexpr std::size_t kPieces = 8;            // per thread, so that a delayed t
 constexpr std::size_t kLeastWork = 1U << 16;  // multiplications for which another thread is worth its start
 constexpr std::size_t kAlignment = 64;        // alignment of packed rows: a vector in two cache lines takes twice as long to read
 
-const Backend* best_backend(Element element, bool bytes) noexcept {
-  for (const Backend* backend : {avx512_backend(element, bytes), avx2_backend(element, bytes)}) {
+const Backend* best_backend(Element element, bool bytes, std::size_t inputs) noexcept {
+  for (const Backend* backend : {avx512_pairs_backend(element, bytes, inputs), avx512_backend(element, bytes), avx2_backend(element, bytes)}) {
     if (backend != nullptr) return backend;
   }
   return portable_backend(element, bytes);
@@ -23,7 +23,7 @@ const Backend* best_backend(Element element, bool bytes) noexcept {
 
 const Backend& best_backend(const SkinnyGemm& product) noexcept {
   const Backend* backend = amx_backend(product);
-  return backend != nullptr ? *backend : *best_backend(product.element, product.scales != nullptr);
+  return backend != nullptr ? *backend : *best_backend(product.element, product.scales != nullptr, product.inputs);
 }
 
 std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
@@ -55,7 +55,7 @@ const char* instructions(Element element, std::size_t inputs, std::size_t output
   return best_backend(product).name;
 }
 
-bool supports(Element element) noexcept { return best_backend(element, false) != nullptr; }
+bool supports(Element element) noexcept { return best_backend(element, false, 0) != nullptr; }
 
 void skinny_gemm(const SkinnyGemm& product, unsigned threads) {
   const Backend& backend = best_backend(product);

@@ -164,7 +164,7 @@ void check_case(std::size_t m, std::size_t k, std::size_t n, std::mt19937& rando
   std::vector<T> out(whole.size());  // those that are not chosen are right as well
   constexpr Element kElement = Type<T>::kElement;
   constexpr bool kBytes = Case<T, W>::kBytes;
-  for (const Backend* backend : {avx512_backend(kElement, kBytes), avx2_backend(kElement, kBytes), portable_backend(kElement, kBytes)}) {
+  for (const Backend* backend : {avx512_pairs_backend(kElement, kBytes, k), avx512_backend(kElement, kBytes), avx2_backend(kElement, kBytes), portable_backend(kElement, kBytes)}) {
     if (backend == nullptr || m > backend->most_rows(k)) continue;
     std::vector<float> packed(backend->packed_size(m, k));
     backend->pack(given.product(0, m, out.data()), packed.data());
@@ -271,11 +271,13 @@ void check_processor() {
   while (std::getline(facts, flags) && !flags.starts_with("flags")) continue;
   const auto shown = [&flags](const char* name) { return (flags + " ").find(" " + std::string(name) + " ") != std::string::npos; };
   const bool avx2 = shown("avx2") && shown("fma") && shown("f16c"), avx512 = avx2 && shown("avx512f");
+  const bool avx512_bf16 = avx512 && shown("avx512bw") && shown("avx512_bf16");
   expect(processor().avx2 == avx2, "Linux must show AVX2, FMA and F16C too");
   expect(processor().avx512 == avx512, "Linux must show AVX-512 too");
-  expect(processor().amx == (avx512 && shown("amx_tile") && shown("amx_bf16")), "Linux must show AMX too");
+  expect(processor().avx512_bf16 == avx512_bf16, "Linux must show AVX-512 for bf16 too");
+  expect(processor().amx == (avx512_bf16 && shown("amx_tile") && shown("amx_bf16")), "Linux must show AMX too");
 #else
-  expect(!processor().avx2 && !processor().avx512 && !processor().amx, "only x86-64 has these");
+  expect(!processor().avx2 && !processor().avx512 && !processor().avx512_bf16 && !processor().amx, "only x86-64 has these");
 #endif
 }
 
