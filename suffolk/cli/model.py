@@ -31,7 +31,7 @@ class DeviceOptions(Options):
     exact: str = rare(
         "auto",
         "'bits': drafts and other requests change no bit of a text; 'near-ties': they may at near-ties of logits; 'auto': "
-        "bits where that costs no speed: bf16 on CPUs with AMX",
+        "bits where that costs little speed: bf16 on CPUs with AMX or AVX-512 BF16",
         choices=EXACT,
     )
 

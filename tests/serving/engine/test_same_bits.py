@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +35,7 @@ LENGTH = 150
 
 WIDE = {"head_dim": 32}
 """Heads that fit tile instructions."""
-TILES = _native.attend_instructions(_native.Element.BFLOAT16, 32, 32) == "AMX"
+FAST = _native.skinny_gemm_instructions(_native.Element.BFLOAT16, 32, 32) in ("AMX", "AVX-512 BF16")
 
 
 def exact(family: str, dtype: torch.dtype, **changes: int) -> Target:
@@ -144,16 +148,33 @@ def test_drafted_texts_in_bf16_equal_plain_ones(temperature: float) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "asked", "same"),
-    [(torch.bfloat16, "auto", TILES), (torch.bfloat16, "near-ties", False), (torch.float32, "auto", False),
+    [(torch.bfloat16, "auto", FAST), (torch.bfloat16, "near-ties", False), (torch.float32, "auto", False),
      (torch.float32, "bits", True), (torch.float64, "auto", False)],
 )  # fmt: skip
-def test_bits_are_the_default_where_tile_instructions_attend(dtype: torch.dtype, asked: str, same: bool) -> None:
+def test_bits_are_the_default_where_the_processor_multiplies_bf16(dtype: torch.dtype, asked: str, same: bool) -> None:
     target = Target.wrap(tiny_model("llama", **WIDE).to(dtype), exact=asked)
     assert target.same_bits is same
     assert bool(kernels(target)) is same
     if same:
         layers = [layer for layer in target.model.modules() if isinstance(layer, torch.nn.Linear)]
         assert all(isinstance(layer, SkinnyLinear) and layer.kernel_many for layer in layers)
+
+
+@pytest.mark.parametrize(("instructions", "most"), [("avx2", {"AVX2"}), ("avx512", {"AVX2", "AVX-512"})])
+def test_older_processors_give_the_same_bits_where_they_are_asked_for(instructions: str, most: set[str]) -> None:
+    environment = os.environ | {"SUFFOLK_INSTRUCTIONS": instructions}
+    code = """
+from suffolk.serving.engine.model.same_bits import kernels
+from tests.serving.engine.test_same_bits import WIDE, Target, exact, tiny_model, torch
+
+target = exact("llama", torch.bfloat16, **WIDE)
+print(Target.wrap(tiny_model("llama", **WIDE).bfloat16()).same_bits, target.same_bits, *kernels(target), sep=",")
+"""
+    command, home = [sys.executable, "-c", code], Path(__file__).parents[3]
+    shown = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=True).stdout
+    auto, bits, *names = shown.strip().split(",")
+    assert (auto, bits) == ("False", "True")
+    assert set(names) <= most | {"portable"}
 
 
 @pytest.mark.parametrize(
