@@ -30,6 +30,8 @@ def read_guided(body: GenerationBody) -> Grammar | None:
     given = {name: getattr(body, name) for name in _KINDS if getattr(body, name) is not None}
     outputs = body.structured_outputs.model_dump(exclude_none=True, by_alias=True) if body.structured_outputs else {}
     given |= {f"structured_outputs.{key}": value for key, value in outputs.items()}
+    if body.structured_outputs is not None and not outputs:
+        raise InvalidField("structured_outputs", ": give one of json, regex, choice, grammar, json_object")
     if not given:
         return None
     if body.response_format is not None and body.response_format.get("type") != "text":

@@ -18,7 +18,7 @@ IGNORED = frozenset(
         *("safety_identifier", "service_tier", "store", "user"),  # OpenAI
         *("cache_salt", "data_parallel_rank", "include_reasoning", "kv_transfer_params"),
         *("priority", "request_id", "spaces_between_special_tokens"),  # vLLM
-        *("cache_prompt", "id_slot", "n_cache_reuse", "parse_tool_calls", "reasoning_format", "slot_id"),  # llama.cpp
+        *("cache_prompt", "id_slot", "n_cache_reuse", "preserved_tokens", "reasoning_format", "slot_id"),  # llama.cpp
     )
 )
 """Fields without effect on the text."""
@@ -28,7 +28,8 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "moderation": (),
     "verbosity": ("medium",),
     "web_search_options": (),
-    "include_obfuscation": (),  # OpenAI
+    "include_obfuscation": (),
+    "extra_body": (),  # OpenAI, the last one of its client, which sends the fields in it as fields of the request
     "best_of": (1,),
     "echo": (),
     "suffix": (),
@@ -42,22 +43,30 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "tool_choice": ("none", "auto"),
     "tools": (),
     "top_logprobs": (),  # of another path
+    "add_special_tokens": (True,),
     "allowed_token_ids": (),
     "chat_template": (),
+    "chat_template_kwargs": (),
+    "continue_final_message": (),
     "documents": (),
     "early_stopping": (),
     "guided_decoding_backend": ("auto", "guidance"),
+    "guided_json_object": (),
     "guided_whitespace_pattern": (),
     "length_penalty": (1,),
     "logits_processors": (),
+    "logprob_token_ids": (),
     "media_io_kwargs": (),
     "mm_processor_kwargs": (),
+    "prompt_embeds": (),
     "repetition_detection": (),
     "return_token_ids": (),
     "structural_tag": (),
     "thinking_token_budget": (),
     "use_beam_search": (),
     "vllm_xargs": (),  # vLLM
+    "adaptive_decay": (0.9,),
+    "adaptive_target": (-1,),
     "dry_allowed_length": (2,),
     "dry_base": (1.75,),
     "dry_multiplier": (),
@@ -65,17 +74,26 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "dry_sequence_breakers": (["\n", ":", '"', "*"],),
     "dynatemp_exponent": (1,),
     "dynatemp_range": (),
+    "enable_thinking": (),
+    "grammar_lazy": (),
+    "grammar_triggers": (),
+    "image_data": (),
     "lora": (),
     "min_keep": (),
     "mirostat": (),
     "mirostat_eta": (0.1,),
     "mirostat_tau": (5,),
+    "n_cmpl": (1,),
+    "n_discard": (),
     "n_indent": (),
     "n_keep": (),
     "n_predict": (-1,),
     "n_probs": (),
+    "parse_tool_calls": (True,),
     "penalize_nl": (),
     "post_sampling_probs": (),
+    "reasoning_budget": (-1,),
+    "reasoning_in_content": (),
     "repeat_last_n": (64, -1),
     "repeat_penalty": (1,),
     "response_fields": (),
@@ -84,6 +102,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "samplers": (),
     "t_max_predict_ms": (-1,),
     "tfs_z": (1,),
+    "thinking_budget_tokens": (-1,),
     "thinking_forced_open": (),
     "timings_per_token": (),
     "top_n_sigma": (-1,),
@@ -92,9 +111,34 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "xtc_threshold": (0.1, 0.5),  # llama.cpp
 }
 """Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
+_MEANINGFUL = frozenset(
+    (
+        "add_special_tokens",
+        "allowed_token_ids",
+        "enable_thinking",
+        "guided_decoding_backend",
+        "guided_whitespace_pattern",
+    )
+    + (
+        "n_predict",
+        "parse_tool_calls",
+        "reasoning_budget",
+        "samplers",
+        "thinking_budget_tokens",
+        "thinking_token_budget",
+    )
+    + ("tfs_z", "typical_p")
+)
+"""Fields of which false, 0 and empty ones ask for something too."""
 _INSTEAD = {
+    "chat_template_kwargs": "/v1/chat/completions",
+    "continue_final_message": "/v1/chat/completions",
+    "extra_body": "its fields as fields of the request",
+    "enable_thinking": "chat_template_kwargs with enable_thinking",
     "function_call": "/v1/chat/completions",
     "functions": "/v1/chat/completions",
+    "guided_json_object": "structured_outputs with json_object",
+    "guided_whitespace_pattern": "the option whitespace_pattern under x-guidance of the schema",
     "input": "messages, or /v1/responses",
     "instructions": "a message of the role system, or /v1/responses",
     "max_output_tokens": "max_tokens",
@@ -103,13 +147,12 @@ _INSTEAD = {
     "tool_choice": "/v1/chat/completions",
     "tools": "/v1/chat/completions",
     "top_logprobs": "logprobs with a number",
+    "n_cmpl": "n",
     "n_predict": "max_tokens",
     "n_probs": "logprobs",
     "repeat_penalty": "repetition_penalty",
     "return_tokens": "return_tokens_as_token_ids with logprobs",
 }
-_EMPTY_ACTS = ("guided_whitespace_pattern",)
-"""Fields whose empty text asks for something: JSON without white space."""
 _ALIKE = 0.8
 """Least similarity of a misspelled name, as difflib counts it."""
 
@@ -123,7 +166,7 @@ def check_extra(path: str, extra: Mapping[str, Any], fields: Iterable[str]) -> N
         fields: the names of the fields that the object has.
     """
     for name, value in extra.items():
-        if name in IGNORED or (not value and not (name in _EMPTY_ACTS and value == "")):
+        if value is None or name in IGNORED or (not value and name not in _MEANINGFUL):
             continue
         if name in _NEUTRAL:
             if value not in _NEUTRAL[name]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.sampling.grammar import Grammar, RefusedGrammar
 from suffolk.serving.engine.sampling.grammar_cycles import rule_cycle, schema_cycle
-from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line, message_line
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -126,12 +126,14 @@ def _check_cycle(grammar: Grammar) -> None:
 
 def _lark(grammar: Grammar) -> str:
     """Rules in llama.cpp's syntax as rules in Lark's."""
-    from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+    from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
         return gbnf_to_lark(grammar.text)
-    except (GbnfToLarkError, RecursionError) as error:
-        raise _refusal(grammar, first_line(error)) from None
+    except IndexError:
+        raise _refusal(grammar, "it ends in the middle of a text or class") from None
+    except USER_CODE_ERRORS as error:  # plain Exceptions too, for example for a rule that does not exist
+        raise _refusal(grammar, message_line(error)) from None
 
 
 def _reason(matcher: LLMatcher) -> str:

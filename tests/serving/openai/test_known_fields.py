@@ -200,6 +200,17 @@ def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, 
         ),
         ({"tools": [NOW, TOOL | {"parameters": {"type": "objekt"}}]}, "tools[1].function.parameters", "'f' is refused"),
         ({"guided_whitespace_pattern": ""}, "guided_whitespace_pattern", "does not support it"),
+        ({"guided_grammar": "root ::= a"}, "guided_grammar", "Rule 'a' not found"),
+        ({"grammar": 'root ::= "a' + "\\"}, "grammar", "it ends in the middle of a text"),
+        ({"structured_outputs": {}}, "structured_outputs", "give one of json, regex"),
+        ({"guided_json_object": True}, "guided_json_object", "use structured_outputs with json_object"),
+        ({"extra_body": {"guided_json": {}}}, "extra_body", "use its fields as fields of the request"),
+        ({"n_predict": 0}, "n_predict", "use max_tokens"),
+        ({"n_cmpl": 2}, "n_cmpl", "use n"),
+        ({"samplers": []}, "samplers", "does not support it"),
+        ({"parse_tool_calls": False}, "parse_tool_calls", "does not support it"),
+        ({"thinking_token_budget": 0}, "thinking_token_budget", "does not support it"),
+        ({"enable_thinking": False}, "enable_thinking", "use chat_template_kwargs"),
         ({"guided_decoding_backend": "outlines"}, "guided_decoding_backend", "does not support it"),
     ],
 )
@@ -212,7 +223,16 @@ def test_fields_that_are_refused(server: WorkerServer, fields: dict[str, Any], p
 
 
 @pytest.mark.parametrize(
-    "fields", [{"top_logprobs": 5}, {"tools": [{}]}, {"messages": USER}, {"functions": [{"name": "f"}]}]
+    "fields",
+    [
+        {"top_logprobs": 5},
+        {"tools": [{}]},
+        {"messages": USER},
+        {"functions": [{"name": "f"}]},
+        {"add_special_tokens": False},
+        {"chat_template_kwargs": {"thinking": True}},
+        {"prompt_embeds": "AAAA"},
+    ],
 )
 def test_fields_of_chats_are_refused_in_completions(server: WorkerServer, fields: dict[str, Any]) -> None:
     status, _, reply = ask(server, "POST", TEXT, TEXTS | fields)
