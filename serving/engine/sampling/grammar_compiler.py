@@ -43,7 +43,7 @@ class GrammarCompiler:
             Unsupported: as ``load``.
         """
         vocabulary = self.load()
-        for part in (grammar, *grammar.parts):
+        for part in (*grammar.parts, grammar):  # a part names its own place
             _check_cycle(part)
         matcher = self._matcher(grammar, vocabulary)
         if matcher.is_error():

@@ -1,83 +1,183 @@
-"""Finds rules and schemas that refer only to each other, so that no text can match them."""
+"""Finds rules of a grammar, and references of a schema, that lead only to each other.
+
+No text matches them. The grammar library fails on them without a reason, or only once the text has come to them.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
-_RULE = re.compile(r"^[?!]*(\w+)(?:\.-?\d+)?[ \t]*:(?!:)(.*(?:\n[ \t]*\|.*)*)", re.MULTILINE)
-_NAMES = re.compile(r"\s*\w+(?:\s*\|\s*\w+)*\s*")
-_COMMENT = re.compile(r"//[^\n\"]*$|^[ \t]*#[^\n]*$", re.MULTILINE)
+Rules = dict[str, list[list[str]]]
+"""Rule -> alternatives -> the rules that an alternative cannot begin without."""
+
 _DATA = ("const", "default", "enum", "example", "examples")
-"""Keywords of a schema whose values are no schemas."""
+"""Keywords whose values are no schemas."""
+_SHOWN = 6
+"""Most rules of a cycle that a message shows."""
+_TOKEN = re.compile(
+    r"""
+    //.* | \#.*                                     # comments
+    | "(?:\\.|[^"\\\n])*"? | /(?:\\.|[^/\\\n])+/? | <[^<>\n]*>  # texts, expressions and tokens
+    | ^[ \t]*[?!]?(?P<rule>[A-Za-z_][\w-]*)(?:\[[^\]\n]*\])?[ \t]*:  # the head of a rule
+    | ^[ \t]*(?P<directive>%(?:ignore|import|declare|llguidance)\b.*)
+    | (?P<inline>%[a-z]+)
+    | (?P<name>[A-Za-z_][\w-]*)
+    | (?P<optional>[?*] | \{\s*[0,] | ~\s*0)
+    | (?P<mark>[()\[\]|])
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 
 
-def schema_cycle(schema: Mapping[str, Any]) -> str:
-    """The references of a cycle, as "#/$defs/A -> #/$defs/A"; empty if there is none. A tree of children is no cycle.
+def schema_cycle(schema: Any) -> str:
+    """The references of a cycle, as "#/$defs/A -> #/$defs/A"; empty if there is none. A tree of children is no cycle."""
+    rules, references = _schema_rules(schema)
+    found = [references[rule] for rule in _cycle(rules) if rule in references]
+    return _shown(found[-1:] + found[:-1])  # the last one leads to the first rule
 
-    Raises RecursionError: the schema is nested too deeply.
-    """
-    sound: set[str] = set()
-    waiting: list[Any] = [schema]
+
+def rule_cycle(text: str) -> str:
+    """The names of a cycle of Lark rules, as "a -> b -> a", or the references of one in a schema inside; empty if there is none."""
+    rules, schemas = _lark_rules(text)
+    found = _shown([rule for rule in _cycle(rules) if "(" not in rule])
+    return found or next(filter(None, map(schema_cycle, schemas)), "")
+
+
+def _shown(cycle: Sequence[str]) -> str:
+    path = [*cycle, *cycle[:1]] if len(cycle) <= _SHOWN else [*cycle[:_SHOWN], "..."]
+    return " -> ".join(path)
+
+
+def _cycle(rules: Rules) -> list[str]:
+    """The first rules that lead only to each other. Time and memory are linear in the size of ``rules``."""
+    waiting: dict[str, list[tuple[str, set[str]]]] = defaultdict(list)
+    ready: list[str] = []
+    for rule, alternatives in rules.items():
+        for needed in alternatives:
+            missing = {each for each in needed if each in rules}
+            for each in missing:
+                waiting[each].append((rule, missing))
+            if not missing:
+                ready.append(rule)
+    live: set[str] = set()
+    while ready:
+        if (rule := ready.pop()) in live:
+            continue
+        live.add(rule)
+        for other, missing in waiting[rule]:
+            missing.discard(rule)
+            if not missing:
+                ready.append(other)
+    path: dict[str, None] = {}
+    at = next((rule for rule in rules if rule not in live), None)
+    while at is not None and at not in path:
+        path[at] = None
+        at = next(each for needed in rules[at] for each in needed if each in rules and each not in live)
+    shown = list(path)
+    return [] if at is None else shown[shown.index(at) :]
+
+
+def _schema_rules(schema: Any) -> tuple[Rules, dict[str, str]]:
+    """A rule for each schema, and the references of those that have one. Rules have the names of the schemas' objects."""
+    base = str(schema.get("$id", "")).rstrip("#") if isinstance(schema, Mapping) else ""
+    nodes = list(_nodes(schema))
+    anchors = {f"#{node['$anchor']}": node for node in nodes if isinstance(node.get("$anchor"), str)}
+    rules: Rules = {}
+    references: dict[str, str] = {}
+    for node in nodes:
+        name, needed = _name(node), []
+        if isinstance(reference := node.get("$ref"), str):
+            references[name] = reference
+            pointer = unquote(reference.removeprefix(base))
+            needed.append(_name(anchors[pointer] if pointer in anchors else _target(schema, pointer)))
+        if isinstance(parts := node.get("allOf"), list):
+            needed += map(_name, parts)
+        for union in ("anyOf", "oneOf"):
+            if isinstance(parts := node.get(union), list) and parts:
+                needed.append(f"{name}/{union}")
+                rules[f"{name}/{union}"] = [[_name(part)] for part in parts]
+        rules[name] = [needed]
+    return rules, references
+
+
+def _name(node: Any) -> str:
+    return str(id(node))
+
+
+def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Every object of a schema."""
+    waiting = [schema]
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, Mapping):
-            if cycle := _cycle(value, schema, (), sound):
-                return " -> ".join(cycle)
-            waiting += [each for name, each in value.items() if name not in _DATA]
-        elif isinstance(value, list):
-            waiting += value
-    return ""
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            yield node
+            waiting += [value for name, value in node.items() if name not in _DATA]
+        elif isinstance(node, list):
+            waiting += node
 
 
-def _cycle(value: Any, root: Mapping[str, Any], path: tuple[str, ...], sound: set[str]) -> tuple[str, ...]:
-    """The cycle that every text of the schema ``value`` would have to pass through; ``path``: references passed so far."""
-    if not isinstance(value, Mapping):
-        return ()
-    reference = value.get("$ref")
-    if isinstance(reference, str) and reference not in sound:
-        if reference in path:
-            return (*path[path.index(reference) :], reference)
-        if cycle := _cycle(_resolve(reference, root), root, (*path, reference), sound):
-            return cycle
-        sound.add(reference)
-    parts = value.get("allOf")
-    for part in parts if isinstance(parts, list) else ():
-        if cycle := _cycle(part, root, path, sound):
-            return cycle
-    for name in ("anyOf", "oneOf"):
-        parts = value.get(name)
-        cycles = [_cycle(part, root, path, sound) for part in parts] if isinstance(parts, list) else []
-        if cycles and all(cycles):
-            return cycles[0]
-    return ()
-
-
-def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
-    """What a reference inside the schema points at; None for another, which the grammar library judges."""
-    if not reference.startswith("#"):
-        return None
-    found: Any = root
-    for part in filter(None, reference[1:].split("/")):
-        key = part.replace("~1", "/").replace("~0", "~")
+def _target(schema: Any, pointer: str) -> Any:
+    """What a JSON pointer points to; None if there is nothing, which the library says."""
+    found = schema
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(found, Mapping):
-            found = found.get(key)
-        elif isinstance(found, Sequence) and not isinstance(found, str) and key.isdigit() and int(key) < len(found):
-            found = found[int(key)]
+            found = found.get(name)
         else:
-            return None
-    return found
+            is_index = isinstance(found, list) and name.isdecimal() and len(name) < 9 and int(name) < len(found)
+            found = found[int(name)] if is_index else None
+    return found if pointer[:1] in ("", "#") else None
 
 
-def rule_cycle(rules: str) -> str:
-    """The names of a cycle of Lark rules, as "a -> b -> a"; empty if there is none."""
-    bodies = dict(_RULE.findall(_COMMENT.sub("", rules)))
-    names = {name: body.replace("|", " ").split() for name, body in bodies.items() if _NAMES.fullmatch(body)}
-    while ended := [name for name, parts in names.items() if not all(part in names for part in parts)]:
-        for name in ended:
-            del names[name]
-    path = list(names)[:1]
-    while path and path[-1] not in path[:-1]:
-        path.append(names[path[-1]][0])
-    return " -> ".join(path[path.index(path[-1]) :]) if path else ""
+def _lark_rules(text: str) -> tuple[Rules, list[Any]]:
+    """The rules of a grammar, and the schemas in them. A group is a rule whose name has a bracket.
+
+    An alternative begins with its first item, unless that is optional; what comes later may be a rule that it follows.
+    """
+    rules: Rules = {}
+    schemas: list[Any] = []
+    groups: list[tuple[str, int]] = [("", 0)]  # around the place: name of the rule, and items of its alternative so far
+    at = 0
+    while found := _TOKEN.search(text, at):
+        at = found.end()
+        kind, token = found.lastgroup, found[0]
+        name, items = groups[-1]
+        if kind == "rule":
+            groups = [(found["rule"], 0)]
+            rules.setdefault(found["rule"], []).append([])
+        elif kind == "directive" or not name or token.startswith(("//", "#")):
+            continue
+        elif token == "|":
+            rules[name].append([])
+            groups[-1] = name, 0
+        elif kind == "optional" or token in (")", "]"):
+            if kind != "optional" and len(groups) > 1:
+                groups.pop()
+            if token != ")" and groups[-1][1] == 1:
+                rules[groups[-1][0]][-1] = []
+        else:
+            inner = f"({at}" if kind == "mark" else token
+            if not items and kind in ("mark", "name"):
+                rules[name][-1] = [inner]
+            groups[-1] = name, items + 1
+            if kind == "mark":
+                groups.append((inner, 0))
+                rules[inner] = [[]]
+            elif kind == "inline":
+                value, at = _inline(text, at)
+                schemas += [value] if token == "%json" else []
+    return rules, schemas
+
+
+def _inline(text: str, at: int) -> tuple[Any, int]:
+    """The JSON at ``at``, and its end. None and the end of the text if there is none, for which the library refuses it all."""
+    begin = next((place for place in range(at, len(text)) if not text[place].isspace()), at)
+    try:
+        return json.JSONDecoder().raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        return None, len(text)
