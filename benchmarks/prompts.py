@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 
 STYLES = ("chat", "prefill", "both")
 
@@ -48,7 +48,7 @@ def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int
     if style not in STYLES:
         raise InvalidArgument(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
     if limit is not None and limit < 1:
-        raise InvalidArgument(f"limit is {limit}; it must be 1 or more")
+        raise InvalidArgument(Field("limit"), f" is {limit}; it must be 1 or more")
     prompts: list[Prompt] = []
     for path in _files(paths):
         rows = _rows(path)

@@ -19,7 +19,7 @@ from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.datastore import MAX_THREADS, Datastore, open_datastore
 from suffolk.datastore.deletions import Deleted
 from suffolk.datastore.documents import DocumentTableWriter, Origin
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.segment import SegmentEntry, merge_segments, separator, token_dtype, write_segment
 
@@ -95,9 +95,9 @@ def compact(
         ResourceExhausted: the disk is full.
     """
     if segments < 1:
-        raise InvalidArgument(f"segments: {segments} is not allowed; give 1 or more")
+        raise InvalidArgument(Field("segments"), f": {segments} is not allowed; give 1 or more")
     if not 0 <= threads <= MAX_THREADS:
-        raise InvalidArgument(f"threads: {threads} is not allowed; give 0 (every core) to {MAX_THREADS}")
+        raise InvalidArgument(Field("threads"), f": {threads} is not allowed; give 0 (every core) to {MAX_THREADS}")
     path, began = Path(store), time.monotonic()
     read_manifest(path)  # raises before a folder is made
     with open_workspace(path) as workspace, open_datastore(path) as datastore:

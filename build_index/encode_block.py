@@ -19,7 +19,7 @@ from suffolk.build_index.proof import load_fast
 from suffolk.build_index.records import RecordRules
 from suffolk.build_index.skipped import Skipped
 from suffolk.datastore.documents import NO_METADATA, Metadata
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.datastore.segment import separator, token_dtype
 
 
@@ -169,5 +169,5 @@ def _make_encoder(tokenizer_json: str, wants_fast: bool) -> Encoder:
         return Encoder(tokenizer, None)
     fast = load_fast(tokenizer)
     if isinstance(fast, str):
-        raise Unsupported(f"tokenizer: {fast}; build with --tokenization exact")
+        raise Unsupported(Field("tokenizer"), f": {fast}; build with --tokenization exact")
     return Encoder(tokenizer, fast)

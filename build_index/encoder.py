@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kitoken import Kitoken
 from tokenizers import Tokenizer
 
-from suffolk.datastore.errors import Unsupported
+from suffolk.datastore.errors import Field, Unsupported
 
 CONTRACTION = re.compile(r"'(?<=[^\S ]')(?:[sdmt]|ll|ve|re)")
 """A contraction after whitespace other than a space.
@@ -85,8 +85,9 @@ class Encoder:
                 encodings = self._exact.encode_batch_fast(batch, add_special_tokens=False)
             except Exception as error:  # the library raises plain Exception for every error
                 raise Unsupported(
-                    f"tokenizer: it cannot encode the corpus ({' '.join(str(error).split())[:160]}); give one that has an id "
-                    "for every text, such as an unknown token"
+                    Field("tokenizer"),
+                    f": it cannot encode the corpus ({' '.join(str(error).split())[:160]}); give one that has an id "
+                    "for every text, such as an unknown token",
                 ) from error
             ids.extend(encoding.ids for encoding in encodings)
         return ids

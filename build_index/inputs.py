@@ -17,7 +17,7 @@ from suffolk.build_index.form import Form, find_form
 from suffolk.build_index.input_file import RECORD_KINDS, TOKEN_KINDS, InputFile, read_start
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.skipped import Skipped
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import FORMS as URL_FORMS
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import find_files
@@ -116,7 +116,8 @@ def _require_texts(inputs: Inputs, options: BuildOptions, textless: Sequence[tup
     left_out = skipped_line(inputs.skipped, inputs.examples)
     if options.strict and inputs.unread:
         raise InvalidArgument(
-            f"strict: {left_out}; convert or remove such files, choose others with --extensions, or leave --strict out"
+            Field("strict"),
+            f": {left_out}; convert or remove such files, choose others with --extensions, or leave --strict out",
         )
     lacking = set(inputs.textless)
     others = sum(file.size for file in inputs.files if file.path not in lacking)

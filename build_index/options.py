@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 DEFAULT_SEGMENT_TOKENS = 64 << 20
 DEFAULT_ORDER_DEPTH = 64
@@ -73,7 +73,9 @@ class BuildOptions:
 
     def __post_init__(self) -> None:
         if not self.corpora:
-            raise InvalidArgument("corpora: none given; name at least one file, folder or pattern to build from")
+            raise InvalidArgument(
+                Field("corpora"), ": none given; name at least one file, folder or pattern to build from"
+            )
         end, size, depth = self.end_of_document, self.vocab_size, self.order_depth
         for good, name, value, allowed in (
             (self.mode in MODES, "mode", self.mode, f"one of {', '.join(MODES)}"),

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from suffolk.build_index.chat_template import ChatTemplate, find_chat_template
 from suffolk.build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
 from suffolk.build_index.records import RecordRules
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.manifest import MANIFEST_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.segment import token_dtype
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
@@ -82,7 +82,7 @@ def find_target(options: BuildOptions) -> Target:
         size, mark = options.vocab_size or (base.vocab_size if base else 0), base.tokenizer if base else None
         if not size:
             raise InvalidArgument(
-                "tokenizer: none given; name one with --tokenizer, or for tokenized corpora the --vocab-size"
+                Field("tokenizer"), ": none given; name one with --tokenizer, or for tokenized corpora the --vocab-size"
             )
     else:
         size, mark = vocab_size(tokenizer), fingerprint(tokenizer)

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 _INTEGERS = (int, np.integer)
 _LISTS = (list, tuple, np.ndarray)
@@ -19,7 +19,7 @@ _LISTS = (list, tuple, np.ndarray)
 def whole_number(name: str, value: object) -> int:
     """``value`` as an int."""
     if not isinstance(value, _INTEGERS):
-        raise InvalidArgument(f"{name} is {value!r}, of type {_kind(value)}; it must be a whole number")
+        raise InvalidArgument(Field(name), f" is {value!r}, of type {_kind(value)}; it must be a whole number")
     return int(value)
 
 
@@ -28,7 +28,9 @@ def whole_numbers(name: str, values: object) -> int | list[int]:
     if isinstance(values, _INTEGERS):
         return int(values)
     if not is_list(values):
-        raise InvalidArgument(f"{name} is {values!r}, of type {_kind(values)}; give a whole number, or a list of them")
+        raise InvalidArgument(
+            Field(name), f" is {values!r}, of type {_kind(values)}; give a whole number, or a list of them"
+        )
     for index, value in enumerate(values):
         if not isinstance(value, _INTEGERS):
             whole_number(f"{name}[{index}]", value)  # raises
@@ -38,28 +40,32 @@ def whole_numbers(name: str, values: object) -> int | list[int]:
 def check_contexts(contexts: object) -> None:
     """Contexts are a list of lists; their token ids are checked when they are read."""
     if not is_list(contexts):
-        raise InvalidArgument(f"contexts is of type {_kind(contexts)}; give a list with the token ids of each context")
+        raise InvalidArgument(
+            Field("contexts"), f" is of type {_kind(contexts)}; give a list with the token ids of each context"
+        )
     for index, context in enumerate(contexts):
         if not isinstance(context, _LISTS) and not is_list(context):
-            raise InvalidArgument(f"contexts[{index}] is of type {_kind(context)}; token ids are a list of integers")
+            raise InvalidArgument(
+                Field(f"contexts[{index}]"), f" is of type {_kind(context)}; token ids are a list of integers"
+            )
 
 
 def check_text(name: str, value: object) -> None:
     """A text that can be sent: without surrogates, which are halves of characters."""
     if not isinstance(value, str):
-        raise InvalidArgument(f"{name} is {str(value)[:60]}, of type {_kind(value)}; it must be a text")
+        raise InvalidArgument(Field(name), f" is {str(value)[:60]}, of type {_kind(value)}; it must be a text")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{name} has a surrogate at {error.start}; decode its bytes as UTF-8") from None
+        raise InvalidArgument(Field(name), f" has a surrogate at {error.start}; decode its bytes as UTF-8") from None
 
 
 def check_texts(name: str, values: object) -> None:
     """A list or another collection of texts, which is no single text."""
     if isinstance(values, str):
-        raise InvalidArgument(f"{name} is the text {values!r}; give a list of texts, such as [{values!r}]")
+        raise InvalidArgument(Field(name), f" is the text {values!r}; give a list of texts, such as [{values!r}]")
     if not isinstance(values, Collection):
-        raise InvalidArgument(f"{name} is of type {_kind(values)}; give a list of texts")
+        raise InvalidArgument(Field(name), f" is of type {_kind(values)}; give a list of texts")
     for index, value in enumerate(values):
         check_text(f"{name}[{index}]", value)
 
@@ -69,7 +75,9 @@ def check_groups(groups: object) -> None:
     if groups is None or isinstance(groups, str):
         groups = [groups]
     if not is_list(groups):
-        raise InvalidArgument(f"group is of type {_kind(groups)}; give a text, or a list with a text or None for each")
+        raise InvalidArgument(
+            Field("group"), f" is of type {_kind(groups)}; give a text, or a list with a text or None for each"
+        )
     for index, group in enumerate(groups):
         if group is not None:
             check_text(f"group[{index}]" if len(groups) > 1 else "group", group)
@@ -78,13 +86,13 @@ def check_groups(groups: object) -> None:
 def check_iterable(name: str, values: object) -> None:
     """Something to loop over, which is no text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidArgument(f"{name} is of type {_kind(values)}; give a list")
+        raise InvalidArgument(Field(name), f" is of type {_kind(values)}; give a list")
 
 
 def check_flag(name: str, value: object) -> None:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidArgument(f"{name} is {value!r}, of type {_kind(value)}; it must be True or False")
+        raise InvalidArgument(Field(name), f" is {value!r}, of type {_kind(value)}; it must be True or False")
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.arguments import check_contexts, check_groups, check_text, whole_number, whole_numbers
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
@@ -76,7 +76,7 @@ class ContextQuery(NamedTuple):
         """The group of each context. Raises InvalidArgument if they are given for several datastores."""
         if isinstance(self.group, Mapping):
             raise InvalidArgument(
-                "group is a dict, for several datastores searched as one; give a text, or a list of texts"
+                Field("group"), " is a dict, for several datastores searched as one; give a text, or a list of texts"
             )
         return _of_each(self.group, len(self.contexts))
 

@@ -15,7 +15,7 @@ from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
 from suffolk.datastore.documents import Document, Origin
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, damaged
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.occurrence import Occurrence
@@ -80,9 +80,9 @@ class Datastore(Retriever):
         previous: Datastore | None = None,
     ) -> None:
         if residency not in RESIDENCIES:
-            raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
+            raise InvalidArgument(Field("residency"), f" is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
         if not 0 <= threads <= MAX_THREADS:
-            raise InvalidArgument(f"threads is {threads}; it must be 0 (every core) to {MAX_THREADS}")
+            raise InvalidArgument(Field("threads"), f" is {threads}; it must be 0 (every core) to {MAX_THREADS}")
         if residency == "auto":
             size = sum(entry.bytes for entry in manifest.files())
             residency = "warm" if size <= _SHARE * host_memory() else "mmap"

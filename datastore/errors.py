@@ -6,13 +6,54 @@ with the error's ``exit_code``.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+Change = Literal["none", "unknown"]
+
+
+class Field(str):
+    """An argument, or a field of a request, as a part of a message: max_nodes, messages[0].content.
+
+    A door may write its own name for it.
+    """
 
 
 class SuffolkError(Exception):
-    """Base of every error that Suffolk raises on purpose."""
+    """Base of every error that Suffolk raises on purpose.
+
+    Args:
+        parts: of the message. They are joined.
+        change: what a call that failed has changed.
+        retry_seconds: when the same call may succeed; None: it would fail again, or that is unknown.
+    """
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, *parts: object, change: Change = "unknown", retry_seconds: float | None = None) -> None:
+        super().__init__(*parts)
+        self.change = change
+        self.retry_seconds = retry_seconds
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
+
+    @property
+    def field(self) -> str | None:
+        """The argument or field that is wrong: the first that the message names."""
+        return next((str(part) for part in self.args if isinstance(part, Field) and part), None)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Write other ``names`` for fields."""
+        self.args = tuple(_renamed(part, names) if isinstance(part, Field) else part for part in self.args)
+
+    def extend(self, before: str = "", after: str = "") -> None:
+        """Say more before and after the message."""
+        self.args = (before, *self.args, after)
+
+    def replace(self, old: str, new: str) -> None:
+        """Write ``new`` in place of ``old``, for example of a path that callers must not see."""
+        self.args = tuple(part if isinstance(part, Field) else str(part).replace(old, new) for part in self.args)
 
 
 class InvalidArgument(SuffolkError, ValueError):
@@ -32,15 +73,7 @@ class Unsupported(SuffolkError):
 
 
 class ResourceExhausted(SuffolkError):
-    """Disk space or memory is used up, or a server's limit is reached.
-
-    Attributes:
-        retry_seconds: when the same call may succeed; None if it would fail again.
-    """
-
-    def __init__(self, *args: object, retry_seconds: float | None = None) -> None:
-        super().__init__(*args)
-        self.retry_seconds = retry_seconds
+    """Disk space or memory is used up, or a server's limit is reached."""
 
 
 class Unavailable(SuffolkError):
@@ -59,6 +92,11 @@ class Internal(SuffolkError):
     """A fault in Suffolk itself."""
 
     exit_code: ClassVar[int] = 1
+
+
+def _renamed(field: Field, names: Mapping[str, str]) -> Field:
+    name, bracket, rest = field.partition("[")
+    return Field(names.get(name, name) + bracket + rest)
 
 
 def damaged(path: object, problem: str) -> Corruption:

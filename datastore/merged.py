@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore import _native
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, check_scope
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
 
@@ -80,7 +80,9 @@ class MergedDatastore(Retriever):
         columns = [np.zeros(len(query.contexts), np.uint64)]
         for name, groups in query.group.items():
             if name not in self._stores:
-                raise InvalidArgument(f"group: {name!r} is none of the datastores that are searched: {self.name}")
+                raise InvalidArgument(
+                    Field("group"), f": {name!r} is none of the datastores that are searched: {self.name}"
+                )
             columns.append(self._stores[name].group_keys(query._replace(group=groups, scope=None))[0])
         return np.stack(columns, axis=1), check_scope(query.scope, query.has_group)
 

@@ -23,7 +23,7 @@ from suffolk.datastore.context_query import (
     Tokens,
 )
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.occurrence import Occurrence
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Retriever(Protocol):
             InvalidArgument: an id is outside the vocabulary, or ``ids`` is one id.
         """
         if isinstance(ids, int | np.integer):
-            raise InvalidArgument(f"ids is {ids}; give a sequence of token ids, such as [{ids}]")
+            raise InvalidArgument(Field("ids"), f" is {ids}; give a sequence of token ids, such as [{ids}]")
         tokenizer = self._text_tokenizer()
         for place, token in enumerate(ids):
             if not 0 <= token < self.vocab_size:

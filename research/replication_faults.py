@@ -38,7 +38,6 @@ from suffolk.serving.replication.messages import ReplicaStatus
 from suffolk.serving.replication.peer import read_replicas
 from suffolk.serving.replication.register import open_register
 from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
-from suffolk.serving.transport.call_errors import REFUSED
 
 SERVERS, WRITERS, VOCABULARY = 3, 3, 64
 SETTLE_SECONDS = 300.0
@@ -167,7 +166,7 @@ class Writer:
         except NotFound:
             made[name] = True  # an earlier deletion of unknown outcome
         except SuffolkError as error:
-            if REFUSED in str(error):
+            if error.change == "none":
                 del made[name]
             time.sleep(0.05)
         else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from suffolk.benchmarks.agents.edits import EDITS
 from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,4 +35,4 @@ class AgentOptions:
             if value < 1:
                 raise InvalidArgument(f"{name} is {value}; it must be 1 or more")
         if not 1 <= self.turns <= len(EDITS):
-            raise InvalidArgument(f"turns is {self.turns}; it must be 1 to {len(EDITS)}")
+            raise InvalidArgument(Field("turns"), f" is {self.turns}; it must be 1 to {len(EDITS)}")

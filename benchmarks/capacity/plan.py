@@ -9,7 +9,7 @@ from suffolk.benchmarks.capacity.need import DISK_SHARE, MEMORY_SHARE, NETWORK_S
 from suffolk.benchmarks.capacity.service_costs import ServiceCosts
 from suffolk.benchmarks.capacity.shard import Shard, index_bytes
 from suffolk.build_index.split import MAX_SHARDS
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 THREADS = (1, 2, 4)
 """Search threads of a server. More than CHUNK / GRAIN have nothing to do."""
@@ -149,7 +149,8 @@ def _too_large(need: Need, least: float) -> InvalidArgument:
 def _too_slow(need: Need, shards: list[Shard]) -> InvalidArgument:
     best = min(shards, key=lambda shard: shard.latency(math.inf))
     return InvalidArgument(
-        f"latency_ms: 99 % of the steps must have their drafts within {1e3 * need.latency_limit:.3g} ms, and take at least "
+        Field("latency_ms"),
+        f": 99 % of the steps must have their drafts within {1e3 * need.latency_limit:.3g} ms, and take at least "
         f"{1e3 * best.latency(math.inf):.3g} ms even on idle nodes, with {best.shards} shards; allow more, or lower the batch, the "
-        "tokens or the share of misses"
+        "tokens or the share of misses",
     )

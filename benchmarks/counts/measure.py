@@ -14,7 +14,7 @@ from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, s
 from suffolk.benchmarks.retrieval.latency import time_alternating, time_rounds
 from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.errors import Field, Internal, InvalidArgument
 
 OURS, RIVAL = "suffolk", "infini-gram"
 LONGEST = 64
@@ -47,7 +47,7 @@ class CountingOptions:
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if self.tokens is not None and self.tokens < 1:
-            raise InvalidArgument(f"tokens is {self.tokens}; it must be 1 or more")
+            raise InvalidArgument(Field("tokens"), f" is {self.tokens}; it must be 1 or more")
         if bad := [length for length in self.lengths if not 1 <= length <= LONGEST]:
             raise InvalidArgument(f"a length is {bad[0]}; it must be 1 to {LONGEST}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.sampling.settings import SamplingSettings
@@ -70,7 +70,7 @@ class DecodingOptions:
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
-            raise InvalidArgument(f"rounds is {self.rounds}; it must be 1 or more")
+            raise InvalidArgument(Field("rounds"), f" is {self.rounds}; it must be 1 or more")
         if not 0 <= self.slowed_ms <= 60_000:
             raise InvalidArgument(f"--slowed is {self.slowed_ms}; it must be between 0 and 60000 milliseconds")
         if self.threads is not None:

@@ -20,7 +20,7 @@ from suffolk.benchmarks.host.step_parts import StepParts
 from suffolk.benchmarks.host.word_texts import VOCAB, Ids, WordTexts
 from suffolk.benchmarks.progress import tracked
 from suffolk.datastore.datastore import Datastore
-from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import read_costs
@@ -66,7 +66,7 @@ class HostOptions:
             if not least <= getattr(self, name) <= most:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be between {least} and {most}")
         if bad := [number for number in self.requests if not 1 <= number <= 1024]:
-            raise InvalidArgument(f"requests is {bad[0]}; it must be between 1 and 1024")
+            raise InvalidArgument(Field("requests"), f" is {bad[0]}; it must be between 1 and 1024")
 
 
 @dataclass(frozen=True, slots=True)

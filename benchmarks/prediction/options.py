@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ class PredictionOptions:
             if value < 1:
                 raise InvalidArgument(f"{name} is {value}; it must be 1 or more")
         if PLAIN in self.decoding.drafters:
-            raise InvalidArgument(f"drafters: {PLAIN} is plain decoding, which is always measured; leave it out")
+            raise InvalidArgument(
+                Field("drafters"), f": {PLAIN} is plain decoding, which is always measured; leave it out"
+            )
         for share in self.shares:
             if not 0 <= share <= 1:
                 raise InvalidArgument(f"share {share} is out of range; it must be between 0 and 1")

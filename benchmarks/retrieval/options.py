@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 
 
@@ -53,9 +53,9 @@ class RetrievalOptions:
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if self.checked < 0:
-            raise InvalidArgument(f"checked is {self.checked}; it must be 0 or more")
+            raise InvalidArgument(Field("checked"), f" is {self.checked}; it must be 0 or more")
         if self.tokens is not None and self.tokens < 1:
-            raise InvalidArgument(f"tokens is {self.tokens}; it must be 1 or more")
+            raise InvalidArgument(Field("tokens"), f" is {self.tokens}; it must be 1 or more")
         if self.context < 2:
             raise InvalidArgument("context is 1; it must be 2 or more")
         if any(size < 1 for size in self.batches):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 METHODS = ("prompt-lookup", "prompt trees", "arctic", "live store", "hybrid")
 
@@ -34,12 +34,14 @@ class RolloutOptions:
 
     def __post_init__(self) -> None:
         if self.samples < 1:
-            raise InvalidArgument(f"samples is {self.samples}; it must be 1 or more")
+            raise InvalidArgument(Field("samples"), f" is {self.samples}; it must be 1 or more")
         if not self.temperatures:
-            raise InvalidArgument("temperatures is empty; give one for each epoch")
+            raise InvalidArgument(Field("temperatures"), " is empty; give one for each epoch")
         for value in self.temperatures:
             if not 0 < value <= 2:
-                raise InvalidArgument(f"temperature {value} is out of range; it must be above 0, and at most 2")
+                raise InvalidArgument(
+                    Field("temperature"), f" {value} is out of range; it must be above 0, and at most 2"
+                )
         for name in self.methods:
             if name not in METHODS:
                 raise InvalidArgument(f"method {name!r} is unknown; choose from: {', '.join(METHODS)}")

@@ -21,7 +21,7 @@ from suffolk.benchmarks.service.cores import on_core
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import Load, run_closed, run_open
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.draft_service import wire
 from suffolk.serving.draft_service.client import connect
 from suffolk.serving.proto import draft_pb2
@@ -63,7 +63,12 @@ class ServiceOptions:
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise InvalidArgument(f"{name} are {getattr(self, name)}; each must be 1 or more")
         if not self.seconds > 0 or not self.deadline_ms > 0:
-            raise InvalidArgument(f"seconds is {self.seconds}, deadline_ms {self.deadline_ms}; both must be above 0")
+            raise InvalidArgument(
+                Field("seconds"),
+                f" is {self.seconds}, ",
+                Field("deadline_ms"),
+                f" {self.deadline_ms}; both must be above 0",
+            )
 
 
 def measure_service(options: ServiceOptions) -> dict[str, Any]:

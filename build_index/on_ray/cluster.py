@@ -11,7 +11,7 @@ import ray
 from suffolk.build_index.on_ray.nodes import Node, alive_nodes, ask_nodes
 from suffolk.build_index.on_ray.scratch import remove_stale
 from suffolk.build_index.report import megabytes
-from suffolk.datastore.errors import ResourceExhausted, Unavailable
+from suffolk.datastore.errors import Field, ResourceExhausted, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def find_cluster(task_memory: int, task_disk: int) -> Cluster:
     """
     nodes = ask_nodes(dict.fromkeys(working_nodes(), find_scratch))
     if not nodes:
-        raise Unavailable("ray: no node of the cluster has a core; start one with 'ray start --num-cpus N'")
+        raise Unavailable(Field("ray"), ": no node of the cluster has a core; start one with 'ray start --num-cpus N'")
     require_fit(nodes, task_memory, task_disk)
     cores = [int(node.cores) for node in nodes]
     return Cluster(sum(cores), min(cores), ray.get_runtime_context().get_node_id())

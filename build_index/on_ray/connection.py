@@ -12,7 +12,7 @@ from typing import Any
 import ray
 
 from suffolk.build_index.on_ray.failures import short
-from suffolk.datastore.errors import InvalidArgument, Unavailable, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, Unavailable, Unsupported
 
 CONNECT_SECONDS = 5.0
 
@@ -37,11 +37,14 @@ def connected(address: str, threads: int = 0) -> Iterator[None]:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, TimeoutError, ray.exceptions.RayError, ValueError) as error:
         raise Unavailable(
-            f"ray: {address}: no cluster can be joined ({short(error)}); run 'ray start --head' on one machine, and "
-            "'ray start --address=HEAD:6379' on each other one, this one included"
+            Field("ray"),
+            f": {address}: no cluster can be joined ({short(error)}); run 'ray start --head' on one machine, and "
+            "'ray start --address=HEAD:6379' on each other one, this one included",
         ) from error
     except RuntimeError as error:  # Ray raises it if versions differ
-        raise Unsupported(f"ray: {address}: {short(error)}; use the same versions on all machines") from error
+        raise Unsupported(
+            Field("ray"), f": {address}: {short(error)}; use the same versions on all machines"
+        ) from error
     try:
         yield
     finally:
@@ -52,12 +55,14 @@ def _require_answer(address: str) -> None:
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit():
         raise InvalidArgument(
-            f"ray: {address}: not an address; give HOST:PORT, auto or local. Of a cluster, run the command on one of its nodes"
+            Field("ray"),
+            f": {address}: not an address; give HOST:PORT, auto or local. Of a cluster, run the command on one of its nodes",
         )
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise Unavailable(
-            f"ray: {address}: no answer ({error}); check the address and the network, or start a cluster there with "
-            "'ray start --head'"
+            Field("ray"),
+            f": {address}: no answer ({error}); check the address and the network, or start a cluster there with "
+            "'ray start --head'",
         ) from error

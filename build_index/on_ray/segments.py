@@ -27,7 +27,7 @@ from suffolk.build_index.report import count
 from suffolk.build_index.state import BuildState
 from suffolk.build_index.workspace import disk_error
 from suffolk.datastore import _native
-from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.errors import Field, Unavailable
 from suffolk.datastore.segment import token_dtype
 
 SORT_CORES = 4
@@ -55,8 +55,9 @@ def make_segments(address: str, url: str | None, gatherer: Gatherer, state: Buil
             losses = 1 if len(state.finished) > before else losses + 1
             if losses == ATTEMPTS:
                 raise Unavailable(
-                    f"ray: {address}: lost {ATTEMPTS} times without a further segment, at last: {error}; check the nodes, and "
-                    "run the command again to resume"
+                    Field("ray"),
+                    f": {address}: lost {ATTEMPTS} times without a further segment, at last: {error}; check the nodes, and "
+                    "run the command again to resume",
                 ) from error
             gatherer.progress.note(f"lost: {error}; going on after {count(len(state.finished), 'segment')}")
 
@@ -214,4 +215,6 @@ class _Work:
         """Wait for an object. Raises Unavailable: no node is left that could make it."""
         while not ray.wait([reference], timeout=WAIT_SECONDS)[0]:
             if not working_nodes():
-                raise Unavailable("ray: no node with a core is left; start one, and run the command again to resume")
+                raise Unavailable(
+                    Field("ray"), ": no node with a core is left; start one, and run the command again to resume"
+                )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import yaml
 
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.cluster.front_rules import front_rules
@@ -186,16 +186,20 @@ class ClusterConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if not _NAME.fullmatch(self.name):
-            raise InvalidArgument(f"name is {self.name!r}; it must be 1 to 40 of a-z, 0-9 and '-'")
+            raise InvalidArgument(Field("name"), f" is {self.name!r}; it must be 1 to 40 of a-z, 0-9 and '-'")
         if not Path(self.folder).is_absolute():
-            raise InvalidArgument(f"folder is {self.folder!r}; it must be an absolute path, the same on every node")
+            raise InvalidArgument(
+                Field("folder"), f" is {self.folder!r}; it must be an absolute path, the same on every node"
+            )
         check_remember(self.workers.options, self.stores.live)
         if self.front is not None:
             front_rules(self.front.endpoint, self.workers.options)
             if _by_field(self.workers.options).get("tls_client_ca"):
                 raise InvalidArgument(
-                    "options of workers has tls_client_ca, and a front, whose certificate would stand for all of its callers; "
-                    "leave one of both out, or use access"
+                    "options of workers has ",
+                    Field("tls_client_ca"),
+                    ", and a front, whose certificate would stand for all of its callers; "
+                    "leave one of both out, or use access",
                 )
 
 
@@ -233,7 +237,7 @@ def _refuse_unknown(values: object, kind: type[Any], what: str) -> None:
         if key not in known:
             near = get_close_matches(str(key), known, 1, 0)[0]
             raise InvalidArgument(
-                f"{what}: unknown key {key!r}; the nearest one is {near!r}, all are {', '.join(known)}"
+                Field(what), f": unknown key {key!r}; the nearest one is {near!r}, all are {', '.join(known)}"
             )
         named = get_origin(hints[key]) is Mapping and isinstance(value, Mapping)
         inner = {f"{key}: {name}": each for name, each in value.items()} if named else {str(key): value}

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from suffolk.build_index.on_ray.nodes import Node
-from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
 from suffolk.serving.cluster.controller import CONTROLLER, THREADS, Controller, namespace_of
@@ -75,7 +75,8 @@ def update(config: ClusterConfig, report: Report) -> None:
     old: ClusterConfig = ray.get(controller.config.remote())
     if old.folder != config.folder:
         raise InvalidArgument(
-            f"folder is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it"
+            Field("folder"),
+            f" is {config.folder!r}, and {old.folder!r} in the running cluster; stop it first to move it",
         )
     if old.front and config.front and bool(old.workers.https) != bool(config.workers.https):
         raise InvalidArgument(
@@ -155,8 +156,9 @@ def _require_resources(workers: WorkersConfig) -> None:
         total = ray.cluster_resources().get(name, 0.0)  # type: ignore[no-untyped-call]
         if workers.count * each > total:
             raise ResourceExhausted(
-                f"workers: {workers.count} with {each:g} {name}s each need more than the {total:g} of this Ray; lower count or "
-                f"{field} of workers, or add nodes"
+                Field("workers"),
+                f": {workers.count} with {each:g} {name}s each need more than the {total:g} of this Ray; lower count or "
+                f"{field} of workers, or add nodes",
             )
 
 

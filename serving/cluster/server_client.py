@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checked_fields import check_fields
 from suffolk.serving.transport.tls import TlsFiles, check_files
 
@@ -50,7 +50,13 @@ class ServerClient:
         files = [name for name in self.given() if name != "token_file"]
         if files and not options.get("tls_cert"):
             raise InvalidArgument(
-                f"client of {of} has {files[0]}, and options of {of} no tls_cert; add tls_cert and tls_key, or leave it out"
+                f"client of {of} has {files[0]}, and options of {of} no ",
+                Field("tls_cert"),
+                "; add ",
+                Field("tls_cert"),
+                " and ",
+                Field("tls_key"),
+                ", or leave it out",
             )
 
     def require(self, of: str, options: Mapping[str, Any]) -> None:

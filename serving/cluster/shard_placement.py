@@ -76,7 +76,7 @@ def _require_copies(shard: Shard, found: Collection[str]) -> None:
     if len(found) > MAX_COPIES:
         raise InvalidArgument(
             f"datastore {shard.store}: shard {shard.label} has {len(found)} copies ({', '.join(found)}); at most {MAX_COPIES} are "
-            "possible: lower copies or spare, or remove its folder on some nodes"
+            "possible: lower copies or spare, or remove its folder on some nodes",
         )
 
 

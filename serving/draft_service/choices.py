@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
 from suffolk.datastore.context_query import Groups
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.merged import require_weights
 from suffolk.serving.draft_service.documents import pack_groups
 from suffolk.serving.draft_service.limits import check_name
@@ -53,7 +53,9 @@ def pack_choices(
     given = {name: pack_groups(each) for name, each in (groups or {}).items()}
     names = [each.name for each in choices]
     if unknown := sorted(given.keys() - set(names)):
-        raise InvalidArgument(f"group: {unknown[0]!r} is none of the datastores that are searched: {', '.join(names)}")
+        raise InvalidArgument(
+            Field("group"), f": {unknown[0]!r} is none of the datastores that are searched: {', '.join(names)}"
+        )
     return [
         draft_pb2.DatastoreChoice(name=each.name, weight=each.weight, groups=given.get(each.name, ()))
         for each in choices

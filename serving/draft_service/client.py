@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.errors import Field, Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
 from suffolk.datastore.merged import merged_info
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match
@@ -255,7 +255,8 @@ class RemoteDatastore(RemoteWriter):
         sizes = list(map(int, query.budgets))
         if len(sizes) != len(query.contexts):
             raise InvalidArgument(
-                f"max_nodes has {len(sizes)} entries for {len(query.contexts)} contexts; give one per context"
+                Field("max_nodes"),
+                f" has {len(sizes)} entries for {len(query.contexts)} contexts; give one per context",
             )
         limits.check_match(query.max_match, query.min_match)
         limits.check_depth(query.max_depth)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.limits import check_size
@@ -74,7 +74,9 @@ def pack_groups(group: str | Sequence[str | None] | None) -> list[str]:
 
 def _each(field: str, values: Sequence[str], size: int) -> Sequence[str]:
     if values and len(values) != size:
-        raise InvalidArgument(f"{field} has {len(values)} entries for {size} documents; give one for each, or none")
+        raise InvalidArgument(
+            Field(field), f" has {len(values)} entries for {size} documents; give one for each, or none"
+        )
     return values or [""] * size
 
 
@@ -97,5 +99,5 @@ def load_metadata(text: str, field: str) -> Metadata:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise InvalidArgument(f"{field} is {text[:60]!r}; it must be a JSON object")
+        raise InvalidArgument(Field(field), f" is {text[:60]!r}; it must be a JSON object")
     return found

@@ -24,7 +24,7 @@ from suffolk.serving.draft_service.occurrences import pack_occurrences
 from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.transport.grpc_server import abort_call
+from suffolk.serving.transport.error_details import abort_call
 
 Reply = TypeVar("Reply")
 Request = TypeVar("Request")

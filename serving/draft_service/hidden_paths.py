@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,12 +27,13 @@ class HiddenPaths:
             yield
         except SuffolkError as error:
             text = str(error)
-            shown = _without_paths(text, stores)
-            if shown != text:
-                if text != self._logged:
-                    LOG.error("%s", text)
-                    self._logged = text
-                error.args = (shown,)
+            for name, store in stores.items():
+                path = str(getattr(store, "path", None) or "")
+                if "/" in path:
+                    error.replace(path, name)
+            if str(error) != text != self._logged:
+                LOG.error("%s", text)
+                self._logged = text
             raise
 
 
@@ -44,14 +44,6 @@ def public_info(info: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(settings, dict) and isinstance(settings.get("builds"), list):
         shown["settings"] = settings | {"builds": [_public_build(build) for build in settings["builds"]]}
     return shown
-
-
-def _without_paths(text: str, stores: Mapping[str, Retriever]) -> str:
-    for name, store in stores.items():
-        path = getattr(store, "path", None)
-        if path is not None:
-            text = re.sub(rf"(?<![\w./-]){re.escape(str(path))}(?![\w-])", name, text)
-    return text
 
 
 def _public_build(build: Any) -> Any:

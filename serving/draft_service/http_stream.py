@@ -61,7 +61,7 @@ async def _append_lines(request: Request, service: DraftService, calls: LiveCall
             raise InvalidArgument("the body has no line; send at least one document")
     except SuffolkError as error:
         await discard_rest(request)
-        error.args = (f"{error}; the {done} lines before are appended",)
+        error.extend(after=f"; the {done} lines before are appended")
         state: dict[str, Any] = {"lines": done, "appended": None if total is None else asdict(total)}
         return error_response(error, lambda status, error: {**plain_error(status, error), **state})
     return JSONResponse({"lines": done, "appended": asdict(total)})
@@ -122,7 +122,7 @@ def _at_line(number: int, read: Callable[[], T]) -> T:
     try:
         return read()
     except InvalidArgument as error:
-        error.args = (f"line {number}: {error}",)
+        error.extend(f"line {number}: ")
         raise
 
 
@@ -130,5 +130,5 @@ def _append(calls: LiveCalls, request: Request, found: tuple[AppendBody, list[An
     try:
         return Appended(**append(calls, request, found))
     except InvalidArgument as error:
-        error.args = (f"{lines}: {error}",)
+        error.extend(f"{lines}: ")
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffolk.datastore.context_query import SCOPES
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
 
 MAX_CONTEXT = 4096
@@ -60,7 +60,13 @@ def check_match(max_match: int, min_match: int) -> None:
     check_range("min_match", min_match, 1, MAX_CONTEXT)
     if min_match > max_match:
         raise InvalidArgument(
-            f"min_match is {min_match}, above max_match, {max_match}; lower min_match or raise max_match"
+            Field("min_match"),
+            f" is {min_match}, above ",
+            Field("max_match"),
+            f", {max_match}; lower ",
+            Field("min_match"),
+            " or raise ",
+            Field("max_match"),
         )
 
 
@@ -92,7 +98,7 @@ def check_nodes(max_nodes: Sequence[int], listed: bool = False) -> None:
         check_range(f"max_nodes[{index}]", size, 0, MAX_LISTED_NODES if listed else MAX_NODES)
     if sum(max_nodes) > MAX_BATCH_NODES:
         raise InvalidArgument(
-            f"max_nodes add up to {sum(max_nodes)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
+            Field("max_nodes"), f" add up to {sum(max_nodes)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
         )
 
 
@@ -103,7 +109,8 @@ def check_counted_nodes(nodes: int) -> None:
 def check_described_nodes(nodes: int) -> None:
     if nodes > MAX_DESCRIBED_NODES:
         raise InvalidArgument(
-            f"max_nodes add up to {nodes}; the limit with texts or by_datastore is {MAX_DESCRIBED_NODES}; lower them or split it"
+            Field("max_nodes"),
+            f" add up to {nodes}; the limit with texts or by_datastore is {MAX_DESCRIBED_NODES}; lower them or split it",
         )
 
 

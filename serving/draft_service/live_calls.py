@@ -62,7 +62,7 @@ class LiveCalls:
                 total = add_appended(total, admitted(lambda request=request: self.append(request)))  # type: ignore[misc]
             except SuffolkError as error:
                 kept = 0 if total is None else total.documents
-                error.args = (f"message {number} of the stream: {error}; {kept} documents before it are appended",)
+                error.extend(f"message {number} of the stream: ", f"; {kept} documents before it are appended")
                 raise
         if total is None:
             raise InvalidArgument("the stream has no message; send at least one")
@@ -107,7 +107,7 @@ class LiveCalls:
         caller().require(tenant_of(name), role)
         if not isinstance(store, Appendable):
             raise Unsupported(
-                f"datastore {name} takes no documents; serve it with --live, or build it again with more text"
+                f"datastore {name} takes no documents; serve it with --live, or build it again with more text",
             )
         return store
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from suffolk.datastore.context_query import Tokens
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.serving.draft_service.documents import dump_metadata, load_metadata
 from suffolk.serving.proto import draft_pb2
@@ -42,7 +42,7 @@ def unpack_occurrences(
             ``names``.
     """
     if len(reply.occurrences) > limit:
-        raise InvalidArgument(f"occurrences: {len(reply.occurrences)}; the query allows {limit}")
+        raise InvalidArgument(Field("occurrences"), f": {len(reply.occurrences)}; the query allows {limit}")
     return [
         _unpack(message, f"occurrences[{index}]", pattern, names, vocab_size)
         for index, message in enumerate(reply.occurrences)
@@ -53,13 +53,13 @@ def _unpack(
     message: draft_pb2.Occurrence, field: str, pattern: Tokens, names: Collection[str], vocab_size: int
 ) -> Occurrence:
     if message.datastore not in names:
-        raise InvalidArgument(f"{field} is in datastore {message.datastore!r}, which was not searched")
+        raise InvalidArgument(Field(field), f" is in datastore {message.datastore!r}, which was not searched")
     tokens, before = unpack_tokens(message.tokens, f"{field}.tokens"), unpack_tokens(message.before, f"{field}.before")
     for ids in (tokens, before):
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
-            raise InvalidArgument(f"{field} has a token id outside the vocabulary of {vocab_size}")
+            raise InvalidArgument(Field(field), f" has a token id outside the vocabulary of {vocab_size}")
     if tokens[: len(pattern)].tolist() != list(pattern):
-        raise InvalidArgument(f"{field}.tokens does not begin with the pattern")
+        raise InvalidArgument(Field(field), ".tokens does not begin with the pattern")
     return Occurrence(
         message.segment,
         message.document,

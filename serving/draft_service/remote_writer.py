@@ -21,7 +21,6 @@ from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.origin import check_group, check_source
 from suffolk.serving.live_store.stats import DocumentState, GroupStats, LiveDeletion, LiveStats
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.transport.call_errors import REFUSED
 
 APPEND_DEADLINE = 10.0
 """Deadline of an append or a count, in seconds."""
@@ -70,7 +69,7 @@ class RemoteWriter(Retriever):
         try:
             return self.append_once(documents, group, replace, key)
         except (Unavailable, DeadlineExceeded) as error:
-            if REFUSED in str(error):
+            if error.change == "none":
                 raise
             unknown = error
         try:

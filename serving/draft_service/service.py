@@ -13,6 +13,7 @@ from suffolk.datastore.context_query import ContextQuery, Groups, OccurrenceQuer
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import (
     DeadlineExceeded,
+    Field,
     InvalidArgument,
     NotFound,
     PermissionDenied,
@@ -301,9 +302,11 @@ class DraftService:
         visible = self._visible()
         known = ", ".join(visible) or "none"
         if name or not visible:  # the same answer for an unknown name and for one of another tenant
-            raise NotFound(f"datastore: there is no {name!r}; this caller may read {known}")
+            raise NotFound(Field("datastore"), f": there is no {name!r}; this caller may read {known}")
         if len(visible) != 1:
-            raise InvalidArgument(f"datastore: no name was given and there are several; choose one of {known}")
+            raise InvalidArgument(
+                Field("datastore"), f": no name was given and there are several; choose one of {known}"
+            )
         self.metrics.name_datastore(visible[0])
         return visible[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zstandard
 from tokenizers import Tokenizer
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, ResourceExhausted
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, ResourceExhausted
 from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
 from suffolk.serving.draft_service import limits
 
@@ -33,11 +33,15 @@ def unpack_tokenizer(frame: bytes, expected: str) -> Tokenizer:
     """
     try:
         if not 0 <= zstandard.frame_content_size(frame) <= limits.MAX_TOKENIZER_BYTES:
-            raise InvalidArgument(f"tokenizer: its frame states no size up to {limits.MAX_TOKENIZER_BYTES} bytes")
+            raise InvalidArgument(
+                Field("tokenizer"), f": its frame states no size up to {limits.MAX_TOKENIZER_BYTES} bytes"
+            )
         text = zstandard.ZstdDecompressor().decompress(frame, max_output_size=limits.MAX_TOKENIZER_BYTES)
         tokenizer = parse_tokenizer(text)
     except (zstandard.ZstdError, Corruption) as error:
-        raise InvalidArgument(f"tokenizer: {error}") from None
+        raise InvalidArgument(Field("tokenizer"), f": {error}") from None
     if (found := fingerprint(tokenizer)) != expected:
-        raise InvalidArgument(f"tokenizer: its fingerprint is {found}, not {expected}, that of the datastore")
+        raise InvalidArgument(
+            Field("tokenizer"), f": its fingerprint is {found}, not {expected}, that of the datastore"
+        )
     return tokenizer

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.context_query import DEFAULT_MAX_NODES, Tokens
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.retriever import Match
 from suffolk.serving.draft_service import limits
 from suffolk.serving.proto import draft_pb2
@@ -82,7 +82,7 @@ def unpack_max_nodes(data: bytes, queries: int, listed: bool = False) -> list[in
         sizes *= queries
     if len(sizes) != queries:
         raise InvalidArgument(
-            f"max_nodes has {len(sizes)} entries for {queries} contexts; give one, or one for each context"
+            Field("max_nodes"), f" has {len(sizes)} entries for {queries} contexts; give one, or one for each context"
         )
     limits.check_nodes(sizes, listed)
     return sizes
@@ -96,7 +96,9 @@ def unpack_least_counts(data: bytes, queries: int) -> list[int]:
     """The field ``least_counts`` of a request: one entry per query, or none. Raises InvalidArgument if it is malformed."""
     counts: list[int] = _column(data, COUNT, "least_counts").tolist()
     if counts and len(counts) != queries:
-        raise InvalidArgument(f"least_counts has {len(counts)} entries for {queries} contexts; give one each, or none")
+        raise InvalidArgument(
+            Field("least_counts"), f" has {len(counts)} entries for {queries} contexts; give one each, or none"
+        )
     return counts
 
 
@@ -209,13 +211,15 @@ def _join(parts: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> bytes:
 def _column(data: bytes, kind: np.dtype[Any], field: str) -> npt.NDArray[Any]:
     """``data`` as an array, not copied. Raises InvalidArgument if it holds no whole number of entries."""
     if len(data) % kind.itemsize:
-        raise InvalidArgument(f"{field} has {len(data)} bytes; it must be a multiple of {kind.itemsize}, little-endian")
+        raise InvalidArgument(
+            Field(field), f" has {len(data)} bytes; it must be a multiple of {kind.itemsize}, little-endian"
+        )
     return np.frombuffer(data, kind)
 
 
 def _require_sum(field: str, size: int, sizes_field: str, sizes: Sequence[int]) -> None:
     if size != sum(sizes):
-        raise InvalidArgument(f"{field} has {size} entries; {sizes_field} add up to {sum(sizes)}")
+        raise InvalidArgument(Field(field), f" has {size} entries; {sizes_field} add up to {sum(sizes)}")
 
 
 def _ranges(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

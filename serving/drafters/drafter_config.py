@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.drafter_entry import Options
 from suffolk.serving.drafters.registry import find, known
 
@@ -39,9 +39,9 @@ class DrafterConfig:
         for name, value in options.items():
             if name not in existing:
                 near = get_close_matches(name, existing, 1, 0)
-                raise InvalidArgument(f"{name} is not an option of a loaded drafter; the nearest is {near[0]}")
+                raise InvalidArgument(Field(name), f" is not an option of a loaded drafter; the nearest is {near[0]}")
             if existing[name].repeated and not isinstance(value, list | tuple):
-                raise InvalidArgument(f"{name} is {value!r}; it must be a list")
+                raise InvalidArgument(Field(name), f" is {value!r}; it must be a list")
         given = {
             name: [existing[name].kind(each) for each in value] if existing[name].repeated else value
             for name, value in options.items()

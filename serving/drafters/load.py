@@ -74,7 +74,7 @@ def make_drafter(
     entry = find(name)
     if entry.needs_option or entry.needs_target:
         raise InvalidArgument(
-            f"drafter {name} needs a model that is loaded (on the command line: {entry.usage or f'--drafter {name}'})"
+            f"drafter {name} needs a model that is loaded (on the command line: {entry.usage or f'--drafter {name}'})",
         )
     stores = retrievers if isinstance(retrievers, tuple | list) else [retrievers]
     context = LoadContext(vocab_size, retrievers=stores, limits=limits, calibration=calibration, prefetch=prefetch)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
 from suffolk.serving.engine.checks import listed, number, text, whole_number
 
 T = TypeVar("T")
@@ -69,12 +69,12 @@ def from_json(kind: type[T], values: object, what: str) -> T:
     every = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     names = ", ".join(every)
     if not isinstance(values, Mapping):
-        raise InvalidArgument(f"{what} is of type {type(values).__name__}; it must be an object with {names}")
+        raise InvalidArgument(Field(what), f" is of type {type(values).__name__}; it must be an object with {names}")
     if unknown := [name for name in values if name not in every]:
-        raise InvalidArgument(f"{what} has the key {unknown[0]!r}; it may only have: {names}")
+        raise InvalidArgument(Field(what), f" has the key {unknown[0]!r}; it may only have: {names}")
     needed = [name for name, each in every.items() if each.default is each.default_factory is MISSING]
     if missing := [name for name in needed if name not in values]:
-        raise InvalidArgument(f"{what} has no {missing[0]}; it needs {', '.join(needed)}")
+        raise InvalidArgument(Field(what), f" has no {missing[0]}; it needs {', '.join(needed)}")
     hints = _hints(kind)  # type: ignore[arg-type]  # types are hashable
     return kind(**{name: _read(hints[name], value, name) for name, value in values.items()})
 
@@ -90,7 +90,7 @@ def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -
         with path.open("rb") as file:
             content = file.read(most_bytes + 1)
     except OSError as error:
-        raise NotFound(f"{what}: cannot be read ({error.strerror}); {advice}") from error
+        raise NotFound(Field(what), f": cannot be read ({error.strerror}); {advice}") from error
     if len(content) > most_bytes:
         raise Corruption(f"{what}: larger than {most_bytes} bytes; {advice}")
     try:
@@ -126,21 +126,21 @@ def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
             return items  # 65,000 ints one by one would hold up other threads for 0.1 s
         kinds = (kinds[0],) * len(items) if kinds[-1] is Ellipsis else kinds
         if len(items) != len(kinds):
-            raise InvalidArgument(f"{name}{of} has {len(items)} values; it must have {len(kinds)}")
+            raise InvalidArgument(Field(name), f"{of} has {len(items)} values; it must have {len(kinds)}")
         return tuple(_checked(f"{name}[{place}]", each, kinds[place], of) for place, each in enumerate(items))
     if kind is str:
         return text(name + of, value)
     if kind in (int, float):
         found = whole_number(name + of, value) if kind is int else number(name + of, value)
         if within is not None and found not in within:
-            raise InvalidArgument(f"{name}{of} is {found}; it must be {within}")
+            raise InvalidArgument(Field(name), f"{of} is {found}; it must be {within}")
         return found
     if kind is bool and not isinstance(value, bool):
-        raise InvalidArgument(f"{name}{of} is {value!r}; it must be true or false")
+        raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be true or false")
     if get_origin(kind) is Literal and value not in get_args(kind):
-        raise InvalidArgument(f"{name}{of} is {value!r}; it must be one of {', '.join(get_args(kind))}")
+        raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be one of {', '.join(get_args(kind))}")
     if isinstance(kind, type) and is_dataclass(kind) and not isinstance(value, kind):
-        raise InvalidArgument(f"{name}{of} is {value!r}; it must be a {kind.__name__}")
+        raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be a {kind.__name__}")
     return value
 
 

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 from suffolk.datastore.arguments import check_flag, check_groups
 from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents
-from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, MAX_DEADLINE, RemoteDatastore
 from suffolk.serving.fanout.address import parse_address
 from suffolk.serving.fanout.datastore import FanoutDatastore
@@ -23,15 +30,16 @@ from suffolk.serving.fanout.servers import Servers
 from suffolk.serving.live_store.append_keys import new_key
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import DocumentState, GroupStats, LiveDeletion, LiveStats
-from suffolk.serving.transport.call_errors import REFUSED
 from suffolk.serving.transport.limits import check_deadline
 from suffolk.serving.transport.store_names import tenant_of
 
 T = TypeVar("T")
 REPEAT_SECONDS = 10.0
 """How long a change of which the outcome is unknown is repeated."""
+REFUSED_SECONDS = 3.0
+"""The same for a change that is refused: another copy leads soon, if one can."""
 TRY_SECONDS = 1.0
-"""Deadline of the first try of a change. Each later one has twice as much, because large ones may need it."""
+"""Deadline of the first try of a change. After each that was too short, the next has twice as much: large changes may need it."""
 FIND_SECONDS = 0.5
 """Deadline of the question who leads."""
 PAUSE_SECONDS = 0.1
@@ -59,8 +67,8 @@ class AppendableFanout(FanoutDatastore):
 
     A group lies in one shard, by consistent hashing of tenant and group. A document without a group may lie in any; those of one
     append lie together. Arguments, results and errors are those of ``LiveStore``. A change that a server refused is made at the
-    leader. A change of which the outcome is unknown is repeated at the leader for some seconds. A leader that does not answer
-    soon may be stopped, and another one may lead. Appends are made once, by their keys. A repeated deletion counts what was left.
+    leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, since another copy may
+    lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
     """
 
     def __init__(self, servers: Servers, deadline: float) -> None:
@@ -164,7 +172,7 @@ class AppendableFanout(FanoutDatastore):
         Args:
             gone: the outcome if a repetition finds nothing; None: the error is raised.
         """
-        seconds, end = TRY_SECONDS, time.monotonic() + REPEAT_SECONDS
+        seconds, begun = TRY_SECONDS, time.monotonic()
         unknown: SuffolkError | None = None
         while True:
             try:
@@ -174,10 +182,11 @@ class AppendableFanout(FanoutDatastore):
                     raise
                 return gone
             except (Unavailable, DeadlineExceeded) as error:
-                unknown = error if REFUSED not in str(error) else unknown
-                if unknown is None or time.monotonic() > end:
+                unknown = unknown if error.change == "none" else error
+                if time.monotonic() > begun + (REFUSED_SECONDS if unknown is None else REPEAT_SECONDS):
                     raise unknown or error from None
-            seconds *= 2
+                if isinstance(error, DeadlineExceeded):  # a refusal says nothing about the time that is needed
+                    seconds = min(2 * seconds, REPEAT_SECONDS)
             time.sleep(PAUSE_SECONDS)
 
     def _ask_leader(self, number: int, ask: Callable[[RemoteDatastore], T]) -> T:
@@ -190,7 +199,7 @@ class AppendableFanout(FanoutDatastore):
                 return ask(remote)
             except (Unavailable, DeadlineExceeded) as error:
                 self._leaders[key] = Leader(epoch)
-                if REFUSED not in str(error):
+                if error.change != "none":
                     raise
         leader = find_leader(shard, epoch)
         self._leaders[key] = leader
@@ -233,6 +242,7 @@ def find_leader(shard: ReplicaSet, last: int = 0) -> Leader:
     if found.remote is None:
         reason = "; ".join(problems) or "all of them answer"
         raise Unavailable(
-            f"no copy leads, so {REFUSED} ({reason}); see what the copies are with 'suffolk promote --dry-run'"
+            f"no copy leads, so nothing is changed ({reason}); see what the copies are with 'suffolk promote --dry-run'",
+            change="none",
         )
     return found

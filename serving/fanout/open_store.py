@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.transport.url import is_remote, names_several
@@ -31,14 +31,18 @@ def open_store(
         return _open_copy(path_or_url, residency or "mmap", watch, cache)
     if cache is not None:
         raise InvalidArgument(
-            f"cache is {str(cache)!r} for {path_or_url}; only a datastore in storage has one, leave it out"
+            Field("cache"), f" is {str(cache)!r} for {path_or_url}; only a datastore in storage has one, leave it out"
         )
     if isinstance(path_or_url, str) and is_remote(path_or_url):
         if residency is not None:
-            raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")
+            raise InvalidArgument(
+                Field("residency"), f" is {residency!r} for {path_or_url}; give it to 'suffolk serve' there"
+            )
         return connect_any(path_or_url, deadline)
     if deadline is not None:
-        raise InvalidArgument(f"deadline is {deadline!r} for {path_or_url}; only a service has one, leave it out")
+        raise InvalidArgument(
+            Field("deadline"), f" is {deadline!r} for {path_or_url}; only a service has one, leave it out"
+        )
     return (WatchedDatastore if watch else open_datastore)(path_or_url, residency or "mmap")
 
 

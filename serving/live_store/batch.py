@@ -92,7 +92,7 @@ def make_batch(documents: Sequence[Document], group: Groups, identity: StoreIden
             name = next(name for name in known if known[name] == key)
             raise InvalidArgument(
                 f"group {name!r}: {tokens} tokens in one append; a group may have {settings.max_group_tokens} "
-                "(max_group_tokens): append less, or raise the bound"
+                "(max_group_tokens): append less, or raise the bound",
             )
     return batch
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported, damaged
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound, Unsupported, damaged
 from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
@@ -129,10 +129,12 @@ def create_identity(store: Path, tokenizer: str | Path | None, size: int | None,
     loaded = None if tokenizer is None else load_tokenizer(tokenizer)
     size = size if loaded is None else max(size or 0, vocab_size(loaded))
     if size is None:
-        raise InvalidArgument("neither a tokenizer nor vocab_size is given; give the tokenizer of the model")
+        raise InvalidArgument(
+            "neither a tokenizer nor ", Field("vocab_size"), " is given; give the tokenizer of the model"
+        )
     for name, value, most in (("vocab_size", size, (1 << 31) - 1), ("order_depth", order_depth, 1024)):
         if not 1 <= value <= most:
-            raise InvalidArgument(f"{name} is {value}; it must be 1 to {most}")
+            raise InvalidArgument(Field(name), f" is {value}; it must be 1 to {most}")
     mark = None if loaded is None else fingerprint(loaded)
     store.mkdir(parents=True, exist_ok=True)
     with writer_lock(store):

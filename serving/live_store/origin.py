@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from suffolk.datastore.documents import MAX_SOURCE_CHARACTERS, NO_METADATA, Metadata, checked_metadata
 from suffolk.datastore.documents import Origin as FileOrigin
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 MAX_GROUP_CHARACTERS = 256
 
@@ -62,7 +62,9 @@ def check_source(source: str) -> None:
         InvalidArgument: ``source`` is no text, empty or too long.
     """
     if not isinstance(source, str) or not 0 < len(source) <= MAX_SOURCE_CHARACTERS:
-        raise InvalidArgument(f"id is {_short(source)}; it must be a text of 1 to {MAX_SOURCE_CHARACTERS} characters")
+        raise InvalidArgument(
+            Field("id"), f" is {_short(source)}; it must be a text of 1 to {MAX_SOURCE_CHARACTERS} characters"
+        )
 
 
 def check_group(group: str) -> None:
@@ -73,7 +75,8 @@ def check_group(group: str) -> None:
     """
     if not isinstance(group, str) or not 0 < len(group) <= MAX_GROUP_CHARACTERS:
         raise InvalidArgument(
-            f"group is {_short(group)}; it must be a text of 1 to {MAX_GROUP_CHARACTERS} characters: use a hash of a long key"
+            Field("group"),
+            f" is {_short(group)}; it must be a text of 1 to {MAX_GROUP_CHARACTERS} characters: use a hash of a long key",
         )
 
 

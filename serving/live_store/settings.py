@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
 from suffolk.datastore.datastore import MAX_THREADS, RESIDENCIES
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
 
 EVICTIONS = ("age", "use")
@@ -65,7 +65,7 @@ class LiveSettings:
             (0 <= self.threads <= MAX_THREADS, "threads", self.threads, f"0 (every core) to {MAX_THREADS}"),
         ):
             if not good:
-                raise InvalidArgument(f"{name}: {value} is not allowed; give {allowed}")
+                raise InvalidArgument(Field(name), f": {value} is not allowed; give {allowed}")
 
     @property
     def most_segment_tokens(self) -> int:

@@ -14,7 +14,7 @@ from suffolk.build_index.delete import delete as delete_published
 from suffolk.datastore.arguments import check_flag
 from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.query import parse_query
@@ -145,7 +145,7 @@ class LiveStore(LiveQueries):
         keys = set(batch.keys.tolist())
         if replace and 0 in keys:
             raise InvalidArgument(
-                "replace is given for a document without a group; name the group whose content it replaces"
+                Field("replace"), " is given for a document without a group; name the group whose content it replaces"
             )
         hashed = None if key is None else hash_key(key, self.identity.group_secret)
         appended = self._writer.append(batch, replace, hashed)
@@ -178,7 +178,7 @@ class LiveStore(LiveQueries):
         """
         if group is not None:
             if ids or where:
-                raise InvalidArgument("group is given with ids or where; give one of them")
+                raise InvalidArgument(Field("group"), " is given with ids or where; give one of them")
             return self._delete_group(group, dry_run)
         query = parse_query(ids, where)
         with self._files.lock:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
 from typing import Any
 
 from suffolk.datastore.errors import NotFound, SuffolkError
 from suffolk.serving.engine.loop.prompt import PromptTooLong
-from suffolk.serving.engine.sampling.grammar import RefusedGrammar
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.http_errors import message
 from suffolk.serving.transport.status import grpc_code
@@ -27,19 +25,14 @@ _NAMES = {
     "include_stop": "include_stop_str_in_output",
     "the prediction": "prediction",
     "the prompt": "prompt",
+    "logit_bias": "logit_bias",
     "the grammar (json_schema)": "response_format",
     "datastore": "suffolk.datastores",
     "drafter": "suffolk.drafter",
     "group": "suffolk.group",
     "max_nodes": "suffolk.max_nodes",
 }
-"""Beginning of an engine's message -> the request's name for the field, if the names differ."""
-_FIELDS = frozenset(
-    ("messages", "input", "prompt", "tokens", "temperature", "seed", "stop", "tools", "logprobs", "grammar")
-    + ("functions", *_NAMES.values())
-)
-"""Fields without an underscore. They could also be ordinary words."""
-_FIELD = re.compile(r"the prediction|the prompt|the grammar \(json_schema\)|[a-z_]+(?=[\[ :.])")
+"""The engine's name of a field -> the request's, if their forms differ."""
 
 
 def error_body(status: HTTPStatus, error: Exception) -> dict[str, Any]:
@@ -59,11 +52,9 @@ def _body(text: str, kind: str, param: str | None, code: str) -> dict[str, Any]:
 
 
 def _param(status: HTTPStatus, error: Exception) -> str | None:
-    """The field of the request that is wrong, if the error names one. Messages begin with the field."""
-    if isinstance(error, InvalidField) or (isinstance(error, RefusedGrammar) and error.field):
-        return error.field or None
-    found = _FIELD.match(message(error)) if status is HTTPStatus.BAD_REQUEST else None
-    if found is None:
+    """The field of the request that is wrong, if the error names one."""
+    field = error.field if isinstance(error, SuffolkError) and status is HTTPStatus.BAD_REQUEST else None
+    if field is None:
         return None
-    name = _NAMES.get(found[0], found[0])
-    return name if "_" in name or name in _FIELDS else None
+    name, bracket, place = field.partition("[")
+    return _NAMES.get(name, name) + ("" if name in _NAMES else bracket + place)

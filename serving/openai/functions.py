@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.openai.tool_choice import ToolChoice, named_choice, read_functions
 
 
@@ -27,7 +27,7 @@ def read_function_call(functions: Sequence[Any], choice: str | Mapping[str, Any]
     if isinstance(choice, Mapping):
         return named_choice(found, choice.get("name"), "function_call")
     if choice not in (None, "none", "auto"):
-        raise InvalidArgument(f"function_call is {choice!r}; it must be none, auto or {{'name': ...}}")
+        raise InvalidArgument(Field("function_call"), f" is {choice!r}; it must be none, auto or {{'name': ...}}")
     return ToolChoice(found, is_required=False, is_single=True) if found and choice != "none" else None
 
 
@@ -42,7 +42,7 @@ def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         call = message.get("function_call")
         if isinstance(call, Mapping):
             if not isinstance(call.get("name"), str):
-                raise InvalidArgument(f"messages[{at}].function_call has no name; give name and arguments")
+                raise InvalidArgument(Field("messages"), f"[{at}].function_call has no name; give name and arguments")
             name = f"call{at:05}"  # 9 characters, as Mistral's templates want
             del message["function_call"]
             message["tool_calls"] = [{"id": name, "type": "function", "function": dict(call)}]

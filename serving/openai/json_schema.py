@@ -21,7 +21,7 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 """Keywords whose values are schemas by name."""
 
 
-def schema_text(schema: Mapping[str, Any], strict: bool, field: str = "") -> str:
+def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
     """``schema`` as JSON. Objects that name their properties and say nothing of others have no others: models would invent them.
 
     Unless ``strict`` is set, keywords that the grammar library does not enforce are ignored, as in OpenAI's API.
@@ -30,20 +30,17 @@ def schema_text(schema: Mapping[str, Any], strict: bool, field: str = "") -> str
 
     Raises RefusedGrammar if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
     """
-    name = f"{field}: " if field else ""
     own = schema.get("x-guidance", {})
     if not isinstance(own, dict):
-        raise RefusedGrammar(
-            f"{name}x-guidance of a schema is of type {type(own).__name__}; it must be an object of options",
-            field.partition(" ")[0],
-        )
+        text = f": x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
+        raise RefusedGrammar(field, text)
     try:
         found = _converted(schema, frozenset(_merged(schema)))
         return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
     except RecursionError:
-        raise RefusedGrammar(f"{name}a schema is nested too deeply; simplify it", field.partition(" ")[0]) from None
+        raise RefusedGrammar(field, ": a schema is nested too deeply; simplify it") from None
     except InvalidArgument as error:
-        raise RefusedGrammar(f"{name}{error}", field.partition(" ")[0]) from None
+        raise RefusedGrammar(field, f": {error}") from None
 
 
 def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:

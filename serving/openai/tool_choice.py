@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.openai.json_schema import schema_text
 from suffolk.serving.openai.tool_calls import ToolCallParser
@@ -60,9 +60,9 @@ class ToolChoice:
             return Grammar("lark", "start: calls\n" + rules, "tools", tuple(schemas.values()))
         if answer.kind not in ("json_object", "json_schema"):
             raise InvalidArgument(
-                f"tools: an answer that may be a call takes a schema, no {answer.kind}; omit one of them"
+                Field("tools"), f": an answer that may be a call takes a schema, no {answer.kind}; omit one of them"
             )
-        schema = answer.text or schema_text({"type": "object"}, strict=False)
+        schema = answer.text or schema_text({"type": "object"}, False, "tools")
         parts = (*schemas.values(), answer)
         return Grammar("lark", f"start: answer | calls\nanswer: %json {schema}\n{rules}", "tools", parts)
 
@@ -90,13 +90,14 @@ def read_tool_choice(
         named = choice.get("function")
         if choice.get("type") != "function":
             raise InvalidArgument(
-                f"tool_choice.type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called"
+                Field("tool_choice"),
+                f".type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called",
             )
         return named_choice(functions, named.get("name") if isinstance(named, Mapping) else None, "tool_choice")
     if choice not in (None, "none", "auto", "required"):
-        raise InvalidArgument(f"tool_choice is {choice!r}; it must be none, auto, required or a function")
+        raise InvalidArgument(Field("tool_choice"), f" is {choice!r}; it must be none, auto, required or a function")
     if choice == "required" and not functions:
-        raise InvalidArgument("tool_choice is 'required'; give tools")
+        raise InvalidArgument(Field("tool_choice"), " is 'required'; give tools")
     if choice == "none" or not functions:
         return None
     return ToolChoice(functions, choice == "required", not is_parallel)
@@ -106,9 +107,9 @@ def named_choice(functions: Mapping[str, Mapping[str, Any]], name: object, field
     """The choice of one function. Raises InvalidArgument if ``functions`` does not have it. ``field``: what names it."""
     known = ", ".join(functions) or "none"
     if not isinstance(name, str):
-        raise InvalidArgument(f"{field} names no function; the functions of the request are {known}")
+        raise InvalidArgument(Field(field), f" names no function; the functions of the request are {known}")
     if name not in functions:
-        raise InvalidArgument(f"{field} names the function {name!r}; the functions of the request are {known}")
+        raise InvalidArgument(Field(field), f" names the function {name!r}; the functions of the request are {known}")
     return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
 
 
@@ -126,11 +127,11 @@ def read_functions(given: Sequence[object], path: str) -> dict[str, Mapping[str,
             (function.get("name"), function.get("parameters")) if isinstance(function, Mapping) else (None, None)
         )
         if not isinstance(function, Mapping) or not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidArgument(f"{field}.name is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
+            raise InvalidArgument(Field(field), f".name is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
         if name in functions:
-            raise InvalidArgument(f"{field}.name is {name!r}, which an earlier function has; rename one")
+            raise InvalidArgument(Field(field), f".name is {name!r}, which an earlier function has; rename one")
         if schema is not None and not isinstance(schema, Mapping):
-            raise InvalidArgument(f"{field}.parameters is no JSON object; give a schema")
+            raise InvalidArgument(Field(field), ".parameters is no JSON object; give a schema")
         functions[name] = function
     return functions
 
@@ -139,7 +140,9 @@ def _function(at: int, tool: Mapping[str, Any]) -> object:
     """The function of ``tool``."""
     function = tool.get("function")
     if tool.get("type") != "function" or not isinstance(function, Mapping):
-        raise InvalidArgument(f"tools[{at}] is no function; give {{'type': 'function', 'function': {{...}}}}")
+        raise InvalidArgument(
+            Field("tools"), f"[{at}] is no function; give {{'type': 'function', 'function': {{...}}}}"
+        )
     return function
 
 
@@ -150,12 +153,13 @@ def _read_allowed(
     allowed = choice.get("allowed_tools")
     mode, tools = (allowed.get("mode"), allowed.get("tools")) if isinstance(allowed, Mapping) else (None, None)
     if mode not in ("auto", "required") or not isinstance(tools, list):
-        raise InvalidArgument("tool_choice.allowed_tools must have mode, auto or required, and tools")
+        raise InvalidArgument(Field("tool_choice"), ".allowed_tools must have mode, auto or required, and tools")
     entries = [tool.get("function") if isinstance(tool, Mapping) else None for tool in tools]
     names = [str(entry.get("name")) if isinstance(entry, Mapping) else "" for entry in entries]
     if unknown := [name for name in names if name not in functions]:
         raise InvalidArgument(
-            f"tool_choice.allowed_tools names {unknown[0]!r}; the functions of tools are {', '.join(functions) or 'none'}"
+            Field("tool_choice"),
+            f".allowed_tools names {unknown[0]!r}; the functions of tools are {', '.join(functions) or 'none'}",
         )
     return {name: functions[name] for name in names}, str(mode)
 
@@ -171,7 +175,9 @@ def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, A
         if calls is None:
             continue
         if not isinstance(calls, list):
-            raise InvalidArgument(f"messages[{at}].tool_calls is of type {type(calls).__name__}; give a list")
+            raise InvalidArgument(
+                Field("messages"), f"[{at}].tool_calls is of type {type(calls).__name__}; give a list"
+            )
         message["tool_calls"] = [_template_call(at, call) for call in calls]
     return found
 
@@ -179,7 +185,7 @@ def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, A
 def _template_call(at: int, call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise InvalidArgument(f"messages[{at}].tool_calls has an entry without function.name")
+        raise InvalidArgument(Field("messages"), f"[{at}].tool_calls has an entry without function.name")
     arguments = function.get("arguments", {})
     try:
         arguments = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
@@ -187,7 +193,7 @@ def _template_call(at: int, call: Any) -> dict[str, Any]:
         arguments = None
     if not isinstance(arguments, dict):
         raise InvalidArgument(
-            f"messages[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
+            Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
         )
     return dict(call) | {"function": dict(function) | {"arguments": arguments}}
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.records import RECORDING_FORMAT
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.serving.engine.checks import listed, number, text, whole_within
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
@@ -136,10 +136,10 @@ class Recording:
 def _ids(name: str, values: object, vocab_size: int) -> npt.NDArray[np.int32]:
     ids = listed(name, values, "token ids")
     if not 1 <= len(ids) <= _MOST_TOKENS:
-        raise InvalidArgument(f"{name} has {len(ids)} tokens; it must have between 1 and {_MOST_TOKENS}")
+        raise InvalidArgument(Field(name), f" has {len(ids)} tokens; it must have between 1 and {_MOST_TOKENS}")
     odd = next((each for each in ids if type(each) is not int or not 0 <= each < vocab_size), None)
     if odd is not None:
-        raise InvalidArgument(f"{name} has {odd!r}; token ids of this model are 0..{vocab_size - 1}")
+        raise InvalidArgument(Field(name), f" has {odd!r}; token ids of this model are 0..{vocab_size - 1}")
     return np.asarray(ids, np.int32)
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.live_store.record import Change, frame
 from suffolk.serving.replication.documents import DocumentTable
-from suffolk.serving.transport.call_errors import REFUSED, UNSURE
 
 SILENT_SECONDS = 1.5
 """A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
@@ -105,7 +104,7 @@ class Feed:
     def require_lead(self) -> None:
         """See ``ChangeFeed``."""
         if self._refusal:
-            raise Unavailable(f"{self._refusal}; {REFUSED}")
+            raise Unavailable(f"{self._refusal}; nothing is changed", change="none")
 
     def require_copies(self) -> int:
         """Refuse a change before it is made. Returns a number for ``await_copies``.
@@ -117,8 +116,9 @@ class Feed:
         self.require_lead()
         if (have := 1 + self.followers()) < self.copies:
             raise Unavailable(
-                f"{self._name} has {have} of {self.copies} copies, so it takes no changes, and {REFUSED}; start another "
-                "replica, or try again when one has caught up"
+                f"{self._name} has {have} of {self.copies} copies, so it takes no changes, and nothing is changed; start another "
+                "replica, or try again when one has caught up",
+                change="none",
             )
         return reign
 
@@ -165,7 +165,7 @@ class Feed:
                     self.drop(each, "the follower is silent")
         raise DeadlineExceeded(
             f"{self._name}: {have} of {max(self.copies, 1 + len(self._required))} copies have the change after "
-            f"{COPY_SECONDS:g} s, so {UNSURE}; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
+            f"{COPY_SECONDS:g} s, so it may stay or vanish; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
         )
 
     def acknowledge(self, position: int, reign: int) -> bool:

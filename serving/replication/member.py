@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
+from suffolk.datastore.errors import Field, Internal, SuffolkError, Unavailable
 from suffolk.serving.live_store.record import Change, encode
 from suffolk.serving.live_store.writer import LiveWriter
 from suffolk.serving.replication.documents import compare, missing_changes
@@ -157,8 +157,9 @@ class Member:
         if self._max_lag is not None and (age := self._clock() - self._sure_at) > self._max_lag:
             since = f"for {age:.1f} s" if age < 1e9 else "since it was started"
             raise Unavailable(
-                f"{self.name}: this copy is not known to be in step {since}, and max_lag is {self._max_lag:g} s; ask another "
-                "one, or try again when it has caught up"
+                f"{self.name}: this copy is not known to be in step {since}, and ",
+                Field("max_lag"),
+                f" is {self._max_lag:g} s; ask another one, or try again when it has caught up",
             )
 
     def lag_seconds(self) -> float:

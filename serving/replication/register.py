@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_folder import RemoteFolder
 
@@ -90,7 +90,7 @@ def open_register(url: str, name: str) -> Register:
         return EtcdRegister(place)
     if not is_storage_url(url):
         raise InvalidArgument(
-            f"register is {url!r}; give s3://BUCKET/FOLDER, file:///FOLDER or etcd://HOST:PORT/PREFIX"
+            Field("register"), f" is {url!r}; give s3://BUCKET/FOLDER, file:///FOLDER or etcd://HOST:PORT/PREFIX"
         )
     register = StoredRegister(place)
     register.require_conditional_writes()
@@ -152,7 +152,7 @@ class EtcdRegister:
         scheme, _, rest = address.partition("://")
         hosts, _, key = rest.partition("/")
         if not hosts or not key:
-            raise InvalidArgument(f"register is {url!r}; write etcd://HOST:PORT,HOST:PORT/PREFIX")
+            raise InvalidArgument(Field("register"), f" is {url!r}; write etcd://HOST:PORT,HOST:PORT/PREFIX")
         self._url = address
         self._key = base64.b64encode(f"/{key}".encode()).decode()
         self._hosts = [f"{'https' if scheme == 'etcds' else 'http'}://{host}" for host in hosts.split(",")]

@@ -15,7 +15,7 @@ from suffolk.serving.proto import replication_pb2, replication_pb2_grpc
 from suffolk.serving.replication.feed import Feed, Subscription
 from suffolk.serving.replication.messages import pack_records, unpack_hello
 from suffolk.serving.replication.replica import ReplicaStore
-from suffolk.serving.transport.grpc_server import abort_call
+from suffolk.serving.transport.error_details import abort_call
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.datastore.datastore import Datastore, open_datastore
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.open_segment import open_segment
@@ -78,7 +78,7 @@ def push(store: str | Path, url: str, keep: int = KEEP, progress: WorkProgress |
         PermissionDenied, ResourceExhausted: the store refuses.
     """
     if keep < 1:
-        raise InvalidArgument(f"keep: {keep} is not allowed; give 1 or more")
+        raise InvalidArgument(Field("keep"), f": {keep} is not allowed; give 1 or more")
     path, remote, show = Path(store), RemoteFolder(url), progress or SilentProgress()
     while True:
         generation = read_manifest(path).generation

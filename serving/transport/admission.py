@@ -46,13 +46,14 @@ class AdmissionController:
         """
         with self._changed:
             if self._closed:
-                raise Unavailable("the server is stopping; try another one, or this one again later")
+                raise Unavailable("the server is stopping; try another one, or this one again later", change="none")
             if self._in_flight + places > self.max_in_flight:
                 full = self._in_flight == self.max_in_flight
                 raise ResourceExhausted(
                     f"the server already has {self._in_flight} calls, "
                     f"{'its limit' if full else f'and its limit of {self.max_in_flight} leaves no room for {places} more'}; "
                     f"try again later or raise {self.option}",
+                    change="none",
                     retry_seconds=self.retries.next(),
                 )
             self._in_flight += places

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import grpc
 
-from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError
-from suffolk.serving.transport.retry_times import sent_retry_seconds
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.transport.error_details import sent_error
 from suffolk.serving.transport.status import error_from_code
 
 CONNECT_ERRORS = {
@@ -22,6 +22,8 @@ CONNECT_ERRORS = {
     "timed out": "the server accepts connections but does not answer; check whether the {server} hangs, or correct the address",
 }
 """Part of gRPC's message about a connection attempt -> Suffolk's message."""
+NOT_SENT = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
+"""Beginnings of gRPC's messages about calls that had no connection. Channels have no retries that could have sent them before."""
 CLOSED = ("Socket closed", "Connection reset", "Broken pipe", "GOAWAY", "Stream removed")
 PLAINTEXT_CLOSED = "the server closed the connection; if it uses TLS, write grpcs://HOST:PORT?ca=FILE"
 TLS_CLOSED = "the server closed the connection; if it requires client certificates, add cert=FILE and key=FILE"
@@ -29,11 +31,6 @@ CONNECTION_LOST = "the connection was lost; check whether the {server} still run
 CANCELLED = "the {server} cancelled the call: it is stopping, or its replies were not read in time; try again"
 TOO_LARGE = "a message of this call is larger than the {server} or this client allows; split the call into several"
 OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
-
-REFUSED = "nothing is changed"
-"""In the message of a server, or of a client, that refused a change before it began."""
-UNSURE = "it may stay or vanish"
-"""In the message of a server that ended a change late, of its own. Other messages about deadlines are replaced."""
 
 
 def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> SuffolkError:
@@ -43,20 +40,22 @@ def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> Suffol
         server: "draft service" or "worker", for the message.
         late: message if the deadline passed.
     """
+    if (sent := sent_error(error, url)) is not None:
+        return sent
     code, text = error.code(), error.details() or ""
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and UNSURE not in text:
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return error_from_code(code, f"{url}: {late}")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
         return InvalidArgument(f"{url}: {TOO_LARGE.format(server=server)} ({text})")
     message = _message(code, text, url.startswith("grpcs:"))
     found = error_from_code(code, f"{url}: {text if message is None else message.format(server=server)}")
-    if isinstance(found, ResourceExhausted):
-        found.retry_seconds = sent_retry_seconds(error.trailing_metadata())
+    if text.startswith(NOT_SENT):
+        found.change = "none"
     return found
 
 
 def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
-    """Suffolk's message if gRPC wrote ``text``; None if the server wrote it."""
+    """Suffolk's message for gRPC's ``text``, which is all that gRPC says about a cause; None: the text is shown."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
     if code is grpc.StatusCode.CANCELLED:
@@ -64,7 +63,7 @@ def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
     if code is not grpc.StatusCode.UNAVAILABLE:
         return None
     closed = any(part in text for part in CLOSED)
-    if not text.startswith(("failed to connect to all addresses", "errors resolving", "DNS resolution failed")):
+    if not text.startswith(NOT_SENT):
         return CONNECTION_LOST if closed else None
     for part, message in CONNECT_ERRORS.items():
         if part in text:

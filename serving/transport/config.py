@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.transport.access_file import read_access_file
 from suffolk.serving.transport.endpoint import Endpoint, check_free
 from suffolk.serving.transport.host_rules import HostRules, check_hosts
@@ -42,25 +42,29 @@ class ServerConfig:
         if not self.listen:
             raise InvalidArgument("--listen: no endpoint; give HOST:PORT or unix:PATH")
         if not 0 <= self.grace <= 600:
-            raise InvalidArgument(f"grace is {self.grace}; it must be in 0..600 seconds")
+            raise InvalidArgument(Field("grace"), f" is {self.grace}; it must be in 0..600 seconds")
         if not 0 <= self.drain <= 600:
-            raise InvalidArgument(f"drain is {self.drain}; it must be in 0..600 seconds")
+            raise InvalidArgument(Field("drain"), f" is {self.drain}; it must be in 0..600 seconds")
         if self.http is not None and self.http.path:
             raise InvalidArgument(f"--http: {self.http} is a unix socket; give HOST:PORT")
         check_hosts(self.allowed_hosts)
         taken: list[Endpoint] = []
         for field, endpoint in self._endpoints():
             if endpoint in taken and (endpoint.port or endpoint.path):
-                raise InvalidArgument(f"{field}: {endpoint} is already given to --listen; choose another address")
+                raise InvalidArgument(
+                    Field(field), f": {endpoint} is already given to --listen; choose another address"
+                )
             taken.append(endpoint)
             if self.tls is None and not (endpoint.is_private() or self.insecure):
                 raise InvalidArgument(
-                    f"{field}: {endpoint} would expose plaintext to other machines; give --tls-cert and --tls-key, or --insecure"
+                    Field(field),
+                    f": {endpoint} would expose plaintext to other machines; give --tls-cert and --tls-key, or --insecure",
                 )
             if not (self.authenticates or endpoint.is_private() or self.insecure):
                 raise InvalidArgument(
-                    f"{field}: {endpoint} would answer every machine that can reach it; give --access with tokens, "
-                    "--tls-client-ca, or --insecure"
+                    Field(field),
+                    f": {endpoint} would answer every machine that can reach it; give --access with tokens, "
+                    "--tls-client-ca, or --insecure",
                 )
 
     @property

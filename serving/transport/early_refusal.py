@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import grpc
 
+from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.call_pool import CallingThread, CallPool
+from suffolk.serving.transport.error_details import abort_call
 from suffolk.serving.transport.grpc_access import OPEN_SERVICE
 from suffolk.serving.transport.request_metrics import RequestMetrics
-from suffolk.serving.transport.retry_times import retry_trailer
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
@@ -67,13 +68,13 @@ class EarlyRefusal(grpc.ServerInterceptor):
 
     def _refusal(self, name: str, most: int) -> Handler:
         """A handler that takes a stream, because nothing is read of a stream before its handler asks for it."""
-        label, code = name.rpartition("/")[2], grpc.StatusCode.RESOURCE_EXHAUSTED
+        label = name.rpartition("/")[2]
         text = f"the server already has {most} calls, its limit; try again later or raise {self._admission.option}"
 
         def refuse(requests: object, context: grpc.ServicerContext) -> NoReturn:
-            self._metrics.count_refusal("grpc", label, code.name)
-            context.set_trailing_metadata(retry_trailer(self._admission.retries.next()))
-            context.abort(code, text)
+            self._metrics.count_refusal("grpc", label, "RESOURCE_EXHAUSTED")
+            seconds = self._admission.retries.next()
+            abort_call(context, ResourceExhausted(text, change="none", retry_seconds=seconds))
 
         refuse.experimental_thread_pool = self._this_thread  # type: ignore[attr-defined]
         return grpc.stream_unary_rpc_method_handler(refuse)

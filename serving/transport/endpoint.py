@@ -9,7 +9,7 @@ import socket
 import stat
 from dataclasses import dataclass
 
-from suffolk.datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
+from suffolk.datastore.errors import Field, InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
 
 MAX_SOCKET_PATH = 107
 """Longest path of a unix socket on Linux, in bytes."""
@@ -51,13 +51,14 @@ def parse_endpoint(text: str, field: str, other_form: str = "unix:PATH") -> Endp
         path = os.path.abspath(text.removeprefix("unix:"))
         if text == "unix:" or len(os.fsencode(path)) > MAX_SOCKET_PATH:
             raise InvalidArgument(
-                f"{field}: {text}: the path of a unix socket has 1 to {MAX_SOCKET_PATH} bytes; choose a shorter one"
+                Field(field),
+                f": {text}: the path of a unix socket has 1 to {MAX_SOCKET_PATH} bytes; choose a shorter one",
             )
         return Endpoint(path=path)
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidArgument(f"{field}: {text!r} is not HOST:PORT with a port in 0..65535, nor {other_form}")
+        raise InvalidArgument(Field(field), f": {text!r} is not HOST:PORT with a port in 0..65535, nor {other_form}")
     return Endpoint(host, int(port))
 
 
@@ -93,7 +94,9 @@ def bind_error(endpoint: Endpoint, field: str, error: OSError) -> SuffolkError:
         return PermissionDenied(
             f"{field}: this user may not listen on {endpoint}; choose a port above 1023 or another folder"
         )
-    return InvalidArgument(f"{field}: cannot listen on {endpoint}: {error.strerror or error}; choose another address")
+    return InvalidArgument(
+        Field(field), f": cannot listen on {endpoint}: {error.strerror or error}; choose another address"
+    )
 
 
 def _remove_stale_socket(endpoint: Endpoint, field: str) -> None:
@@ -104,7 +107,9 @@ def _remove_stale_socket(endpoint: Endpoint, field: str) -> None:
             raise
         return
     if not stat.S_ISSOCK(mode):
-        raise InvalidArgument(f"{field}: {endpoint.path} exists and is not a socket; remove it or choose another path")
+        raise InvalidArgument(
+            Field(field), f": {endpoint.path} exists and is not a socket; remove it or choose another path"
+        )
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:

@@ -11,10 +11,10 @@ import grpc
 from suffolk.datastore.errors import PermissionDenied
 from suffolk.serving.transport import tracing
 from suffolk.serving.transport.authenticator import Authenticator
+from suffolk.serving.transport.error_details import abort_call
 from suffolk.serving.transport.request_id import HEADER, begin_request
 from suffolk.serving.transport.request_metrics import RequestMetrics
-from suffolk.serving.transport.retry_times import retry_seconds, retry_trailer
-from suffolk.serving.transport.status import error_text, grpc_code
+from suffolk.serving.transport.status import grpc_code
 from suffolk.serving.transport.usage import QuotaExceeded
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -68,8 +68,7 @@ class AccessInterceptor(grpc.ServerInterceptor):
         except (PermissionDenied, QuotaExceeded) as error:
             code = grpc_code(error) if isinstance(error, QuotaExceeded) else grpc.StatusCode.UNAUTHENTICATED
             self._metrics.count_refusal("grpc", method.rpartition("/")[2], code.name)
-            context.set_trailing_metadata(retry_trailer(retry_seconds(error)))
-            context.abort(code, error_text(error))
+            abort_call(context, error, code)
         if usage is not None and not context.add_callback(usage.end_call):
             usage.end_call()  # the call has ended already
         with tracing.server_span(method.lstrip("/"), headers):

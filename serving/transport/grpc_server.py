@@ -6,13 +6,11 @@ import resource
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import NoReturn
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.authenticator import Authenticator
 from suffolk.serving.transport.call_pool import CallPool
@@ -21,8 +19,6 @@ from suffolk.serving.transport.grpc_access import AccessInterceptor
 from suffolk.serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.transport.malformed_requests import MalformedRequestInterceptor
 from suffolk.serving.transport.request_metrics import RequestMetrics
-from suffolk.serving.transport.retry_times import retry_seconds, retry_trailer
-from suffolk.serving.transport.status import error_text, grpc_code
 
 NO_STREAMS: Mapping[str, int] = MappingProxyType({})
 SPARE_THREADS = 8
@@ -91,9 +87,3 @@ def most_connections() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, files // 2)
-
-
-def abort_call(context: grpc.ServicerContext, error: SuffolkError) -> NoReturn:
-    """End a call with the status code and the message of ``error``. A refusal says when to try again."""
-    context.set_trailing_metadata(retry_trailer(retry_seconds(error)))
-    context.abort(grpc_code(error), error_text(error))

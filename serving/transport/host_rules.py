@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.transport.endpoint import Endpoint
 
 _NAME = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
@@ -60,5 +60,6 @@ def check_hosts(hosts: Sequence[str]) -> None:
     for index, host in enumerate(hosts):
         if not _NAME.fullmatch(host):
             raise InvalidArgument(
-                f"allowed_host[{index}] is {host!r}; write a name or an address in lower case, without scheme or port"
+                Field("allowed_host"),
+                f"[{index}] is {host!r}; write a name or an address in lower case, without scheme or port",
             )

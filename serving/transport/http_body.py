@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
@@ -25,14 +25,13 @@ _SHOWN = 60
 class InvalidField(InvalidArgument):
     """InvalidArgument for one field of a body.
 
-    Attributes:
+    Args:
         field: path of the field, for example messages[0].content; empty for the whole body.
         code: error code for programs; may be empty.
     """
 
     def __init__(self, field: str, text: str, code: str = "") -> None:
-        super().__init__(f"{field or 'body'}{text}")
-        self.field = field
+        super().__init__(Field(field) if field else "body", text)
         self.code = code
 
 

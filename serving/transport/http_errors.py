@@ -34,9 +34,13 @@ def error_response(error: Exception, error_body: ErrorBody) -> Response:
 
 
 def plain_error(status: HTTPStatus, error: Exception) -> dict[str, Any]:
-    """{"error": {"code": name of the gRPC code or of the HTTP status, "message"}}."""
-    code = grpc_code(error).name if isinstance(error, SuffolkError) else status.name
-    return {"error": {"code": code, "message": message(error)}}
+    """{"error": {"code", "message"}}, with "field", "change" and "retry_seconds" if known. The code is gRPC's, or HTTP's."""
+    if not isinstance(error, SuffolkError):
+        return {"error": {"code": status.name, "message": message(error)}}
+    data: dict[str, Any] = {"field": error.field, "change": error.change if error.change == "none" else None}
+    data["retry_seconds"] = retry_seconds(error)
+    known = {name: value for name, value in data.items() if value is not None}
+    return {"error": {"code": grpc_code(error).name, "message": message(error), **known}}
 
 
 def message(error: Exception) -> str:

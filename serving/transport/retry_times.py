@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from suffolk.datastore.errors import ResourceExhausted, Unavailable
+from suffolk.datastore.errors import SuffolkError, Unavailable
 
 RETRY_KEY = "grpc-retry-pushback-ms"
 """Trailer of a refused gRPC call: milliseconds after which to try again (gRPC's A6). HTTP answers have Retry-After."""
@@ -37,9 +37,9 @@ class RetryTimes:
 
 def retry_seconds(error: Exception) -> float | None:
     """When the call that ``error`` refused may be tried again; None if the same call would fail again."""
-    if isinstance(error, ResourceExhausted):
-        return error.retry_seconds
-    return MAX_RETRY_SECONDS if isinstance(error, Unavailable) else None
+    if isinstance(error, Unavailable):
+        return error.retry_seconds or MAX_RETRY_SECONDS
+    return error.retry_seconds if isinstance(error, SuffolkError) else None
 
 
 def retry_trailer(seconds: float | None) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound, PermissionDenied
 
 MAX_TOKEN = 1024
 """Characters of a token."""
@@ -27,7 +27,9 @@ def read_token(file: str) -> str:
         kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
         raise kind(f"token_file {file}: it cannot be read: {error.strerror}") from None
     if not 0 < len(token) <= MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidArgument(f"token_file {file}: its first line is not a token; 'suffolk token add' prints one")
+        raise InvalidArgument(
+            Field("token_file"), f" {file}: its first line is not a token; 'suffolk token add' prints one"
+        )
     return token
 
 

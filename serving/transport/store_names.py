@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.transport.limits import MAX_NAME
 
 DEFAULT_TENANT = "default"
@@ -27,7 +27,8 @@ def check_store_name(name: str, field: str) -> str:
     tenant, slash, store = name.rpartition("/")
     if not NAME.fullmatch(store) or (slash and not NAME.fullmatch(tenant)) or len(name) > MAX_NAME:
         raise InvalidArgument(
-            f"{field}: {name!r} cannot name a datastore; write NAME or TENANT/NAME with letters, digits, '.', '_' and '-', at most "
-            f"{MAX_NAME} characters in all"
+            Field(field),
+            f": {name!r} cannot name a datastore; write NAME or TENANT/NAME with letters, digits, '.', '_' and '-', at most "
+            f"{MAX_NAME} characters in all",
         )
     return short_name(name)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.context_query import Tokens
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 TOKEN = np.dtype("<i4")
 
@@ -18,13 +18,13 @@ def to_tokens(ids: Tokens, field: str) -> npt.NDArray[np.int32]:
     try:
         array = np.asarray(ids)
     except (ValueError, OverflowError) as error:
-        raise InvalidArgument(f"{field} is not a flat list of token ids: {error}") from None
+        raise InvalidArgument(Field(field), f" is not a flat list of token ids: {error}") from None
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidArgument(
-            f"{field} is a {array.ndim}-dimensional array of {array.dtype}; give a flat list of integers"
+            Field(field), f" is a {array.ndim}-dimensional array of {array.dtype}; give a flat list of integers"
         )
     if array.size and not -(1 << 31) <= int(array.min()) <= int(array.max()) < 1 << 31:
-        raise InvalidArgument(f"{field} has a token id beyond 32 bits; token ids are 0..vocab_size-1")
+        raise InvalidArgument(Field(field), " has a token id beyond 32 bits; token ids are 0..vocab_size-1")
     tokens: npt.NDArray[np.int32] = array.astype(np.int32)
     return tokens
 
@@ -37,6 +37,6 @@ def unpack_tokens(data: bytes, field: str) -> npt.NDArray[np.int32]:
     """``data`` as int32[n], not copied. Raises InvalidArgument if its length is not a multiple of 4."""
     if len(data) % TOKEN.itemsize:
         raise InvalidArgument(
-            f"{field} has {len(data)} bytes; it must be a multiple of {TOKEN.itemsize}, int32 little-endian"
+            Field(field), f" has {len(data)} bytes; it must be a multiple of {TOKEN.itemsize}, int32 little-endian"
         )
     return np.frombuffer(data, TOKEN)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 
 SCHEMES = ("grpc", "grpcs", "grpc+unix")
@@ -127,7 +127,9 @@ def parse_deadline(url: str, text: str | None) -> float | None:
     except ValueError:
         milliseconds = -1.0
     if not 0 < milliseconds <= 600_000:
-        raise InvalidArgument(f"{url}: deadline_ms is {text!r}; it must be a number above 0 and at most 600000")
+        raise InvalidArgument(
+            f"{url}: ", Field("deadline_ms"), f" is {text!r}; it must be a number above 0 and at most 600000"
+        )
     return milliseconds / 1000
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
+from suffolk.datastore.errors import Field, Internal, InvalidArgument, Unavailable
 from suffolk.serving.engine.checks import number, text, whole_within
 from suffolk.serving.engine.loop.draft_options import DraftOptions, options_or_default
 from suffolk.serving.engine.loop.prompt import Prompt
@@ -45,7 +45,7 @@ def connect_worker(url: str) -> WorkerClient:
     parts = parse_url(url, WORKER_PORT)
     if parts.name or parts.deadline is not None:
         raise InvalidArgument(
-            f"{url}: the URL of a worker has no name and no deadline_ms; end it with the port or socket"
+            f"{url}: the URL of a worker has no name and no ", Field("deadline_ms"), "; end it with the port or socket"
         )
     channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _KEEPALIVE_TIMEOUT, PING_SECONDS)
     return WorkerClient(url, channel)

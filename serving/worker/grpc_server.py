@@ -8,11 +8,11 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
-from suffolk.serving.transport.grpc_server import abort_call
+from suffolk.serving.transport.error_details import abort_call
 from suffolk.serving.transport.limits import check_size
 from suffolk.serving.transport.tokens import unpack_tokens
 from suffolk.serving.worker import limits
@@ -102,7 +102,7 @@ def _prompt(
         tokens = unpack_tokens(request.token_ids, "token_ids")
         check_size("token_ids", len(tokens), limits.MAX_PROMPT, "tokens", "shorten the prompt")
         return tokens
-    raise InvalidArgument("prompt: there is none; give one of text, chat and token_ids")
+    raise InvalidArgument(Field("prompt"), ": there is none; give one of text, chat and token_ids")
 
 
 def _messages(chat: decode_pb2.Chat) -> list[tuple[str, str]]:

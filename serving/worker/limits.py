@@ -53,21 +53,21 @@ def check_new_tokens(field: str, count: int) -> None:
 
 
 def check_stops(field: str, stops: Sequence[str]) -> None:
-    check_range(f"{field}: the number of strings", len(stops), 0, MAX_STOPS)
+    check_range(field, len(stops), 0, MAX_STOPS, ": the number of strings")
     for index, stop in enumerate(stops):
         check_size(f"{field}[{index}]", len(stop), MAX_STOP, "characters")
 
 
 def check_stop_tokens(field: str, ids: Sequence[int]) -> None:
-    check_range(f"{field}: the number of tokens", len(ids), 0, MAX_STOP_TOKENS)
+    check_range(field, len(ids), 0, MAX_STOP_TOKENS, ": the number of tokens")
 
 
 def check_biases(field: str, biases: Collection[int]) -> None:
-    check_range(f"{field}: the number of tokens", len(biases), 0, MAX_BIASES)
+    check_range(field, len(biases), 0, MAX_BIASES, ": the number of tokens")
 
 
 def check_messages(field: str, count: int) -> None:
-    check_range(f"{field}: the number of messages", count, 1, MAX_MESSAGES)
+    check_range(field, count, 1, MAX_MESSAGES, ": the number of messages")
 
 
 def check_chat(field: str, roles: Sequence[str], contents: Sequence[str]) -> None:

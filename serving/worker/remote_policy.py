@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from suffolk.datastore.errors import InvalidArgument, PermissionDenied
+from suffolk.datastore.errors import Field, InvalidArgument, PermissionDenied
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
@@ -29,7 +29,9 @@ class RemotePolicy:
 
     def __post_init__(self) -> None:
         if not 0 <= self.typical_floor <= 1:
-            raise InvalidArgument(f"typical_floor is {self.typical_floor}; it must be between 0 (refuse typical) and 1")
+            raise InvalidArgument(
+                Field("typical_floor"), f" is {self.typical_floor}; it must be between 0 (refuse typical) and 1"
+            )
 
     def apply(self, settings: SamplingSettings) -> SamplingSettings:
         """The settings with which to decode. Raises PermissionDenied for verification ``typical`` without a floor."""
@@ -37,7 +39,9 @@ class RemotePolicy:
             return settings
         if not self.typical_floor:
             raise PermissionDenied(
-                "verification is 'typical', which this worker refuses: it may reveal text of its datastores; use match or "
-                "rejection, or ask the operator to set typical_floor"
+                Field("verification"),
+                " is 'typical', which this worker refuses: it may reveal text of its datastores; use match or "
+                "rejection, or ask the operator to set ",
+                Field("typical_floor"),
             )
         return replace(settings, typical_floor=max(settings.typical_floor, self.typical_floor))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from suffolk.datastore.errors import PermissionDenied, SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.errors import Field, PermissionDenied, SuffolkError, Unavailable, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.version import __version__
 from suffolk.serving.draft_service.text_appender import TextAppender
@@ -161,11 +161,16 @@ class DecodeService:
 
     def _require_traces(self, names: Sequence[str]) -> None:
         if not self.policy.traces:
-            raise PermissionDenied("trace: this worker shows no draft trees; ask its operator for --playground on")
+            raise PermissionDenied(
+                Field("trace"), ": this worker shows no draft trees; ask its operator for --playground on"
+            )
         if not self.may_trace(names):
             raise PermissionDenied(
-                f"trace: {caller().name} may not see the sources of {', '.join(names) or 'this worker'}; that needs the role admin "
-                "there (with share_learning, in '*'); leave trace out"
+                Field("trace"),
+                f": {caller().name} may not see the sources of {', '.join(names) or 'this worker'}; that needs the role admin "
+                "there (with ",
+                Field("share_learning"),
+                ", in '*'); leave trace out",
             )
 
     def may_trace(self, datastores: Sequence[str]) -> bool:

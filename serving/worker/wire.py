@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.draft_counts import STAGES
 from suffolk.serving.engine.loop.draft_options import DraftOptions
@@ -94,7 +94,7 @@ def unpack_step(message: decode_pb2.GenerateReply) -> tuple[Step, GenerationStat
         )
     if len(message.log_probabilities) not in (0, len(tokens)):
         raise InvalidArgument(
-            f"log_probabilities has {len(message.log_probabilities)} entries for {len(tokens)} tokens"
+            Field("log_probabilities"), f" has {len(message.log_probabilities)} entries for {len(tokens)} tokens"
         )
     if bool(message.finish) != message.HasField("stats"):
         raise InvalidArgument("the last reply must have stats, and no other reply may have them")

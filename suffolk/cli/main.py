@@ -12,7 +12,6 @@ from functools import partial
 
 from suffolk.cli.commands import command_module, overview, split_command
 from suffolk.cli.exit_codes import exit_code_of
-from suffolk.cli.option_names import name_options
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
@@ -59,7 +58,7 @@ def _run(words: Sequence[str]) -> int:
     try:
         return int(module.run(options))
     except SuffolkError as error:
-        error.args = (name_options(str(error), labels_of(settings, options.given)),)
+        error.rename(labels_of(settings, options.given))
         raise
 
 

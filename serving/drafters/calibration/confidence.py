@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.calibration.reliability import Reliability
 
 Floats = npt.NDArray[np.float64]
@@ -70,11 +70,13 @@ class Confidence:
     def restore(self, state: Floats) -> None:
         """Load a state. Raises InvalidArgument if it is malformed."""
         if state.shape != (self._tallies.size,):
-            raise InvalidArgument(f"calibration: a state has {state.size} entries; it must have {self._tallies.size}")
+            raise InvalidArgument(
+                Field("calibration"), f": a state has {state.size} entries; it must have {self._tallies.size}"
+            )
         hits, seen = tallies = state.reshape(self._tallies.shape).copy()
         if not bool(np.all(np.isfinite(tallies)) and np.all(hits >= 0) and np.all(hits <= seen)):
             raise InvalidArgument(
-                "calibration: a state has an entry that is not finite, below 0, or more hits than were seen"
+                Field("calibration"), ": a state has an entry that is not finite, below 0, or more hits than were seen"
             )
         self._tallies = tallies
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checked_fields import Within, check_fields
 
 _MOST_ENTRIES = 1 << 16
@@ -112,6 +112,6 @@ def _tails(probabilities: tuple[float, ...], longest: int) -> NDArray[np.float64
 def _require_sum(what: str, entries: tuple[float, ...]) -> None:
     """Raise InvalidArgument unless ``entries`` add up to 1."""
     if not 0 < len(entries) <= _MOST_ENTRIES:
-        raise InvalidArgument(f"{what} are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")
+        raise InvalidArgument(Field(what), f" are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")
     if abs(math.fsum(entries) - 1) > _SUM_TOLERANCE:
-        raise InvalidArgument(f"{what} add up to {math.fsum(entries):.9g}; they must add up to 1")
+        raise InvalidArgument(Field(what), f" add up to {math.fsum(entries):.9g}; they must add up to 1")

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.engine.checked_fields import Within, check_fields, from_json, read_object
 
@@ -27,7 +27,7 @@ def read_rates(path: Path) -> Levels:
     try:
         return from_json(Levels, values, "the document")
     except InvalidArgument as error:
-        raise InvalidArgument(f"{what}: {error}") from error
+        raise InvalidArgument(Field(what), f": {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Levels:
         if not 0 < size <= MOST_LEVELS:
             raise InvalidArgument(f"levels are {size}; give 1 to {MOST_LEVELS}, the target last")
         if twice := [name for name in names if names.count(name) > 1]:
-            raise InvalidArgument(f"levels: two are named {twice[0]}; give each a name of its own")
+            raise InvalidArgument(Field("levels"), f": two are named {twice[0]}; give each a name of its own")
         if self.levels[-1].retrieval:
             raise InvalidArgument(
                 f"level {names[-1]} is last, and it is retrieval; the last level must be the target, a model"
@@ -64,7 +64,7 @@ class Levels:
             if len(entries) != size:
                 what = f"acceptance[{place - 1}]" if place else "acceptance"
                 raise InvalidArgument(
-                    f"{what} has {len(entries)} entries; it must have one for each of the {size} levels"
+                    Field(what), f" has {len(entries)} entries; it must have one for each of the {size} levels"
                 )
         pairs = [(run.drafter, run.verifier) for run in self.runs]
         for drafter, verifier in pairs:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.hierarchy.level import Level
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_distribution
@@ -53,7 +53,7 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
     whole_within("depth", depth, 1, MOST_DEPTH)
     if drafters * depth > _MOST_STATES:
         raise InvalidArgument(
-            f"depth is {depth}; for {drafters} drafters it must be at most {_MOST_STATES // drafters}"
+            Field("depth"), f" is {depth}; for {drafters} drafters it must be at most {_MOST_STATES // drafters}"
         )
     yield Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
     if not drafters:

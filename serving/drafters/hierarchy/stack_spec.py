@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checks import number, whole_within
 from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE
 
@@ -48,11 +48,12 @@ class StackLevel:
             value = number(f"temperature of level {self.name}", self.temperature)
             if self.is_retrieval:
                 raise InvalidArgument(
-                    f"temperature of level {self.name} is {value}; retrieval samples nothing, leave it out"
+                    Field("temperature"), f" of level {self.name} is {value}; retrieval samples nothing, leave it out"
                 )
             if value != 0 and not MIN_TEMPERATURE <= value <= 100:
                 raise InvalidArgument(
-                    f"temperature of level {self.name} is {value}; it must be 0 (greedy), or between {MIN_TEMPERATURE} and 100"
+                    Field("temperature"),
+                    f" of level {self.name} is {value}; it must be 0 (greedy), or between {MIN_TEMPERATURE} and 100",
                 )
 
     @property
@@ -92,14 +93,17 @@ def read_stack(text: str) -> tuple[StackLevel, ...]:
         found = _LEVEL.fullmatch(part.strip())
         if found is None:
             raise InvalidArgument(
-                f"levels: {part.strip()!r} is not a level; write NAME:TOKENS or NAME@TEMPERATURE:TOKENS, from the bottom up, as in "
-                f"{EXAMPLE!r}"
+                Field("levels"),
+                f": {part.strip()!r} is not a level; write NAME:TOKENS or NAME@TEMPERATURE:TOKENS, from the bottom up, as in "
+                f"{EXAMPLE!r}",
             )
         written = found["temperature"]
         try:
             temperature = None if written is None else float(written)
         except ValueError as error:
-            raise InvalidArgument(f"levels: temperature {written!r} of {found['name']} is not a number") from error
+            raise InvalidArgument(
+                Field("levels"), f": temperature {written!r} of {found['name']} is not a number"
+            ) from error
         levels.append(StackLevel(found["name"], int(found["tokens"]), temperature))
     require_stack(levels)
     return tuple(levels)

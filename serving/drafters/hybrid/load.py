@@ -42,7 +42,7 @@ def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
 def _datastores(context: LoadContext, name: str, calibration: Calibration) -> list[RetrievalSource]:
     if not context.retrievers:
         raise InvalidArgument(
-            f"drafter {name} needs a datastore; open one (on the command line: --datastore PATH or grpc://HOST:PORT/NAME)"
+            f"drafter {name} needs a datastore; open one (on the command line: --datastore PATH or grpc://HOST:PORT/NAME)",
         )
     for store in context.retrievers:
         if not hasattr(store, "draft_batch"):

@@ -20,9 +20,8 @@ def naming(folder: Path) -> Iterator[None]:
     try:
         yield
     except SuffolkError as error:
-        if str(folder) in str(error):
-            raise
-        raise type(error)(f"head {folder}: {error}") from error
+        error.extend(f"head {folder}: ")
+        raise
 
 
 def read_config(folder: Path) -> dict[str, Any]:

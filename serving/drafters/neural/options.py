@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.drafter_entry import DrafterEntry, Options
 from suffolk.serving.drafters.neural.head_kind import kind_of
 from suffolk.serving.engine.model.model_folder import find_folder
@@ -30,5 +30,5 @@ def take_exit(entry: DrafterEntry, options: Options) -> Options | None:
     taken = take_head(entry, options)
     layers = (taken or {}).get("exit_layers", 1)
     if layers < 1:
-        raise InvalidArgument(f"exit_layers is {layers}; it must be 1 or more, and fewer than the model has")
+        raise InvalidArgument(Field("exit_layers"), f" is {layers}; it must be 1 or more, and fewer than the model has")
     return taken

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.draft_service.limits import MAX_DEPTH
 from suffolk.serving.engine.checked_fields import Within, check_fields
 
@@ -35,7 +35,12 @@ class Limits:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.min_match > self.max_match:
-            raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
+            raise InvalidArgument(
+                Field("min_match"),
+                f" is {self.min_match}; it must not be above ",
+                Field("max_match"),
+                f", {self.max_match}",
+            )
 
     @property
     def copy_depth(self) -> int:
@@ -46,14 +51,18 @@ class Limits:
         """Raise InvalidArgument if ``max_depth`` is deeper than a draft service drafts."""
         if self.max_depth > MAX_DEPTH:
             raise InvalidArgument(
-                f"max_depth is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
-                "command line: --set max_depth=N) or open the datastore's own folder"
+                Field("max_depth"),
+                f" is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
+                "command line: --set max_depth=N) or open the datastore's own folder",
             )
 
     def require_within(self, order_depth: int) -> None:
         """Raise InvalidArgument if a datastore with suffixes sorted to ``order_depth`` tokens is too shallow."""
         if self.max_match + self.max_depth > order_depth:
             raise InvalidArgument(
-                f"max_match {self.max_match} + max_depth {self.max_depth} is above the datastore's order depth {order_depth}; "
-                "lower one of them or build the datastore with a larger --order-depth"
+                Field("max_match"),
+                f" {self.max_match} + ",
+                Field("max_depth"),
+                f" {self.max_depth} is above the datastore's order depth {order_depth}; "
+                "lower one of them or build the datastore with a larger --order-depth",
             )

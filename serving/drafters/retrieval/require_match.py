@@ -35,11 +35,11 @@ def require_match(
     if built_with is not None and fingerprint is not None and built_with != fingerprint:
         raise Unsupported(
             f"datastore {store_name} was built with tokenizer {built_with[:12]}, model {model_name} has {fingerprint[:12]}; build "
-            f"one for this model: suffolk build --tokenizer {model_name} --output STORE corpus..."
+            f"one for this model: suffolk build --tokenizer {model_name} --output STORE corpus...",
         )
     built_for = int(facts["vocab_size"])
     if vocab_size is not None and built_for > vocab_size:
         raise Unsupported(
             f"datastore {store_name} was built for {built_for} token ids, model {model_name} has {vocab_size}; build one for this "
-            f"model: suffolk build --tokenizer {model_name} --output STORE corpus..., or with its --vocab-size from token ids"
+            f"model: suffolk build --tokenizer {model_name} --output STORE corpus..., or with its --vocab-size from token ids",
         )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.training.documents import Document, is_held_out
 from suffolk.serving.drafters.training.options import TrainOptions
 
@@ -83,7 +83,9 @@ def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int
     """
     needed = depth + AHEAD
     if options.window < needed:
-        raise InvalidArgument(f"window is {options.window}; a head of depth {depth} needs {needed} tokens or more")
+        raise InvalidArgument(
+            Field("window"), f" is {options.window}; a head of depth {depth} needs {needed} tokens or more"
+        )
     used: list[tuple[bytes, list[Window]]] = []
     longest = 0
     for document in documents:
@@ -135,7 +137,9 @@ def _choose_held_out(keys: list[bytes], options: TrainOptions, skipped: Counter[
             found += f" (left out: {', '.join(reasons)})"
         raise InvalidArgument(
             f"corpus {' '.join(options.corpora)}: {found}, so none can be held out for evaluation; give more text, or "
-            f"set held_out to 0 to train without evaluation"
+            f"set ",
+            Field("held_out"),
+            " to 0 to train without evaluation",
         )
     share = {key for key in keys if is_held_out(key, options.held_out)}
     return (share | {min(keys)}) - {max(keys)}

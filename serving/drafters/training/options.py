@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within, check_fields
 from suffolk.serving.engine.sampling.settings import SamplingSettings, Seed, Temperature
 
@@ -124,7 +124,9 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         if not self.corpora:
-            raise InvalidArgument("corpora: none given; name at least one file, folder or pattern to learn from")
+            raise InvalidArgument(
+                Field("corpora"), ": none given; name at least one file, folder or pattern to learn from"
+            )
         check_fields(self)
         if self.steps is not None and self.passes is not None:
             raise InvalidArgument(f"steps {self.steps} and passes {self.passes} are both given; give one of them")

@@ -14,7 +14,7 @@ import torch
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.progress import SilentProgress, WorkProgress, rate
 from suffolk.build_index.report import megabytes
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.training.card import describe, write_card
 from suffolk.serving.drafters.training.corpus import Corpus, make_corpus
 from suffolk.serving.drafters.training.documents import Document, encode_row
@@ -91,7 +91,7 @@ def _require_window(options: TrainOptions) -> None:
     limit = read_context_length(options.model)
     if limit is not None and options.window > limit:
         raise InvalidArgument(
-            f"window is {options.window}; model {options.model} takes {limit} tokens, so give that or less"
+            Field("window"), f" is {options.window}; model {options.model} takes {limit} tokens, so give that or less"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 _SHAPE, _POINT = 0.2, 0.1
 """Standard deviations of the errors of a measured curve, as logarithms: one that neighbouring sizes share, one of each size."""
@@ -71,11 +71,13 @@ class CostModel:
         """Raises InvalidArgument: ``sizes`` do not rise from 1, ``seconds`` are fewer or not positive, or a term is negative."""
         if len(sizes) != len(seconds) or not len(sizes) or sizes[0] != 1 or bool(np.any(np.diff(sizes) <= 0)):
             raise InvalidArgument(
-                f"costs: sizes {list(sizes)} must rise from 1 and be as many as the {len(seconds)} times"
+                Field("costs"), f": sizes {list(sizes)} must rise from 1 and be as many as the {len(seconds)} times"
             )
         terms = (per_request, per_key, per_pair)
         if not np.all(np.isfinite([*seconds, *terms])) or min(seconds) <= 0 or min(terms) < 0:
-            raise InvalidArgument(f"costs: seconds {list(seconds)} must be positive and terms {terms} 0 or more")
+            raise InvalidArgument(
+                Field("costs"), f": seconds {list(seconds)} must be positive and terms {terms} 0 or more"
+            )
         self.sizes = np.asarray(sizes, np.float64)
         self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # made to rise
         self.per_request, self.per_key, self.per_pair = terms
@@ -93,7 +95,7 @@ class CostModel:
     def fit(samples: Sequence[Sample]) -> CostModel:
         """The model with the least relative squared error on ``samples``. Raises InvalidArgument: no sample has one row."""
         if not samples or min(sample.rows for sample in samples) != 1:
-            raise InvalidArgument("costs: no pass of one row was measured")
+            raise InvalidArgument(Field("costs"), ": no pass of one row was measured")
         rows, requests, context, seconds = (
             np.array([getattr(sample, name) for sample in samples], np.float64)
             for name in ("rows", "requests", "context", "seconds")

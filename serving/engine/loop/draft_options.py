@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suffolk.datastore.context_query import Tokens
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checks import listed, text
 from suffolk.serving.engine.loop.prompt import token_ids, whole_text
 
@@ -55,7 +55,7 @@ class DraftOptions:
             object.__setattr__(self, "datastores", tuple(text("datastores: a name", name) for name in names))
         for name in ("remember", "trace"):
             if not isinstance(value := getattr(self, name), bool):
-                raise InvalidArgument(f"{name} is {value!r}; it must be true or false")
+                raise InvalidArgument(Field(name), f" is {value!r}; it must be true or false")
         if self.group is not None and not 0 < len(text("group", self.group)) <= MAX_GROUP:
             raise InvalidArgument(
                 f"group has {len(self.group)} characters; it must have 1 to {MAX_GROUP}: hash a long key"
@@ -70,7 +70,7 @@ class DraftOptions:
         for name in self.datastores or ():
             if name not in datastores:
                 known = ", ".join(datastores) or "none"
-                raise InvalidArgument(f"datastore {name!r} is not loaded; loaded: {known}")
+                raise InvalidArgument(Field("datastore"), f" {name!r} is not loaded; loaded: {known}")
 
 
 def options_or_default(options: DraftOptions | None) -> DraftOptions:
@@ -93,7 +93,9 @@ def _checked_prediction(prediction: str | Tokens) -> str | tuple[int, ...]:
 
 def _require_length(length: int, unit: str) -> None:
     if length > MAX_PREDICTION:
-        raise InvalidArgument(f"the prediction has {length} {unit}; the limit is {MAX_PREDICTION}; shorten it")
+        raise InvalidArgument(
+            Field("the prediction"), f" has {length} {unit}; the limit is {MAX_PREDICTION}; shorten it"
+        )
 
 
 DEFAULT_OPTIONS = DraftOptions()

@@ -86,7 +86,7 @@ class DrafterPool:
             if list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] > target.layers:
                 raise InvalidArgument(
                     f"drafter {name} wants hidden states of layers {layers}; model {target.name} has 0..{target.layers}, "
-                    "and they must rise"
+                    "and they must rise",
                 )
         self.layers = sorted({layer for layers in wanted.values() for layer in layers})
         self._columns = {name: [self.layers.index(layer) for layer in layers] for name, layers in wanted.items()}

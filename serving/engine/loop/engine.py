@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.datastore.errors import Field, Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.engine.checks import whole_number
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_options import DraftOptions, options_or_default
@@ -82,10 +82,10 @@ class Engine:
             whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))
         )
         if queue < 0:
-            raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
+            raise InvalidArgument(Field("queue"), f" is {queue}; it must be 0 or more")
         if costs is not None and not isinstance(costs, CostModel):
             raise InvalidArgument(
-                f"costs is of type {type(costs).__name__}; give a CostModel, as find_costs(...).costs is"
+                Field("costs"), f" is of type {type(costs).__name__}; give a CostModel, as find_costs(...).costs is"
             )
         self._drafters = _by_name(drafters)
         self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes, prefix_reuse)
@@ -141,7 +141,9 @@ class Engine:
         """
         settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
         if not isinstance(drafter, str | None):
-            raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
+            raise InvalidArgument(
+                Field("drafter"), f" is of type {type(drafter).__name__}; give the name of one of the engine's"
+            )
         name, options = "" if drafter in (None, "none") else drafter, options_or_default(options)
         options.require_known(self.datastores)
         request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, options)
@@ -297,7 +299,9 @@ class Engine:
 
 def _by_name(drafters: Mapping[str, Drafter | None] | None) -> dict[str, Drafter]:
     if drafters is not None and not isinstance(drafters, Mapping):
-        raise InvalidArgument(f"drafters is of type {type(drafters).__name__}; give a dict of drafters by name")
+        raise InvalidArgument(
+            Field("drafters"), f" is of type {type(drafters).__name__}; give a dict of drafters by name"
+        )
     found = {name: drafter for name, drafter in (drafters or {}).items() if drafter is not None}
     for name, drafter in found.items():
         if not isinstance(name, str) or not callable(getattr(drafter, "propose", None)):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from jinja2 import TemplateError
 
 from suffolk.datastore.context_query import Tokens
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.turns import Turns
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.
     if isinstance(prompt, tuple | list) and prompt and isinstance(prompt[0], tuple | Mapping):
         return [_message(f"message {at}", each) for at, each in enumerate(prompt)]
     if isinstance(prompt, Mapping):
-        raise InvalidArgument(f"the prompt is of type {type(prompt).__name__}; give its input_ids")
+        raise InvalidArgument(Field("the prompt"), f" is of type {type(prompt).__name__}; give its input_ids")
     return token_ids("the prompt", prompt, FORMS)
 
 
@@ -119,7 +119,9 @@ def encode_chat(
     ]
     taken = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
     if reserved := sorted(taken & set(variables or {})):
-        raise InvalidArgument(f"chat_template_kwargs has {reserved[0]!r}, which is no variable of a template; omit it")
+        raise InvalidArgument(
+            Field("chat_template_kwargs"), f" has {reserved[0]!r}, which is no variable of a template; omit it"
+        )
     try:
         text = tokenizer.apply_chat_template(
             conversation,
@@ -154,8 +156,9 @@ def whole_text(name: str, text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(
-            f"{name} has a surrogate, {text[error.start]!r}, at {error.start}: half a character, or a byte that is no UTF-8; "
-            "convert it"
+            Field(name),
+            f" has a surrogate, {text[error.start]!r}, at {error.start}: half a character, or a byte that is no UTF-8; "
+            "convert it",
         ) from None
     return text
 
@@ -168,12 +171,13 @@ def token_ids(name: str, ids: Any, forms: str) -> npt.NDArray[np.int64]:
     try:
         array = np.asarray(ids)
     except (TypeError, ValueError, OverflowError) as error:  # ragged lists, a tensor that is not on the CPU
-        raise InvalidArgument(f"{name} cannot be read as token ids ({error}); {forms}") from None
+        raise InvalidArgument(Field(name), f" cannot be read as token ids ({error}); {forms}") from None
     if array.ndim == 2 and len(array) == 1:
         array = array[0]
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidArgument(
-            f"{name}, of type {type(ids).__name__}, is an array of {array.dtype} of shape {list(array.shape)}; {forms}"
+            Field(name),
+            f", of type {type(ids).__name__}, is an array of {array.dtype} of shape {list(array.shape)}; {forms}",
         )
     return array.astype(np.int64)
 
@@ -196,7 +200,7 @@ def _require_fit(tokenizer: Any, text: str, most: int) -> None:
         total += len(_encode(tokenizer, text[begin : begin + _PIECE], False))
         if total > 2 * most:
             raise PromptTooLong(
-                f"the prompt is too long: this model's maximum context length is {most} tokens; shorten it"
+                Field("the prompt"), f" is too long: this model's maximum context length is {most} tokens; shorten it"
             )
 
 
@@ -212,4 +216,4 @@ def _message(name: str, message: Any) -> tuple[str, str]:
             len(message) == 2
         ):
             return whole_text(f"{name}'s role", role), whole_text(f"{name}'s content", content)
-    raise InvalidArgument(f"{name} of the prompt is {message!r}; {FORMS}")
+    raise InvalidArgument(Field(name), f" of the prompt is {message!r}; {FORMS}")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.engine.loop.prediction_counter import PredictionCounter
 from suffolk.serving.engine.loop.prompt import Prompt, encode, encode_continuation
@@ -176,11 +176,12 @@ def _hidden_ends(settings: SamplingSettings, eos_ids: frozenset[int]) -> frozens
 def _checked_prompt(prompt: Prompt, target: Target) -> npt.NDArray[np.int32]:
     ids = encode(target, prompt)
     if not len(ids):
-        raise InvalidArgument("the prompt is empty; give at least one token")
+        raise InvalidArgument(Field("the prompt"), " is empty; give at least one token")
     _require_known("the prompt", ids, target)
     if target.context_length is not None and len(ids) >= target.context_length:
         raise InvalidArgument(
-            f"the prompt has {len(ids)} tokens; model {target.name} takes {target.context_length} in all; shorten the prompt"
+            Field("the prompt"),
+            f" has {len(ids)} tokens; model {target.name} takes {target.context_length} in all; shorten the prompt",
         )
     return ids.astype(np.int32)
 
@@ -198,4 +199,6 @@ def _encoded_prediction(
 
 def _require_known(name: str, ids: npt.NDArray[np.int64], target: Target) -> None:
     if len(ids) and (ids.min() < 0 or ids.max() >= target.vocab_size):
-        raise InvalidArgument(f"{name} has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}")
+        raise InvalidArgument(
+            Field(name), f" has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}"
+        )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError
+from suffolk.datastore.errors import Field, Internal, InvalidArgument, ResourceExhausted, SuffolkError
 from suffolk.datastore.retriever import MAX_NODES
 from suffolk.serving.engine.costs.cost_measurement import measure
 from suffolk.serving.engine.costs.cost_model import CostModel
@@ -61,9 +61,9 @@ class StepLoop:
             costs: may be a ``Planner``, which is used as it is.
         """
         if not 1 <= slots <= 1024:
-            raise InvalidArgument(f"slots is {slots}; it must be between 1 and 1024")
+            raise InvalidArgument(Field("slots"), f" is {slots}; it must be between 1 and 1024")
         if capacity < 2:
-            raise InvalidArgument(f"capacity is {capacity}; it must be 2 or more")
+            raise InvalidArgument(Field("capacity"), f" is {capacity}; it must be 2 or more")
         self.target = target
         self.cache = target.new_cache(slots, capacity)
         self.stats = LoopStats()
@@ -99,9 +99,9 @@ class StepLoop:
         """
         if request.drafter and request.drafter not in self._names:
             known = ", ".join(sorted(self._names)) or "none"
-            raise InvalidArgument(f"drafter {request.drafter!r} is not loaded; loaded: {known}")
+            raise InvalidArgument(Field("drafter"), f" {request.drafter!r} is not loaded; loaded: {known}")
         if not 1 <= request.max_nodes <= MAX_NODES:
-            raise InvalidArgument(f"max_nodes is {request.max_nodes}; it must be between 1 and {MAX_NODES}")
+            raise InvalidArgument(Field("max_nodes"), f" is {request.max_nodes}; it must be between 1 and {MAX_NODES}")
         needed = rows_needed(request)
         if needed > self.cache.capacity:
             raise ResourceExhausted(

@@ -11,7 +11,7 @@ import torch
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.model.kv_cache import LayerShape, Shapes
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.layer_trial import some_rows
@@ -37,13 +37,14 @@ _OUTPUTS = 8192
 def wants_bits(exact: str, dtype: torch.dtype, device: torch.device, accelerate: bool, shapes: Shapes) -> bool:
     """Whether a model's passes are to give the same bits. Raises InvalidArgument: ``exact`` is unknown, or impossible here."""
     if exact not in EXACT:
-        raise InvalidArgument(f"exact is {exact!r}; it must be one of {', '.join(EXACT)}")
+        raise InvalidArgument(Field("exact"), f" is {exact!r}; it must be one of {', '.join(EXACT)}")
     element = ELEMENTS.get(dtype)
     able = accelerate and device.type == "cpu" and element is not None and _native.skinny_gemm_supports(element)
     if exact == "bits" and not able:
         raise InvalidArgument(
-            f"exact is 'bits', and the model is {dtype} on {device.type} with accelerate={accelerate}; "
-            "the kernels that give the same bits are for fp32, bf16 and (on x86-64) fp16 on CPUs; use exact='auto'"
+            Field("exact"),
+            f" is 'bits', and the model is {dtype} on {device.type} with accelerate={accelerate}; "
+            "the kernels that give the same bits are for fp32, bf16 and (on x86-64) fp16 on CPUs; use exact='auto'",
         )
     if exact == "auto" and able:
         return _costs_little(dtype, shapes)

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 
 from suffolk.datastore import _native
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.model.layer_trial import seconds, some_rows
 from suffolk.serving.engine.model.operators import define_operator
 
@@ -126,7 +126,7 @@ def skinny_gemm(
     """
     problem = _problem(rows, weight, bias, scales)
     if problem is not None:
-        raise InvalidArgument(f"skinny_gemm: {problem}; use torch.nn.functional.linear")
+        raise InvalidArgument(Field("skinny_gemm"), f": {problem}; use torch.nn.functional.linear")
     return _product(rows, weight, bias, scales)
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
 
 _TOKEN = np.dtype(np.int64)
@@ -24,7 +24,7 @@ class BadWords:
         self._last: defaultdict[bytes, list[int]] = defaultdict(list)  # by the tokens before the last one
         for number, word in enumerate(words):
             if max(word) >= vocab_size:
-                raise InvalidArgument(f"bad_words[{number}] is {word}; the vocabulary has {vocab_size} ids")
+                raise InvalidArgument(Field("bad_words"), f"[{number}] is {word}; the vocabulary has {vocab_size} ids")
             self._last[np.array(word[:-1], _TOKEN).tobytes()].append(word[-1])
         self._last.default_factory = None
         self._sizes = sorted({len(beginning) for beginning in self._last})

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 KINDS = ("json_object", "json_schema", "regex", "lark", "gbnf")
 MAX_GRAMMAR = 1 << 18
@@ -14,11 +14,11 @@ MAX_GRAMMAR = 1 << 18
 
 
 class RefusedGrammar(InvalidArgument):
-    """InvalidArgument for a grammar. ``field``: the request's path of the grammar; empty if unknown."""
+    """InvalidArgument for a grammar. The message begins with its ``name``: the request's path, and further words."""
 
-    def __init__(self, text: str, field: str = "") -> None:
-        super().__init__(text)
-        self.field = field
+    def __init__(self, name: str, text: str) -> None:
+        field, *words = name.partition(" ")
+        super().__init__(Field(field), *words, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Grammar:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise InvalidArgument(f"grammar.kind is {self.kind!r}; it must be one of {', '.join(KINDS)}")
+            raise InvalidArgument(Field("grammar"), f".kind is {self.kind!r}; it must be one of {', '.join(KINDS)}")
         if not isinstance(self.text, str):
-            raise InvalidArgument(f"grammar.text is of type {type(self.text).__name__}; it must be a text")
+            raise InvalidArgument(Field("grammar"), f".text is of type {type(self.text).__name__}; it must be a text")
         if len(self.text) > MAX_GRAMMAR:
             raise self.refusal(f"has {len(self.text)} characters; the limit is {MAX_GRAMMAR}")
         if (self.kind == "json_object") != (not self.text):
@@ -60,7 +60,7 @@ class Grammar:
 
     def refusal(self, reason: str, name: str = "grammar.text") -> RefusedGrammar:
         """An error that names the field; without one ``name``."""
-        return RefusedGrammar(f"{self.field or name} {reason}", self.field.partition(" ")[0])
+        return RefusedGrammar(self.field or name, f" {reason}")
 
     def _check_schema(self) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.transfer import to_device
 
@@ -17,7 +17,9 @@ class LogitBias:
         """Raises InvalidArgument for a token id that is not in the vocabulary."""
         for token, _ in biases:
             if token >= vocab_size:
-                raise InvalidArgument(f"logit_bias has token id {token}; the vocabulary has {vocab_size} ids")
+                raise InvalidArgument(
+                    Field("logit_bias"), f" has token id {token}; the vocabulary has {vocab_size} ids"
+                )
         self._tokens = np.array([token for token, _ in biases], np.int64)
         self._values = np.array([value for _, value in biases], np.float64)
 

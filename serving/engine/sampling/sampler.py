@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import torch
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.transfer import to_device
 from suffolk.serving.engine.sampling.candidates import PART, Candidates, keeps_all, select_candidates
@@ -125,8 +125,12 @@ def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowConte
             best, position = float(logits[row].amax()), len(contexts.tokens)
             if best == -torch.inf:
                 raise InvalidArgument(
-                    f"no token is allowed at position {position}: bad_words, min_tokens, processors, token_mask and grammar "
-                    "together forbid all; allow at least one, such as the end of the text"
+                    f"no token is allowed at position {position}: ",
+                    Field("bad_words"),
+                    ", ",
+                    Field("min_tokens"),
+                    ", processors, token_mask and grammar "
+                    "together forbid all; allow at least one, such as the end of the text",
                 )
             raise InvalidArgument(
                 f"processors gave a score of {best} at position {position}; scores must be finite or -inf"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within, check_fields
 from suffolk.serving.engine.checks import listed, whole_number
 from suffolk.serving.engine.sampling.grammar import Grammar
@@ -117,19 +117,24 @@ class SamplingSettings:
     def __post_init__(self) -> None:
         if self.verification not in VERIFICATIONS:
             raise InvalidArgument(
-                f"verification is {self.verification!r}; it must be one of {', '.join(VERIFICATIONS)}"
+                Field("verification"), f" is {self.verification!r}; it must be one of {', '.join(VERIFICATIONS)}"
             )
         if self.grammar is not None and not isinstance(self.grammar, Grammar):
-            raise InvalidArgument(f"grammar is of type {type(self.grammar).__name__}; give a Grammar, or None (off)")
+            raise InvalidArgument(
+                Field("grammar"), f" is of type {type(self.grammar).__name__}; give a Grammar, or None (off)"
+            )
         self._check_sequences()
         check_fields(self)
         if 0.0 < self.temperature < MIN_TEMPERATURE:
             raise InvalidArgument(
-                f"temperature is {self.temperature}; it must be 0 (greedy) or at least {MIN_TEMPERATURE}: below, the noise of "
-                "a sample is lost in rounding"
+                Field("temperature"),
+                f" is {self.temperature}; it must be 0 (greedy) or at least {MIN_TEMPERATURE}: below, the noise of "
+                "a sample is lost in rounding",
             )
         if self.token_mask is not None and not callable(self.token_mask):
-            raise InvalidArgument(f"token_mask is {self.token_mask!r}; it must be a function of texts, or None (off)")
+            raise InvalidArgument(
+                Field("token_mask"), f" is {self.token_mask!r}; it must be a function of texts, or None (off)"
+            )
 
     def _check_sequences(self) -> None:
         """Check the fields whose items need special checks, and convert lists to tuples."""
@@ -138,7 +143,7 @@ class SamplingSettings:
         for at, text in enumerate(self.stop):
             if not isinstance(text, str) or not text:
                 raise InvalidArgument(
-                    f"stop[{at}] is {text!r}; it must be the text, not empty, that ends the generation"
+                    Field("stop"), f"[{at}] is {text!r}; it must be the text, not empty, that ends the generation"
                 )
         words = tuple(_word(f"bad_words[{at}]", word) for at, word in enumerate(self.bad_words))
         object.__setattr__(self, "bad_words", words)
@@ -165,5 +170,5 @@ def _word(name: str, word: object) -> tuple[int, ...]:
     else:
         ids = tuple(whole_number(f"{name}[{at}]", token) for at, token in enumerate(items))
     if not ids or min(ids) < 0:
-        raise InvalidArgument(f"{name} is {ids}; it must be one or more token ids, none below 0")
+        raise InvalidArgument(Field(name), f" is {ids}; it must be one or more token ids, none below 0")
     return ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
@@ -51,7 +51,7 @@ class UserFunctions:
                 changed = _checked(name, processor(texts, scores), shape)
                 if not changed.is_floating_point():
                     raise InvalidArgument(
-                        f"{name} returned {changed.dtype}; it must return scores, floating-point numbers"
+                        Field(name), f" returned {changed.dtype}; it must return scores, floating-point numbers"
                     )
                 scores = changed.to(scores)
             mask = self._settings.token_mask
@@ -60,25 +60,25 @@ class UserFunctions:
                 allowed = _checked(name, mask(texts), shape)
                 if allowed.dtype != torch.bool:
                     raise InvalidArgument(
-                        f"{name} returned {allowed.dtype}; it must return bool, True for an allowed token"
+                        Field(name), f" returned {allowed.dtype}; it must return bool, True for an allowed token"
                     )
                 scores = scores.masked_fill(~allowed.to(scores.device), -torch.inf)
         except SuffolkError:
             raise
         except USER_CODE_ERRORS as error:
-            raise InvalidArgument(f"{name} raised {first_line(error)}; mend it or leave it out") from error
+            raise InvalidArgument(Field(name), f" raised {first_line(error)}; mend it or leave it out") from error
         return scores
 
 
 def _checked(name: str, result: object, shape: torch.Size) -> torch.Tensor:
     if not isinstance(result, torch.Tensor):
-        raise InvalidArgument(f"{name} returned {type(result).__name__}; it must return a torch.Tensor")
+        raise InvalidArgument(Field(name), f" returned {type(result).__name__}; it must return a torch.Tensor")
     if result.layout is not torch.strided or result.is_meta:
         raise InvalidArgument(
-            f"{name} returned a tensor that is sparse or has no values; it must return a dense one with values"
+            Field(name), " returned a tensor that is sparse or has no values; it must return a dense one with values"
         )
     if result.shape != shape:
-        raise InvalidArgument(f"{name} returned shape {list(result.shape)}; it must be {list(shape)}")
+        raise InvalidArgument(Field(name), f" returned shape {list(result.shape)}; it must be {list(shape)}")
     return result
 
 

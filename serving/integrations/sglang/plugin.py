@@ -14,7 +14,7 @@ import json
 import os
 from typing import Any
 
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import IntegrationOptions, read_options
 from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
@@ -74,7 +74,8 @@ def make_core(options: IntegrationOptions, vocab_size: int, model: str, tokenize
     """
     if ranks > 1:
         raise Unsupported(
-            f"tp_size is {ranks}; all ranks need the same draft, and late answers could make them differ; use 1"
+            Field("tp_size"),
+            f" is {ranks}; all ranks need the same draft, and late answers could make them differ; use 1",
         )
     return DraftCore(options, vocab_size, model, tokenizer)
 

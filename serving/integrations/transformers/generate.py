@@ -11,7 +11,7 @@ import torch
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
+from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError, Unsupported
 from suffolk.serving.drafters.registry import NONE
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
@@ -173,7 +173,8 @@ def _paddings(input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> l
     for row, each in enumerate(mask.tolist()):
         if each != sorted(each) or not any(each):
             raise InvalidArgument(
-                f"attention_mask of row {row} hides tokens that are not on the left; pad with padding_side='left'"
+                Field("attention_mask"),
+                f" of row {row} hides tokens that are not on the left; pad with padding_side='left'",
             )
     return [int(size) for size in (~mask).sum(1)]
 
@@ -212,7 +213,8 @@ def _require_supported(model: Any, config: GenerationConfig, inputs: dict[str, A
     cache = inputs.get("past_key_values")
     if cache is not None and cache.get_seq_length() > 0:
         raise Unsupported(
-            "past_key_values holds tokens; suffolk.generate keeps its own cache, pass the whole text as input_ids"
+            Field("past_key_values"),
+            " holds tokens; suffolk.generate keeps its own cache, pass the whole text as input_ids",
         )
 
 

@@ -14,7 +14,6 @@ import suffolk
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import (
     ALL_ERRORS,
-    DeadlineExceeded,
     Internal,
     InvalidArgument,
     NotFound,
@@ -100,8 +99,7 @@ def test_every_error_arrives_as_itself(
     with pytest.raises(SuffolkError) as caught:
         remote.draft([1])
     assert type(caught.value) is kind
-    assert ("no answer within" if kind is DeadlineExceeded else "segment 3: no good") in str(caught.value)
-    assert str(caught.value).startswith(remote.url)
+    assert str(caught.value) == f"{remote.url}: segment 3: no good"
 
 
 def test_fault_in_the_server_is_internal_and_logged(

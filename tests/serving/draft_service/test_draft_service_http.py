@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from suffolk.datastore.errors import ALL_ERRORS, SuffolkError
+from suffolk.datastore.errors import ALL_ERRORS, SuffolkError, Unavailable
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits, LimitedProtocol
@@ -156,7 +156,8 @@ def test_every_error_has_its_status(kind: type[SuffolkError], server: DraftServe
     brute.fault = kind("segment 3: no good")
     status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [[1]]})
     code, http_status = STATUS_CODES[kind]
-    assert (status, reply["error"]) == (http_status, {"code": code.name, "message": "segment 3: no good"})
+    retry = {"retry_seconds": 1.0} if kind is Unavailable else {}
+    assert (status, reply["error"]) == (http_status, {"code": code.name, "message": "segment 3: no good"} | retry)
 
 
 def test_fault_in_the_server(server: DraftServer, brute: BruteForceRetriever) -> None:

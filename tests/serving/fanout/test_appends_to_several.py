@@ -16,6 +16,7 @@ import suffolk
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable, Unsupported
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.text_appender import TextAppender
+from suffolk.serving.fanout import appendable
 from suffolk.serving.fanout.appendable import AppendableFanout, find_leader
 from suffolk.serving.fanout.placement import shard_of
 from suffolk.serving.fanout.replica import Replica
@@ -148,6 +149,26 @@ def test_an_append_of_unknown_outcome_is_made_once(cluster: Cluster, monkeypatch
         assert (store.get("once").documents, store.get("once").tokens) == (1, 2)
         with pytest.raises(NotFound, match="has no document with the id 'none'"):
             store.get("none")
+
+
+def test_only_deadlines_that_passed_get_longer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a deadline that doubled while all servers were away, calls of the next leader ended at once: it overflowed."""
+    cluster.lead_first()
+    append, deadlines = RemoteDatastore.append_once, []
+    late, away = DeadlineExceeded("no answer"), Unavailable("nothing listens there")
+    errors = iter([away, away, late, away, *[late] * 5])
+
+    def append_late(remote: RemoteDatastore, *arguments: Any) -> Appended:
+        deadlines.append(arguments[-1])
+        if (error := next(errors, None)) is not None:
+            raise error
+        return append(remote, *arguments)
+
+    with open_all(cluster.address) as store:
+        monkeypatch.setattr(RemoteDatastore, "append_once", append_late)
+        monkeypatch.setattr(appendable, "PAUSE_SECONDS", 0.0)
+        assert store.append([1, 2], id="once", group="a").documents == 1
+    assert deadlines == [1, 1, 1, 2, 2, 4, 8, 10, 10, 10]
 
 
 def test_a_deletion_of_unknown_outcome_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,11 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(messages=USER * 1026), "messages", "messages: list should have at most 1024 items"),
         (chat(messages=[{"content": "x"}]), "messages[0].role", "messages[0].role: field required"),
         (chat(messages=[{"role": "user"}]), "messages[0].content", "messages[0].content: field required in a message"),
-        (chat(messages=[{"role": "r" * 129, "content": "x"}]), "messages", "messages[0].role has 129 characters"),
+        (
+            chat(messages=[{"role": "r" * 129, "content": "x"}]),
+            "messages[0].role",
+            "messages[0].role has 129 characters",
+        ),
         (chat(messages=[{"role": "user", "content": "x" * (1 << 20) + "y"}]), "messages", "1048577 characters"),
         (chat(messages=[{"role": "user", "content": 3}]), "messages[0].content", "messages[0].content is 3"),
         (
@@ -178,7 +182,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(n=129), "n", "n is 129; input should be less than or equal to 128"),
         (chat(n=True), "n", "n is True; input should be a valid integer"),
         (chat(stop=["x"] * 18), "stop", "stop: list should have at most 16 items"),
-        (chat(stop="x" * 257), "stop", "stop[0] has 257 characters; the limit is 256"),
+        (chat(stop="x" * 257), "stop[0]", "stop[0] has 257 characters; the limit is 256"),
         (chat(stop=""), "stop", "stop[0] is ''"),
         (chat(seed=1 << 63), "seed", "seed"),
         (chat(presence_penalty=2.5), "presence_penalty", "presence_penalty is 2.5; it must be between -2 and 2"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound, Unsupported
 from suffolk.serving.drafters.neural.eagle.config import KIND, EagleConfig, RopeScaling
 from suffolk.serving.drafters.neural.head_folder import CONFIG, own_config, read_config
 from suffolk.serving.drafters.neural.weights import DAMAGED, Tensors, read_tensors
@@ -90,21 +90,24 @@ def _foreign_config(values: Mapping[str, Any], tensors: Tensors, target: Target)
     """The configuration of a published head, from its config.json and the names of its tensors."""
     kind = values.get("speculators_model_type")
     if kind not in (None, "eagle", "eagle3"):
-        raise Unsupported(f"speculators_model_type is {kind!r}; eagle and eagle3 can be read")
+        raise Unsupported(Field("speculators_model_type"), f" is {kind!r}; eagle and eagle3 can be read")
     if part := next((name for name in _UNKNOWN_PARTS if values.get(name)), None):
         raise Unsupported(f"{part} is {values[part]!r}; heads with this part cannot be read")
     form = {**values, **_table(values, "transformer_layer_config")}
     if form.get("num_hidden_layers", 1) != 1:
-        raise Unsupported(f"num_hidden_layers is {form['num_hidden_layers']}; EAGLE heads of one layer can be read")
+        raise Unsupported(
+            Field("num_hidden_layers"), f" is {form['num_hidden_layers']}; EAGLE heads of one layer can be read"
+        )
     if form.get("hidden_act", "silu") != "silu":
-        raise Unsupported(f"hidden_act is {form['hidden_act']!r}; heads with silu can be read")
+        raise Unsupported(Field("hidden_act"), f" is {form['hidden_act']!r}; heads with silu can be read")
     rotary = _table(form, "rope_parameters") or _table(form, "rope_scaling")
     if missing := [name for name in _NEEDED if not isinstance(form.get(name), int)]:
         raise InvalidArgument(f"{missing[0]} is {form.get(missing[0])!r} in config.json; it must be a whole number")
     if values.get("target_hidden_size") not in (None, form["hidden_size"]):
         raise Unsupported(
-            f"target_hidden_size is {values['target_hidden_size']}, hidden_size {form['hidden_size']}; heads as wide as their "
-            "target can be read"
+            Field("target_hidden_size"),
+            f" is {values['target_hidden_size']}, hidden_size {form['hidden_size']}; heads as wide as their "
+            "target can be read",
         )
     version = 3 if kind == "eagle3" or "d2t" in tensors or "layer.hidden_norm.weight" in tensors else 1
     heads = form["num_attention_heads"]
@@ -134,7 +137,7 @@ def _table(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The object called ``name`` in ``values``; empty if it is missing."""
     table = values.get(name) or {}
     if not isinstance(table, dict):
-        raise InvalidArgument(f"{name} is {table!r} in config.json; it must be an object")
+        raise InvalidArgument(Field(name), f" is {table!r} in config.json; it must be an object")
     return table
 
 
@@ -145,7 +148,8 @@ def _rope_scaling(rotary: Mapping[str, Any]) -> RopeScaling | None:
     names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     if kind != "llama3" or not all(name in rotary for name in names):
         raise Unsupported(
-            f"rope_scaling is {dict(rotary)}; heads with plain rotary positions or those of llama3 can be read"
+            Field("rope_scaling"),
+            f" is {dict(rotary)}; heads with plain rotary positions or those of llama3 can be read",
         )
     return RopeScaling(*(rotary[name] for name in names))
 
@@ -161,7 +165,7 @@ def _layers(values: Mapping[str, Any], target: Target) -> tuple[int, ...]:
     if ids is None:
         return (2, target.layers // 2, target.layers - 3)
     if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
-        raise InvalidArgument(f"eagle_aux_hidden_state_layer_ids is {ids!r}; it must be a list of layers")
+        raise InvalidArgument(Field("eagle_aux_hidden_state_layer_ids"), f" is {ids!r}; it must be a list of layers")
     return tuple(each + 1 for each in ids) if ids[:1] == [1] else tuple(ids)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checked_fields import Within, check_fields
 from suffolk.serving.engine.checks import listed, whole_number, whole_within
 
@@ -79,9 +79,11 @@ class EagleConfig:
         if self.version not in (1, 3):
             raise InvalidArgument(f"version is {self.version}; it must be 1 (EAGLE and EAGLE-2) or 3 (EAGLE-3)")
         if self.heads % self.key_value_heads:
-            raise InvalidArgument(f"key_value_heads is {self.key_value_heads}; it must divide heads, {self.heads}")
+            raise InvalidArgument(
+                Field("key_value_heads"), f" is {self.key_value_heads}; it must divide heads, {self.heads}"
+            )
         if self.head_width % 2:
-            raise InvalidArgument(f"head_width is {self.head_width}; rotary positions need an even one")
+            raise InvalidArgument(Field("head_width"), f" is {self.head_width}; rotary positions need an even one")
         layers = [whole_number("layers", layer) for layer in listed("layers", self.layers, "whole numbers")]
         if not layers or layers != sorted(set(layers)) or layers[0] < 0 or (self.version == 1 and len(layers) > 1):
             raise InvalidArgument(f"layers is {layers}; they must rise from 0 or more, and be one for version 1")

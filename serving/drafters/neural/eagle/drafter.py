@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.eagle.cache import HeadCache
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
@@ -61,8 +61,9 @@ class EagleDrafter(TreeDrafter):
         self._most = capacity - (bounds.max_depth - 1) * bounds.width
         if self._most < 2:
             raise InvalidArgument(
-                f"capacity is {capacity}; with trees of {bounds.max_depth} levels of {bounds.width} it must be "
-                f"{capacity + 2 - self._most} or more"
+                Field("capacity"),
+                f" is {capacity}; with trees of {bounds.max_depth} levels of {bounds.width} it must be "
+                f"{capacity + 2 - self._most} or more",
             )
         super().__init__(bounds, ExpansionPolicy(costs or measure_head(head, slots)), "EAGLE head", slots)
         self._head = head.eval()

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 
 
 def typical_path(
@@ -40,7 +40,7 @@ def typical_path(
     """
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if not 0.0 < value <= 1.0:
-            raise InvalidArgument(f"{name} is {value}; it must be above 0 and at most 1")
+            raise InvalidArgument(Field(name), f" is {value}; it must be above 0 and at most 1")
     if probabilities.ndim != 2 or len(probabilities) != len(tokens) + 1:
         raise InvalidArgument(
             f"probabilities has shape {tuple(probabilities.shape)}; a tree of {len(tokens)} nodes needs {len(tokens) + 1} rows"
