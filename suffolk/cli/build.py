@@ -33,7 +33,7 @@ from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.cli.push import push_facts
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.paths import name_text
 from suffolk.datastore.readers import reader_lines, wait_for_readers
@@ -147,7 +147,9 @@ class Options(OutputOptions, ModeOptions, StorageOptions, ReadingOptions, Making
 def run(options: Options) -> int:
     build_options = _build_options(options)
     if options.plan and options.append and is_storage_url(options.output):
-        raise InvalidArgument(f"plan: {options.output} is not on disk; pull it, and give that folder as --output")
+        raise InvalidArgument(
+            Field("plan"), f": {options.output} is not on disk; pull it, and give that folder as --output"
+        )
     if options.plan:
         plan = plan_build(build_options)
         print(json.dumps(asdict(plan)) if options.json else "\n".join(plan.lines()))

@@ -25,7 +25,7 @@ from suffolk.cli.output_file import require_folder
 from suffolk.cli.source_colours import Colours
 from suffolk.cli.source_table import print_sources
 from suffolk.cli.stores import opened_stores
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.explanation import Explanation
@@ -48,7 +48,9 @@ def run(options: Options) -> int:
     if options.model is None and options.worker is None:
         raise InvalidArgument("--model or --worker is missing; give one of them")
     if options.logprobs is not None and options.stats_json is None:
-        raise InvalidArgument(f"logprobs {options.logprobs} is written only to the JSON report; add --stats-json FILE")
+        raise InvalidArgument(
+            Field("logprobs"), f" {options.logprobs} is written only to the JSON report; add --stats-json FILE"
+        )
     settings, limits = options.sampling(), options.limits()
     prompt = _read_stdin() if options.prompt is None else options.prompt
     read_prompt(prompt)  # refuse early a prompt that no tokenizer accepts
@@ -139,7 +141,9 @@ def _read_stdin() -> str:
     try:
         prompt = sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"the prompt cannot be read: {error}; convert it to {error.encoding}") from None
+        raise InvalidArgument(
+            Field("the prompt"), f" cannot be read: {error}; convert it to {error.encoding}"
+        ) from None
     if not prompt:
         raise InvalidArgument("PROMPT is missing, and stdin is empty; give a PROMPT, or send it to stdin")
     return prompt

@@ -10,7 +10,7 @@ from suffolk.cli.kept_files import RECORD
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, argument, option, rare
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.registry import NONE, find, names
 from suffolk.serving.engine.checked_fields import Share
 from suffolk.serving.engine.sampling import settings as limits
@@ -122,7 +122,7 @@ class SamplingOptions(setting.Options):
                     "verification to typical"
                 )
         if any(not word.strip() for word in self.bad_words):
-            raise InvalidArgument("bad_words is empty; name a text that must not be generated")
+            raise InvalidArgument(Field("bad_words"), " is empty; name a text that must not be generated")
         return SamplingSettings(**values)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.cli.options.setting import Options, option, rare
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.live_store.identity import is_free
 from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
@@ -107,5 +107,5 @@ def parse_max_lag(text: str) -> float | None:
     except ValueError:
         seconds = 0.0
     if seconds is not None and not 1 <= seconds <= 86_400:
-        raise InvalidArgument(f"max_lag is {text!r}; give seconds from 1 to 86400, or 'none'")
+        raise InvalidArgument(Field("max_lag"), f" is {text!r}; give seconds from 1 to 86400, or 'none'")
     return seconds

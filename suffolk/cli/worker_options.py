@@ -11,7 +11,7 @@ from suffolk.cli.kept_files import RECORD, CalibrationOptions
 from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
 from suffolk.cli.server_options import ServerOptions, http_option, listen_option, switch_option
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.drafters.registry import NONE, find, names
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.openai.tool_format import AUTO, FORMATS
@@ -147,8 +147,9 @@ class Options(
             raise InvalidArgument(f"costs {self.costs}: --drafter none does not use them; leave one of them out")
         if drafters != [NONE] and self.capacity < self.max_nodes + 2:
             raise InvalidArgument(
-                f"capacity is {self.capacity}: beside the {self.max_nodes} nodes of a draft tree no text fits into a slot; "
-                "raise it, or lower --max-nodes"
+                Field("capacity"),
+                f" is {self.capacity}: beside the {self.max_nodes} nodes of a draft tree no text fits into a slot; "
+                "raise it, or lower --max-nodes",
             )
         self._require_states(drafters)
         if self.access and not self.share_learning:
@@ -160,16 +161,18 @@ class Options(
         readers = sorted(name for name in run - {NONE} if find(name).reads_states)
         if self.pass_mode == "compiled" and readers:
             raise InvalidArgument(
-                f"pass_mode compiled: its passes give no hidden states, which drafter {readers[0]} reads; leave it out, or use "
-                "packed passes"
+                Field("pass_mode"),
+                f" compiled: its passes give no hidden states, which drafter {readers[0]} reads; leave it out, or use "
+                "packed passes",
             )
 
     def _require_tenants_apart(self) -> None:
         """Raises InvalidArgument: the texts of one tenant would reach another one."""
         if self.drafter_values.get("recycle"):
             raise InvalidArgument(
-                "recycle: with --access, token recycling would learn from the texts of all tenants; leave it out, or add "
-                "--set share_learning=true"
+                Field("recycle"),
+                ": with --access, token recycling would learn from the texts of all tenants; leave it out, or add "
+                "--set share_learning=true",
             )
         if self.remember:
             raise InvalidArgument(

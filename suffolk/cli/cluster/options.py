@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import option
-from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class NamedOptions(RayOptions):
         if not (found := clusters()):
             raise NotFound("no cluster is up on this Ray; start one with 'suffolk cluster up'")
         if len(found) > 1:
-            raise InvalidArgument(f"cluster: {', '.join(found)} are up; name one with --cluster")
+            raise InvalidArgument(Field("cluster"), f": {', '.join(found)} are up; name one with --cluster")
         return found[0]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from suffolk.cli.cluster.options import NamedOptions, report
 from suffolk.cli.options.setting import option
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.engine.checked_fields import Within
 
 EXAMPLES = """
@@ -27,7 +27,7 @@ class Options(NamedOptions):
 def run(options: Options) -> int:
     """Scale the cluster; returns 0 once the wanted servers run."""
     if options.workers is None and options.stores is None:
-        raise InvalidArgument("workers: give --workers N, --stores N, or both")
+        raise InvalidArgument(Field("workers"), ": give --workers N, --stores N, or both")
     with options.connected():
         from suffolk.serving.cluster.lifecycle import scale
 
