@@ -127,22 +127,24 @@ def read_functions(given: Sequence[object], path: str) -> dict[str, Mapping[str,
             (function.get("name"), function.get("parameters")) if isinstance(function, Mapping) else (None, None)
         )
         if not isinstance(function, Mapping) or not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidArgument(Field(field), f".name is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
+            raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
         if name in functions:
-            raise InvalidArgument(Field(field), f".name is {name!r}, which an earlier function has; rename one")
+            raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}, which an earlier function has; rename one")
         if schema is not None and not isinstance(schema, Mapping):
-            raise InvalidArgument(Field(field), ".parameters is no JSON object; give a schema")
+            raise InvalidArgument(Field(f"{field}.parameters"), " is no JSON object; give a schema")
         functions[name] = function
     return functions
 
 
 def _function(at: int, tool: Mapping[str, Any]) -> object:
     """The function of ``tool``."""
-    function = tool.get("function")
-    if tool.get("type") != "function" or not isinstance(function, Mapping):
+    kind, function = tool.get("type"), tool.get("function")
+    if kind != "function":
         raise InvalidArgument(
-            Field("tools"), f"[{at}] is no function; give {{'type': 'function', 'function': {{...}}}}"
+            Field(f"tools[{at}].type"), f" is {kind!r}; it must be function, as only functions can be called"
         )
+    if not isinstance(function, Mapping):
+        raise InvalidArgument(Field(f"tools[{at}].function"), " is no object; give {'name': ..., 'parameters': {...}}")
     return function
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -66,7 +67,7 @@ async def _discard(request: Request) -> None:
 def parse_body(kind: type[Body], data: bytes) -> Body:
     """``data`` as a ``kind``. Raises InvalidField with the first invalid field, its value and the expected form."""
     try:
-        return kind.model_validate_json(data)
+        return kind.model_validate_json(data.removeprefix(BOM_UTF8))
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=len(data) <= _SMALL)
         found = max(errors, key=_depth)

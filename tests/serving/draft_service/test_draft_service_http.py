@@ -342,3 +342,8 @@ def test_large_bodies_get_the_answers_of_small_ones(server: DraftServer) -> None
         assert (status, text in reply["error"]["message"]) == (400, True)
     status, _, text = ask(server, "GET", "/metrics")
     assert b'suffolk_requests_total{code="INVALID_ARGUMENT",method="Lookup",tenant="",transport="http"} 2.0' in text
+
+
+def test_a_mark_of_utf_8_before_a_body_is_ignored(server: DraftServer) -> None:
+    status, _, reply = ask(server, "POST", "/v1/draft", b'\xef\xbb\xbf{"contexts": [[1]]}')
+    assert (status, len(reply["trees"])) == (200, 1)

@@ -78,8 +78,8 @@ def test_earlier_calls_and_their_results_reach_the_template(server: WorkerServer
 @pytest.mark.parametrize(
     ("fields", "param", "text"),
     [
-        ({"functions": [{}]}, "functions[0]", "functions[0].name is None"),
-        ({"functions": [{"name": "f", "parameters": 5}]}, "functions[0]", "give a schema"),
+        ({"functions": [{}]}, "functions[0].name", "functions[0].name is None"),
+        ({"functions": [{"name": "f", "parameters": 5}]}, "functions[0].parameters", "give a schema"),
         ({"functions": FUNCTIONS, "tools": TOOLS}, "functions", "older name of tools"),
         ({"functions": FUNCTIONS, "function_call": "required"}, "function_call", "none, auto or"),
         ({"functions": FUNCTIONS, "function_call": {"name": "g"}}, "function_call", "are weather, now"),

@@ -188,7 +188,7 @@ def test_items_become_messages() -> None:
         ({"max_tokens": 5}, "max_tokens", "use max_output_tokens"),
         ({"max_completion_tokens": 5}, "max_completion_tokens", "use max_output_tokens"),
         ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", "give the schema"),
-        ({"tools": [{"type": "web_search"}]}, "tools", "tools[0] is no function"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "tools[0].type is 'web_search'; it must be function"),
         ({"max_output_token": 5}, "max_output_token", "did you mean max_output_tokens?"),
         ({"input": []}, "input", "1..1024"),
     ],

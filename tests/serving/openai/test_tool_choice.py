@@ -124,7 +124,7 @@ def test_an_answer_of_json_may_be_a_call_instead(target: Target) -> None:
 @pytest.mark.parametrize(
     ("tools", "choice", "message"),
     [
-        ([{"type": "retrieval"}], None, r"tools\[0\] is no function"),
+        ([{"type": "retrieval"}], None, r"tools\[0\].type is 'retrieval'"),
         ([tool("f"), tool("f")], None, r"tools\[1\].function.name is 'f', which an earlier function has"),
         ([tool("a b")], None, "tools.0..function.name is 'a b'; it must be 1 to 64"),
         ([tool("f", parameters=[])], None, "tools.0..function.parameters is no JSON object"),

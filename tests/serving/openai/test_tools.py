@@ -139,7 +139,7 @@ def test_a_response_format_holds_with_and_without_tools(client: openai.OpenAI, t
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"tools": [{"type": "function"}]}, "is no function"),
+        ({"tools": [{"type": "function"}]}, "0..function is no object"),
         ({"tools": TOOLS, "tool_choice": "maybe"}, "tool_choice is 'maybe'"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "now"}}, "tool_choice names no function"),
         ({"tool_choice": "required"}, "give tools"),
