@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,13 @@ from suffolk.datastore.retriever import Retriever
 Ids = npt.NDArray[np.integer[Any]]
 _BATCH = 256
 """Paths that are looked up in one call."""
+
+
+class Paths(NamedTuple):
+    """Continuations of one context as the columns of a tree: int32[n] each, parents first, -1 for the context's last token."""
+
+    tokens: npt.NDArray[np.int32]
+    parents: npt.NDArray[np.int32]
 
 
 def tree_paths(tree: DraftTree) -> list[list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote, urlsplit
 
 from suffolk.datastore.context_query import Groups
@@ -18,10 +18,11 @@ from suffolk.serving.transport.url import is_url
 
 @dataclass(frozen=True, slots=True)
 class DatastoreChoice:
-    """A datastore to search, and how often each of its texts counts (``MergedDatastore``)."""
+    """A datastore to search, how often each of its texts counts (``MergedDatastore``), and the groups in it of the contexts."""
 
     name: str
     weight: int = 1
+    group: Groups = None
 
 
 def parse_choices(text: str) -> tuple[DatastoreChoice, ...]:
@@ -43,7 +44,7 @@ def check_choices(choices: Sequence[DatastoreChoice]) -> tuple[DatastoreChoice, 
             raise InvalidArgument(f"datastores: {problem}; name each datastore once")
     if choices:
         require_weights([choice.weight for choice in choices], len(choices))
-    return tuple(DatastoreChoice(name, choice.weight) for name, choice in zip(names, choices, strict=True))
+    return tuple(replace(choice, name=name) for name, choice in zip(names, choices, strict=True))
 
 
 def pack_choices(
@@ -62,11 +63,11 @@ def pack_choices(
     ]
 
 
-def unpack_choices(messages: Sequence[draft_pb2.DatastoreChoice]) -> tuple[DatastoreChoice, ...]:
-    """Raises as ``check_choices``."""
-    return check_choices(
-        [DatastoreChoice(each.name, each.weight if each.HasField("weight") else 1) for each in messages]
-    )
+def unpack_choices(messages: Sequence[draft_pb2.DatastoreChoice]) -> list[DatastoreChoice]:
+    return [
+        DatastoreChoice(each.name, each.weight if each.HasField("weight") else 1, list(each.groups))
+        for each in messages
+    ]
 
 
 def merge_urls(names: Sequence[str]) -> list[str]:

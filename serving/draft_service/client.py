@@ -17,10 +17,11 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.datastore.errors import Field, Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
 from suffolk.datastore.merged import merged_info
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match
+from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.choices import DatastoreChoice, pack_choices, parse_choices
@@ -171,8 +172,6 @@ class RemoteDatastore(RemoteWriter):
         """See ``Retriever.occurrences``. Ignores the breaker. The service limits the numbers (limits.py)."""
         limits.check_occurrences(query.limit, query.context, query.before)
         ids = to_tokens(query.pattern, "pattern")
-        limits.check_scope(query.scope or "")
-        limits.check_grouped(query.scope or "", [query.group])
         request = draft_pb2.OccurrencesRequest(
             datastores=pack_choices(self._choices),
             pattern=pack_tokens(ids),
@@ -180,7 +179,7 @@ class RemoteDatastore(RemoteWriter):
             context=query.context,
             before=query.before,
             group=query.group or "",
-            scope=query.scope or "" if query.group else "",
+            scope=query.scope or "",
         )
         reply = self._invoke(lambda: self._stub.Occurrences(request, timeout=INFO_DEADLINE), INFO_DEADLINE)
         return self._parse(
@@ -244,7 +243,7 @@ class RemoteDatastore(RemoteWriter):
         self._channel.close()
 
     def _lookup(self, query: ContextQuery) -> _Call[Match]:
-        limits.check_match(query.max_match, query.min_match)
+        limits.check_numbers(query)
         size, max_match = len(query.contexts), query.max_match
         request = draft_pb2.LookupRequest(**self._fields(query))
         return _Call(
@@ -252,15 +251,8 @@ class RemoteDatastore(RemoteWriter):
         )
 
     def _draft(self, query: ContextQuery) -> _Call[DraftTree]:
+        limits.check_numbers(query)
         sizes = list(map(int, query.budgets))
-        if len(sizes) != len(query.contexts):
-            raise InvalidArgument(
-                Field("max_nodes"),
-                f" has {len(sizes)} entries for {len(query.contexts)} contexts; give one per context",
-            )
-        limits.check_match(query.max_match, query.min_match)
-        limits.check_depth(query.max_depth)
-        limits.check_nodes(sizes, bool(query.least_counts))
         request = draft_pb2.DraftRequest(
             **self._fields(query),
             max_depth=query.max_depth,
@@ -276,7 +268,7 @@ class RemoteDatastore(RemoteWriter):
         )
 
     def start_counts(
-        self, contexts: Sequence[Tokens], trees: Sequence[wire.Paths], deadline: float
+        self, contexts: Sequence[Tokens], trees: Sequence[Paths], deadline: float
     ) -> Future[list[npt.NDArray[np.uint64]]]:
         """For each context, the occurrences that continue with the path of each node of its tree, later."""
         longest = max(map(len, contexts), default=1)
@@ -322,19 +314,16 @@ class RemoteDatastore(RemoteWriter):
         return future
 
     def _fields(self, query: ContextQuery) -> dict[str, Any]:
-        """The fields of a lookup. ``groups`` and ``scope`` are unset without a group.
-
-        Raises InvalidArgument: the scope is unknown, or it is the group alone, and a context has none."""
-        scope, by_store = query.scope or "", query.group if isinstance(query.group, Mapping) else {}
+        """The fields of a lookup. ``groups`` is unset without a group."""
+        by_store = query.group if isinstance(query.group, Mapping) else {}
         groups = [] if by_store else pack_groups(query.groups)
-        limits.check_scope(scope)
-        limits.check_grouped(scope, query.has_group if by_store else groups)
         return {
             "datastores": pack_choices(self._choices, by_store),
             "max_match": query.max_match,
             "min_match": query.min_match,
             **wire.pack_contexts(query.contexts, query.max_match),
-            **({"groups": groups, "scope": scope} if any(groups) or by_store else {}),
+            "groups": groups if any(groups) else (),
+            "scope": query.scope or "",
         }
 
     def _check_breaker(self) -> None:

@@ -19,6 +19,8 @@ from google.protobuf.message import DecodeError
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.draft_service import limits, wire
+from suffolk.serving.draft_service.choices import unpack_choices
+from suffolk.serving.draft_service.grpc_requests import draft_query, lookup_query, occurrence_query, unpack_append
 from suffolk.serving.draft_service.live_calls import LiveCalls
 from suffolk.serving.draft_service.occurrences import pack_occurrences
 from suffolk.serving.draft_service.service import DraftService, Expired
@@ -52,7 +54,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         return self._answer("Occurrences", context, lambda: self._occurrences(request, _expiry(context)))
 
     def Append(self, request: draft_pb2.AppendRequest, context: grpc.ServicerContext) -> draft_pb2.AppendReply:
-        return self._answer("Append", context, lambda: _append_reply(self._live.append(request)))
+        return self._answer("Append", context, lambda: _append_reply(self._append(request)))
 
     def AppendStream(
         self, requests: Iterator[draft_pb2.AppendRequest], context: grpc.ServicerContext
@@ -60,17 +62,19 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         try:
             with self._service.streams.take("grpc"):
                 received = received_in_time(requests, context, limits.STREAM_SECONDS, limits.FIRST_MESSAGE_SECONDS)
-                return _append_reply(
-                    self._live.append_stream(received, partial(self._service.handle_call, "grpc", "AppendStream"))
-                )
+                appends = (partial(self._append, request) for request in received)
+                handle = partial(self._service.handle_call, "grpc", "AppendStream")
+                return _append_reply(self._live.append_stream(appends, handle))
         except SuffolkError as error:
             abort_call(context, error)
 
     def Get(self, request: draft_pb2.GetRequest, context: grpc.ServicerContext) -> draft_pb2.GetReply:
-        return self._answer("Get", context, lambda: draft_pb2.GetReply(**asdict(self._live.get(request))))
+        return self._answer(
+            "Get", context, lambda: draft_pb2.GetReply(**asdict(self._live.get(request.datastore, request.id)))
+        )
 
     def Delete(self, request: draft_pb2.DeleteRequest, context: grpc.ServicerContext) -> draft_pb2.DeleteReply:
-        return self._answer("Delete", context, lambda: draft_pb2.DeleteReply(**asdict(self._live.delete(request))))
+        return self._answer("Delete", context, lambda: self._delete(request))
 
     def Seal(self, request: draft_pb2.SealRequest, context: grpc.ServicerContext) -> draft_pb2.SealReply:
         return self._answer("Seal", context, lambda: draft_pb2.SealReply(generation=self._live.seal(request.datastore)))
@@ -96,17 +100,30 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         except SuffolkError as error:
             abort_call(context, error)
 
+    def _append(self, request: draft_pb2.AppendRequest) -> Appended:
+        return self._live.append(request.datastore, unpack_append(request))
+
+    def _delete(self, request: draft_pb2.DeleteRequest) -> draft_pb2.DeleteReply:
+        found = self._live.delete(request.datastore, list(request.ids), list(request.where), request.group)
+        return draft_pb2.DeleteReply(**asdict(found))
+
     def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
-        return wire.pack_trees(self._service.draft(request, expired))
+        choices = unpack_choices(request.datastores)
+        return wire.pack_trees(self._service.draft(choices, draft_query(request), expired))
 
     def _lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> draft_pb2.LookupReply:
-        return wire.pack_matches(self._service.lookup(request, expired))
+        choices = unpack_choices(request.datastores)
+        return wire.pack_matches(self._service.lookup(choices, lookup_query(request), expired))
 
     def _count(self, request: draft_pb2.CountRequest, expired: Expired) -> draft_pb2.CountReply:
-        return wire.pack_counts(self._service.count(request, expired))
+        contexts = wire.unpack_contexts(request)
+        trees = wire.unpack_paths(request, len(contexts))
+        return wire.pack_counts(self._service.count(unpack_choices(request.datastores), contexts, trees, expired))
 
     def _occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> draft_pb2.OccurrencesReply:
-        return pack_occurrences(self._service.occurrences(request, expired))
+        choices = unpack_choices(request.datastores)
+        found = self._service.occurrences(choices, occurrence_query(request), expired, request.text)
+        return pack_occurrences(found)
 
     def _info(self, request: draft_pb2.GetInfoRequest) -> draft_pb2.GetInfoReply:
         fields = ("vocab_size", "order_depth", "generation", "tokens")

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import zstandard
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -48,6 +49,7 @@ from suffolk.serving.transport.http_errors import plain_error
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.large_bodies import LARGE, LargeBodies
 from suffolk.serving.transport.readiness import Readiness
+from suffolk.serving.transport.tokens import TOKEN
 
 PAGE = "datastore.html"
 Read = Callable[[bytes], Any]
@@ -102,7 +104,7 @@ def build_draft_app(
 
 def _draft(service: DraftService, request: Request, found: DraftBody, expired: Expired) -> dict[str, Any]:
     encoded = http_texts.encode_context(service, found, expired)
-    trees = service.draft(found.request(), expired)
+    trees = service.draft(found.choices(), found.query(), expired)
     described = [
         tree_json(tree) | http_texts.describe_tree(service, found, context, tree, expired)
         for context, tree in zip(found.contexts, trees, strict=True)
@@ -112,18 +114,19 @@ def _draft(service: DraftService, request: Request, found: DraftBody, expired: E
 
 def _lookup(service: DraftService, request: Request, found: LookupBody, expired: Expired) -> dict[str, Any]:
     encoded = http_texts.encode_context(service, found, expired)
-    matches = service.lookup(found.request(), expired)
+    matches = service.lookup(found.choices(), found.query(), expired)
     return {"matches": [{"length": length, "count": count} for length, count in matches]} | encoded
 
 
 def _count(service: DraftService, request: Request, found: CountBody, expired: Expired) -> dict[str, Any]:
-    counts = iter(service.count(found.request(), expired))
+    contexts = [np.array(context, TOKEN) for context in found.contexts]
+    counts = iter(service.count(found.choices(), contexts, found.paths(), expired))
     return {"counts": [[next(counts) for _ in tree.tokens] for tree in found.trees]}
 
 
 def _occurrences(service: DraftService, request: Request, found: OccurrencesBody, expired: Expired) -> dict[str, Any]:
     http_texts.encode_pattern(service, found, expired)
-    places = service.occurrences(found.request(), expired)
+    places = service.occurrences(found.choices(), found.query(), expired)
     texts = http_texts.describe_occurrences(service, found, places, expired)
     return {"occurrences": [occurrence_json(place) | more for place, more in zip(places, texts, strict=True)]}
 

@@ -22,10 +22,8 @@ from starlette.requests import Request
 
 from suffolk.datastore.documents import Document
 from suffolk.serving.draft_service import limits
-from suffolk.serving.draft_service.documents import pack_documents
 from suffolk.serving.draft_service.http_messages import Token
-from suffolk.serving.draft_service.live_calls import LiveCalls
-from suffolk.serving.proto import draft_pb2
+from suffolk.serving.draft_service.live_calls import Append, LiveCalls
 from suffolk.serving.transport.http_body import InvalidField, parse_body
 
 
@@ -87,19 +85,18 @@ def append(
         )
         for each, ids in zip(body.documents, tokens, strict=True)
     ]
-    groups = [each.group or body.group or "" for each in body.documents]
-    message = pack_documents(documents, groups if any(groups) else (), body.replace)
-    message.datastore, message.key = body.datastore, body.key
-    return asdict(calls.append(message))
+    groups = [each.group or body.group or None for each in body.documents]
+    made = Append(documents, groups if any(groups) else None, body.replace, body.key or None)
+    return asdict(calls.append(body.datastore, made))
 
 
 def get(calls: LiveCalls, request: Request, found: None) -> dict[str, Any]:
     query = request.query_params
-    return asdict(calls.get(draft_pb2.GetRequest(datastore=query.get("datastore", ""), id=query.get("id", ""))))
+    return asdict(calls.get(query.get("datastore", ""), query.get("id", "")))
 
 
 def delete(calls: LiveCalls, request: Request, found: DeleteBody) -> dict[str, Any]:
-    return asdict(calls.delete(draft_pb2.DeleteRequest(**found.model_dump())))
+    return asdict(calls.delete(found.datastore, found.ids, found.where, found.group))
 
 
 def read_seal(data: bytes) -> StoreBody:

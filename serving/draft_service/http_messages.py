@@ -8,12 +8,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from suffolk.datastore import context_query
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.merged import MAX_WEIGHT
 from suffolk.datastore.occurrence import Occurrence
-from suffolk.serving.draft_service import limits, wire
-from suffolk.serving.draft_service.documents import pack_groups
-from suffolk.serving.proto import draft_pb2
+from suffolk.datastore.tree_paths import Paths
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.choices import DatastoreChoice
 from suffolk.serving.transport.http_body import InvalidField
 from suffolk.serving.transport.limits import MAX_NODES
 from suffolk.serving.transport.tokens import TOKEN
@@ -31,10 +32,6 @@ class ChoiceBody(BaseModel):
     weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] = 1
     group: str | list[str | None] | None = None
 
-    def message(self) -> draft_pb2.DatastoreChoice:
-        groups = pack_groups(self.group) if self.group else ()
-        return draft_pb2.DatastoreChoice(name=self.name, weight=self.weight, groups=groups)
-
 
 class StoresBody(BaseModel):
     """``datastores`` searches several datastores as one; ``datastore`` names a single one."""
@@ -43,14 +40,14 @@ class StoresBody(BaseModel):
     datastore: str = ""
     datastores: list[ChoiceBody] = []
 
-    def choices(self) -> list[draft_pb2.DatastoreChoice]:
+    def choices(self) -> list[DatastoreChoice]:
         """Raises InvalidArgument if datastores are named in both ways."""
         if self.datastore and self.datastores:
             raise InvalidField(
                 "datastore", f" is {self.datastore!r}, and datastores has names too; leave one of them out"
             )
-        names = self.datastores or [ChoiceBody(name=self.datastore)]
-        return [each.message() for each in names]
+        named = [DatastoreChoice(each.name, each.weight, each.group) for each in self.datastores]
+        return named or [DatastoreChoice(self.datastore)]
 
 
 class LookupBody(StoresBody):
@@ -66,18 +63,9 @@ class LookupBody(StoresBody):
     max_match: MatchLength = context_query.DEFAULT_MAX_MATCH
     min_match: MatchLength = context_query.DEFAULT_MIN_MATCH
 
-    def request(self) -> draft_pb2.LookupRequest:
-        return draft_pb2.LookupRequest(**self._fields("max_match", "min_match"))
-
-    def _fields(self, *names: str) -> dict[str, Any]:
-        """The fields of a request: those of ``names``, and what all requests have. Raises as ``choices``."""
-        return {name: getattr(self, name) for name in names} | {
-            "groups": pack_groups(self.group) if self.group else (),
-            "scope": self.scope,
-            "datastores": self.choices(),
-            "contexts": np.array([token for context in self.contexts for token in context], TOKEN).tobytes(),
-            "lengths": wire.pack_sizes(map(len, self.contexts)),
-        }
+    def query(self) -> ContextQuery:
+        contexts = [np.array(context, TOKEN) for context in self.contexts]
+        return ContextQuery(contexts, self.max_match, self.min_match, group=self.group, scope=self.scope or None)
 
 
 class DraftBody(LookupBody):
@@ -93,18 +81,14 @@ class DraftBody(LookupBody):
     texts: bool = False
     by_datastore: bool = False
 
-    def request(self) -> draft_pb2.DraftRequest:  # type: ignore[override]  # another message
-        """Raises InvalidArgument if the lengths of ``max_nodes`` and ``contexts`` differ, or nodes with texts are too many."""
-        sizes = self.max_nodes if isinstance(self.max_nodes, list) else [self.max_nodes] * len(self.contexts)
-        if len(sizes) != len(self.contexts):
-            raise InvalidField(
-                "max_nodes", f": give one whole number, or a list of {len(self.contexts)}, one for each context"
-            )
+    def query(self) -> ContextQuery:
+        """Raises InvalidArgument if nodes with texts are too many."""
+        found = (
+            super().query()._replace(max_depth=self.max_depth, max_nodes=self.max_nodes, least_counts=self.least_counts)
+        )
         if self.texts or self.by_datastore:
-            limits.check_described_nodes(sum(sizes))
-        fields = self._fields("max_match", "min_match", "max_depth")
-        least = wire.pack_least_counts(self.least_counts)
-        return draft_pb2.DraftRequest(max_nodes=wire.pack_sizes(sizes), least_counts=least, **fields)
+            limits.check_described_nodes(sum(found.budgets))
+        return found
 
 
 class TreeBody(BaseModel):
@@ -121,18 +105,15 @@ class CountBody(StoresBody):
     contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
     trees: list[TreeBody]
 
-    def request(self) -> draft_pb2.CountRequest:
+    def paths(self) -> list[Paths]:
+        """Raises InvalidArgument if there is not one tree for each context, or its columns differ in length."""
+        if len(self.trees) != len(self.contexts):
+            text = f": {len(self.trees)} trees for {len(self.contexts)} contexts; give one for each context"
+            raise InvalidField("trees", text)
         for index, tree in enumerate(self.trees):
             if len(tree.tokens) != len(tree.parents):
                 raise InvalidField(f"trees[{index}]", ": tokens and parents differ in length; give one parent a node")
-        return draft_pb2.CountRequest(
-            datastores=self.choices(),
-            contexts=np.array([token for context in self.contexts for token in context], TOKEN).tobytes(),
-            lengths=wire.pack_sizes(map(len, self.contexts)),
-            tokens=np.array([token for tree in self.trees for token in tree.tokens], TOKEN).tobytes(),
-            parents=np.array([parent for tree in self.trees for parent in tree.parents], TOKEN).tobytes(),
-            sizes=wire.pack_sizes(len(tree.tokens) for tree in self.trees),
-        )
+        return [Paths(np.array(tree.tokens, TOKEN), np.array(tree.parents, TOKEN)) for tree in self.trees]
 
 
 class OccurrencesBody(StoresBody):
@@ -147,18 +128,9 @@ class OccurrencesBody(StoresBody):
     scope: str = ""
     texts: bool = False
 
-    def request(self) -> draft_pb2.OccurrencesRequest:
-        """Raises InvalidArgument if a number is out of range, or datastores are named in both ways."""
-        limits.check_occurrences(self.limit, self.context, self.before)
-        return draft_pb2.OccurrencesRequest(
-            datastores=self.choices(),
-            pattern=np.array(self.tokens, TOKEN).tobytes(),
-            limit=self.limit,
-            context=self.context,
-            before=self.before,
-            group=self.group,
-            scope=self.scope,
-        )
+    def query(self) -> OccurrenceQuery:
+        pattern = np.array(self.tokens, TOKEN)
+        return OccurrenceQuery(pattern, self.limit, self.context, self.before, self.group or None, self.scope or None)
 
 
 def require_one(body: BaseModel, field: str) -> None:

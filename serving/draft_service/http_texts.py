@@ -11,9 +11,9 @@ from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.token_texts import node_texts, window_texts
 from suffolk.datastore.tree_paths import path_counts, tree_paths
 from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.choices import DatastoreChoice
 from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, OccurrencesBody, require_one
 from suffolk.serving.draft_service.service import DraftService, Expired
-from suffolk.serving.proto import draft_pb2
 
 
 def encode_context(service: DraftService, body: LookupBody, expired: Expired) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def describe_tree(
     if body.by_datastore:
         match, paths = list(context[len(context) - tree.match_length :]), tree_paths(tree)
         found["datastores"] = {}
-        for name in service.choices(body.choices()):
-            store = service.chosen([draft_pb2.DatastoreChoice(name=name)], expired)
+        for name in service.weights(body.choices()):
+            store = service.chosen([DatastoreChoice(name)], expired)
             count, *counts = path_counts(store, match, [[], *paths], expired) if match else [0]
             found["datastores"][name] = {"match_count": count, "counts": counts}
     return found
@@ -66,7 +66,7 @@ def describe_occurrences(
 
 
 def _encode(
-    service: DraftService, choices: Sequence[draft_pb2.DatastoreChoice], text: str, expired: Expired
+    service: DraftService, choices: Sequence[DatastoreChoice], text: str, expired: Expired
 ) -> tuple[list[int], list[int]]:
     limits.check_text(text)
     return service.chosen(choices, expired).encode_with_starts(text)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from suffolk.datastore.context_query import SCOPES
+import numpy as np
+
+from suffolk.datastore.context_query import SCOPES, ContextQuery, Tokens
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.tree_paths import Paths, tree_depth
 from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
 
 MAX_CONTEXT = 4096
@@ -51,6 +54,44 @@ MAX_TOKENIZER_BYTES = 128 << 20
 """Size of a decompressed tokenizer.json."""
 
 
+def check_query(query: ContextQuery) -> None:
+    """Check a lookup or draft, except for its groups."""
+    check_numbers(query)
+    check_contexts(query.contexts)
+    check_scope(query.scope)
+
+
+def check_numbers(query: ContextQuery) -> None:
+    """Check the numbers of a lookup or draft."""
+    contexts, budgets, least = query.contexts, query.budgets, query.least_counts
+    check_match(query.max_match, query.min_match)
+    check_range("max_depth", query.max_depth, 1, MAX_DEPTH)
+    if len(budgets) != len(contexts):
+        text = f" has {len(budgets)} entries for {len(contexts)} contexts; give one, or one for each context"
+        raise InvalidArgument(Field("max_nodes"), text)
+    check_nodes(budgets, bool(least))
+    if least and len(least) != len(contexts):
+        text = f" has {len(least)} entries for {len(contexts)} contexts; give one each, or none"
+        raise InvalidArgument(Field("least_counts"), text)
+
+
+def check_paths(contexts: Sequence[Tokens], trees: Sequence[Paths]) -> None:
+    """Check the sizes and forms of continuations to count."""
+    check_contexts(contexts)
+    check_size(
+        "tokens: the trees",
+        sum(len(tree.tokens) for tree in trees),
+        MAX_COUNTED_NODES,
+        "nodes",
+        "split it into several calls",
+    )
+    for index, (_, parents) in enumerate(trees):
+        if len(parents) and not np.all((parents >= -1) & (parents < np.arange(len(parents)))):
+            raise InvalidArgument(f"parents: a node of tree {index} precedes its parent; put parents first")
+        # before their paths are built: those of deep trees need much memory
+        check_range("max_depth", max(1, tree_depth(parents.tolist())), 1, MAX_DEPTH)
+
+
 def check_name(name: str) -> None:
     check_size("datastore: the name", len(name), MAX_NAME, "characters", "see GetInfo for the names")
 
@@ -70,10 +111,6 @@ def check_match(max_match: int, min_match: int) -> None:
         )
 
 
-def check_depth(max_depth: int) -> None:
-    check_range("max_depth", max_depth, 1, MAX_DEPTH)
-
-
 def check_occurrences(limit: int, context: int, before: int) -> None:
     check_range("limit", limit, 0, MAX_OCCURRENCES)
     check_range("context", context, 0, MAX_WINDOW)
@@ -88,8 +125,10 @@ def check_batch(size: int) -> None:
     check_size("contexts: the batch", size, MAX_BATCH, "queries", "split it into several calls")
 
 
-def check_context(index: int, size: int) -> None:
-    check_size(f"contexts[{index}]", size, MAX_CONTEXT, "tokens", "send only its last max_match")
+def check_contexts(contexts: Sequence[Tokens]) -> None:
+    check_batch(len(contexts))
+    for index, context in enumerate(contexts):
+        check_size(f"contexts[{index}]", len(context), MAX_CONTEXT, "tokens", "send only its last max_match")
 
 
 def check_nodes(max_nodes: Sequence[int], listed: bool = False) -> None:
@@ -102,10 +141,6 @@ def check_nodes(max_nodes: Sequence[int], listed: bool = False) -> None:
         )
 
 
-def check_counted_nodes(nodes: int) -> None:
-    check_size("tokens: the trees", nodes, MAX_COUNTED_NODES, "nodes", "split it into several calls")
-
-
 def check_described_nodes(nodes: int) -> None:
     if nodes > MAX_DESCRIBED_NODES:
         raise InvalidArgument(
@@ -114,14 +149,13 @@ def check_described_nodes(nodes: int) -> None:
         )
 
 
-def check_grouped(scope: str, groups: Sequence[object]) -> None:
+def check_grouped(scope: str | None, groups: Sequence[object]) -> None:
     """Raise InvalidArgument if only the group is to be searched, and a context has none. ``groups``: empty if none has."""
     if scope == "group" and not (groups and all(groups)):
-        raise InvalidArgument(
-            "scope is 'group', and a context has no group; name one for each context, or leave scope out"
-        )
+        text = " is 'group', and a context has no group; name one for each context, or leave scope out"
+        raise InvalidArgument(Field("scope"), text)
 
 
-def check_scope(scope: str) -> None:
-    if scope not in ("", *SCOPES):
-        raise InvalidArgument(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
+def check_scope(scope: str | None) -> None:
+    if scope not in (None, *SCOPES):
+        raise InvalidArgument(Field("scope"), f" is {scope!r}; it must be one of {', '.join(SCOPES)}")

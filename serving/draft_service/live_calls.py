@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unsupported
 from suffolk.serving.draft_service.appendable import Appendable
-from suffolk.serving.draft_service.documents import unpack_documents, unpack_groups
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.live_store.batch import Appended
 from suffolk.serving.live_store.stats import DocumentState, LiveDeletion
-from suffolk.serving.proto import draft_pb2
 from suffolk.serving.replication.replica import ReplicaStore
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.store_names import tenant_of
 from suffolk.serving.transport.usage import usage_of
 
 T = TypeVar("T")
+
+
+class Append(NamedTuple):
+    """The arguments of ``LiveStore.append_batch``."""
+
+    documents: Sequence[Document]
+    groups: Sequence[str | None] | None = None
+    replace: bool = False
+    key: str | None = None
 
 
 class LiveCalls:
@@ -33,22 +41,21 @@ class LiveCalls:
     def __init__(self, service: DraftService) -> None:
         self._service = service
 
-    def append(self, request: draft_pb2.AppendRequest) -> Appended:
-        """Append the documents of ``request``: all or none."""
-        store = self._find(request.datastore, Role.APPEND)
-        documents = unpack_documents(request)
-        groups = unpack_groups(request.groups, len(documents), "documents")
-        usage = usage_of(tenant_of(self._service.find(request.datastore)[0]))
+    def append(self, name: str, append: Append) -> Appended:
+        """Append documents: all or none."""
+        store = self._find(name, Role.APPEND)
+        documents, groups, replace, key = append
+        usage = usage_of(tenant_of(self._service.find(name)[0]))
         added = sum(len(each.tokens) for each in documents)
-        if request.replace and usage.quota.stored_tokens < math.inf:
+        if replace and usage.quota.stored_tokens < math.inf:
             added -= _stored_of(store, groups or ())
         with usage.reserve_tokens(added, lambda: self._stored_tokens(usage.tenant)):
-            return store.append_batch(documents, groups, request.replace, request.key or None)
+            return store.append_batch(documents, groups, replace, key)
 
     def append_stream(
-        self, requests: Iterable[draft_pb2.AppendRequest], admitted: Callable[[Callable[[], Appended]], Appended]
+        self, appends: Iterable[Callable[[], Appended]], admitted: Callable[[Callable[[], Appended]], Appended]
     ) -> Appended:
-        """Append each of ``requests``, and return the sums.
+        """Make each of ``appends``, and return the sums.
 
         Args:
             admitted: runs one append as a call of its own, so that a slow stream occupies no place between two messages.
@@ -57,9 +64,9 @@ class LiveCalls:
             SuffolkError: of the first message that fails; the messages before it stay, and the error counts them.
         """
         total: Appended | None = None
-        for number, request in enumerate(requests):
+        for number, append in enumerate(appends):
             try:
-                total = add_appended(total, admitted(lambda request=request: self.append(request)))  # type: ignore[misc]
+                total = add_appended(total, admitted(append))
             except SuffolkError as error:
                 kept = 0 if total is None else total.documents
                 error.extend(f"message {number} of the stream: ", f"; {kept} documents before it are appended")
@@ -68,16 +75,16 @@ class LiveCalls:
             raise InvalidArgument("the stream has no message; send at least one")
         return total
 
-    def get(self, request: draft_pb2.GetRequest) -> DocumentState:
+    def get(self, name: str, id: str) -> DocumentState:
         """What a datastore has of the documents with an id. Raises NotFound: there are none."""
-        return self._find(request.datastore, Role.APPEND).get(request.id)
+        return self._find(name, Role.APPEND).get(id)
 
-    def delete(self, request: draft_pb2.DeleteRequest) -> LiveDeletion:
+    def delete(self, name: str, ids: Sequence[str], where: Sequence[str], group: str) -> LiveDeletion:
         """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``seal``, unless it is a group."""
-        store = self._find(request.datastore, Role.ADMIN)
-        rewrites = not request.group and not isinstance(store, ReplicaStore)  # no files; and it may wait for copies
-        with self._service.exclusive_change(request.datastore) if rewrites else nullcontext():
-            return store.delete(list(request.ids), list(request.where), request.group or None)
+        store = self._find(name, Role.ADMIN)
+        rewrites = not group and not isinstance(store, ReplicaStore)  # no files; and it may wait for copies
+        with self._service.exclusive_change(name) if rewrites else nullcontext():
+            return store.delete(ids, where, group or None)
 
     def seal(self, name: str) -> int | None:
         """Publish the documents in memory. Returns the new generation; None if there was nothing to publish.

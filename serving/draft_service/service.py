@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from suffolk.datastore import context_query
 from suffolk.datastore.context_query import ContextQuery, Groups, OccurrenceQuery, StoreGroups, Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import (
@@ -23,22 +22,20 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.datastore.tree_paths import path_counts, paths_of, tree_depth
-from suffolk.serving.draft_service import limits, wire
-from suffolk.serving.draft_service.choices import unpack_choices
-from suffolk.serving.draft_service.documents import unpack_groups
+from suffolk.datastore.tree_paths import Paths, path_counts, paths_of
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.choices import DatastoreChoice, check_choices
+from suffolk.serving.draft_service.documents import pack_groups, unpack_groups
 from suffolk.serving.draft_service.hidden_paths import HiddenPaths, public_info
 from suffolk.serving.draft_service.metrics import DraftMetrics
 from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.draft_service.streams import StreamPlaces
 from suffolk.serving.draft_service.tokenizer_frame import pack_tokenizer
-from suffolk.serving.proto import draft_pb2
 from suffolk.serving.replication.replica import ReplicaStore
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.identity import Role, caller
 from suffolk.serving.transport.retry_times import MAX_RETRY_SECONDS
 from suffolk.serving.transport.store_names import short_name, tenant_of
-from suffolk.serving.transport.tokens import unpack_tokens
 from suffolk.serving.transport.usage import take_queries
 
 CHUNK = 32
@@ -46,6 +43,7 @@ CHUNK = 32
 _MOST_MERGED = 256
 """Combinations of datastores and weights whose fit is remembered."""
 
+Choices = Sequence[DatastoreChoice]
 Expired = Callable[[], bool]
 """Returns True if the call was cancelled or its deadline has passed. The remaining queries are then skipped."""
 T = TypeVar("T")
@@ -91,84 +89,70 @@ class DraftService:
         ):
             return work()
 
-    def draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> list[DraftTree]:
-        """One tree per query.
+    def draft(self, choices: Choices, query: ContextQuery, expired: Expired) -> list[DraftTree]:
+        """One tree for each context.
+
+        Args:
+            choices: the datastores to search, as one; none: the only one. Their groups, or the query's, may be given.
 
         Raises:
-            InvalidArgument: a field is out of its limits (limits.py), or the datastore rejects it.
+            InvalidArgument: an argument is out of its limits (limits.py), or the datastore rejects it.
             NotFound: there is no datastore of that name.
             DeadlineExceeded: the deadline passed or the call was cancelled.
             ResourceExhausted: the caller's tenant has no queries left.
         """
-        max_match, min_match = _match_lengths(request)
-        max_depth = _value_or(request, "max_depth", context_query.DEFAULT_MAX_DEPTH)
-        limits.check_depth(max_depth)
-        contexts = wire.unpack_contexts(request)
-        max_nodes = wire.unpack_max_nodes(request.max_nodes, len(contexts), bool(request.least_counts))
-        take_queries(len(contexts))
-        datastore = self.chosen(request.datastores, expired)
-        groups = self._groups(datastore, request, len(contexts))
-        least = wire.unpack_least_counts(request.least_counts, len(contexts))
-        query = ContextQuery(contexts, max_match, min_match, max_depth, max_nodes, *groups, least)
+        datastore, query = self._admitted(choices, query, expired)
         trees: list[DraftTree] = []
-        for part in _chunks(len(contexts), expired, groups[0] is not None):
+        for part in _chunks(query, expired):
             trees += datastore.find_drafts(query.at(part))
         self.metrics.count_batch("Draft", [tree.match_length for tree in trees], [len(tree) for tree in trees])
         return trees
 
-    def lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> list[Match]:
-        """One match per context. Raises the same errors as ``draft``."""
-        max_match, min_match = _match_lengths(request)
-        contexts = wire.unpack_contexts(request)
-        take_queries(len(contexts))
-        datastore = self.chosen(request.datastores, expired)
-        groups = self._groups(datastore, request, len(contexts))
-        query = ContextQuery(contexts, max_match, min_match, group=groups[0], scope=groups[1])
+    def lookup(self, choices: Choices, query: ContextQuery, expired: Expired) -> list[Match]:
+        """One match for each context. See ``draft``."""
+        datastore, query = self._admitted(choices, query, expired)
         matches: list[Match] = []
-        for part in _chunks(len(contexts), expired, groups[0] is not None):
+        for part in _chunks(query, expired):
             matches += datastore.find_matches(query.at(part))
         self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
 
-    def count(self, request: draft_pb2.CountRequest, expired: Expired) -> list[int]:
-        """The count of each continuation. Raises the same errors as ``draft``."""
-        contexts = wire.unpack_contexts(request)
-        trees = wire.unpack_paths(request, len(contexts))
-        for tree in trees:  # before their paths are built: those of deep trees need much memory
-            limits.check_depth(max(1, tree_depth(tree.parents.tolist())))
+    def count(
+        self, choices: Choices, contexts: Sequence[Tokens], trees: Sequence[Paths], expired: Expired
+    ) -> list[int]:
+        """The count of each continuation: ``trees`` has one for each of ``contexts``. See ``draft``."""
+        limits.check_paths(contexts, trees)
         take_queries(len(contexts))
-        datastore = self.chosen(request.datastores, expired)
+        datastore = self.chosen(choices, expired)
         counts: list[int] = []
         for context, tree in zip(contexts, trees, strict=True):
             paths = paths_of(tree.tokens.tolist(), tree.parents.tolist())
-            counts += path_counts(datastore, context.tolist(), paths, expired)
+            counts += path_counts(datastore, list(map(int, context)), paths, expired)
         return counts
 
-    def occurrences(self, request: draft_pb2.OccurrencesRequest, expired: Expired) -> list[Occurrence]:
-        """Places of a pattern, in documents of the datastores that the request names.
+    def occurrences(
+        self, choices: Choices, query: OccurrenceQuery, expired: Expired, text: str = ""
+    ) -> list[Occurrence]:
+        """Places of a pattern, in documents of the datastores. ``text``: in place of the pattern. See ``draft``.
 
         Raises:
-            InvalidArgument, NotFound, DeadlineExceeded, ResourceExhausted: as ``draft``.
             PermissionDenied: the server does not show occurrences.
         """
-        limit = _value_or(request, "limit", context_query.DEFAULT_OCCURRENCES)
-        context = _value_or(request, "context", context_query.DEFAULT_WINDOW)
-        limits.check_occurrences(limit, context, request.before)
-        limits.check_scope(request.scope)
-        limits.check_grouped(request.scope, [request.group])
-        if any(each.groups for each in request.datastores):
+        limits.check_occurrences(query.limit, query.context, query.before)
+        limits.check_scope(query.scope)
+        limits.check_grouped(query.scope, [query.group])
+        if any(each.group for each in choices):
             raise InvalidArgument("datastores: their groups are for drafts and lookups; name the group of the request")
-        choices = self.choices(request.datastores)
-        datastore = self._searched(choices, expired)
+        weights = self.weights(choices)
+        datastore = self._searched(weights, expired)
         if not self._shows_occurrences:
             raise PermissionDenied("this server shows no occurrences; ask its operator for --occurrences on")
-        if request.group and not datastore.has_groups:
+        if query.group and not datastore.has_groups:
             raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave the group out")
-        take_queries(max(1, limit))
-        pattern: Tokens = unpack_tokens(request.pattern, "pattern")
-        if request.text:
-            limits.check_text(request.text)
-            pattern = datastore.encode(request.text)
+        take_queries(max(1, query.limit))
+        if text:
+            limits.check_text(text)
+            query = query._replace(pattern=datastore.encode(text))
 
         def require_time() -> None:
             if expired():
@@ -177,13 +161,11 @@ class DraftService:
                 )
 
         require_time()
-        query = OccurrenceQuery(pattern, limit, context, request.before, before_place=require_time)
-        if request.group:
-            query = query._replace(group=request.group, scope=request.scope or None)
-        found = datastore.find_occurrences(query)
-        if len(choices) > 1:
+        scope = query.scope if query.group else None
+        found = datastore.find_occurrences(query._replace(scope=scope, before_place=require_time))
+        if len(weights) > 1:
             return found
-        [name] = choices  # it may differ from the name of the folder
+        [name] = weights  # it may differ from the name of the folder
         return [replace(place, datastore=name) for place in found]
 
     def info(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -231,11 +213,11 @@ class DraftService:
         """All datastores of a tenant."""
         return [store for name, store in self._datastores.items() if tenant_of(name) == tenant]
 
-    def choices(self, messages: Sequence[draft_pb2.DatastoreChoice]) -> dict[str, int]:
+    def weights(self, choices: Choices) -> dict[str, int]:
         """Weights by the full names of datastores, at least one. Raises as ``chosen``."""
-        return {self._resolve(each.name): each.weight for each in unpack_choices(messages)} or {self._resolve(""): 1}
+        return {self._resolve(each.name): each.weight for each in check_choices(choices)} or {self._resolve(""): 1}
 
-    def chosen(self, messages: Sequence[draft_pb2.DatastoreChoice], expired: Expired) -> Retriever:
+    def chosen(self, choices: Choices, expired: Expired) -> Retriever:
         """The datastore of that choice, or several as one; it hides what calls hide, and gives up when they have ``expired``.
 
         Raises:
@@ -243,7 +225,7 @@ class DraftService:
             InvalidArgument: the choice is malformed, or the datastores do not fit together.
             Unsupported: a datastore can only be searched alone.
         """
-        return self._searched(self.choices(messages), expired)
+        return self._searched(self.weights(choices), expired)
 
     def find(self, name: str) -> tuple[str, Retriever]:
         """The full name and the datastore of ``name``. Raises NotFound if the caller may not read it."""
@@ -265,33 +247,35 @@ class DraftService:
             with self._change_lock:
                 self._changing.remove(name)
 
-    def _groups(
-        self, datastore: Retriever, request: draft_pb2.DraftRequest | draft_pb2.LookupRequest, queries: int
-    ) -> tuple[StoreGroups, str | None]:
-        """The group and scope arguments of a query; None if no context has a group."""
-        limits.check_scope(request.scope)
-        chosen = self._groups_of_choices(request.datastores, queries)
-        groups: StoreGroups = unpack_groups(request.groups, queries, "contexts")
-        if chosen and groups is not None:
-            raise InvalidArgument("groups are given for datastores, and for all of them; leave one of both out")
-        if chosen:
-            groups = next(iter(chosen.values())) if len(request.datastores) == 1 else chosen
-        elif groups is not None and not datastore.has_groups:
-            raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave groups out")
-        grouped = ContextQuery([()] * queries, group=groups).has_group
-        limits.check_grouped(request.scope, grouped)
-        return (groups, request.scope or None) if any(grouped) else (None, None)
+    def _admitted(self, choices: Choices, query: ContextQuery, expired: Expired) -> tuple[Retriever, ContextQuery]:
+        """The datastore to search, and the query with the group of each context."""
+        limits.check_query(query)
+        take_queries(len(query.contexts))
+        datastore = self.chosen(choices, expired)
+        groups = self._groups(datastore, choices, query)
+        grouped = query._replace(group=groups).has_group
+        limits.check_grouped(query.scope, grouped)
+        return datastore, query._replace(**({"group": groups} if any(grouped) else {"group": None, "scope": None}))
 
-    def _groups_of_choices(self, messages: Sequence[draft_pb2.DatastoreChoice], queries: int) -> dict[str, Groups]:
-        """The groups of each query by the full names of datastores, of those that have any."""
-        found: dict[str, Groups] = {}
-        for message in messages:
-            if any(message.groups):
-                name, store = self.find(message.name)
+    def _groups(self, datastore: Retriever, choices: Choices, query: ContextQuery) -> StoreGroups:
+        """The group of each context: of those given for datastores, or for all. None: there are none."""
+        assert not isinstance(query.group, Mapping)
+        queries = len(query.contexts)
+        of_all = unpack_groups(pack_groups(query.group), queries, "contexts")
+        of_stores: dict[str, Groups] = {}
+        for choice in choices:
+            if (groups := unpack_groups(pack_groups(choice.group), queries, "contexts")) is not None:
+                name, store = self.find(choice.name)
                 if not store.has_groups:
                     raise Unsupported(f"datastore {name} has no groups, only live ones have; leave its groups out")
-                found[name] = unpack_groups(message.groups, queries, "contexts")
-        return found
+                of_stores[name] = groups
+        if of_stores and of_all is not None:
+            raise InvalidArgument("groups are given for datastores, and for all of them; leave one of both out")
+        if of_stores:
+            return next(iter(of_stores.values())) if len(choices) == 1 else of_stores
+        if of_all is not None and not datastore.has_groups:
+            raise Unsupported(f"datastore {datastore.name} has no groups, only live ones have; leave groups out")
+        return of_all
 
     def _resolve(self, name: str) -> str:
         limits.check_name(name)
@@ -315,24 +299,12 @@ class DraftService:
         return [name for name in self._datastores if caller().has(tenant_of(name), Role.READ)]
 
 
-def _match_lengths(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> tuple[int, int]:
-    max_match = _value_or(request, "max_match", context_query.DEFAULT_MAX_MATCH)
-    min_match = _value_or(request, "min_match", context_query.DEFAULT_MIN_MATCH)
-    limits.check_match(max_match, min_match)
-    return max_match, min_match
+def _chunks(query: ContextQuery, expired: Expired) -> Iterator[range]:
+    """Ranges of CHUNK contexts, at least one; of one if they have groups, whose texts are scanned, which may take 0.1 s.
 
-
-def _value_or(message: Any, field: str, default: int) -> int:
-    """The field's value, or ``default`` if it is unset."""
-    return getattr(message, field) if message.HasField(field) else default
-
-
-def _chunks(total: int, expired: Expired, grouped: bool) -> Iterator[range]:
-    """Ranges of CHUNK queries, at least one. Raises DeadlineExceeded between two of them.
-
-    ``grouped``: ranges have one query, because the texts of a group are scanned, which may take 0.1 s.
+    Raises DeadlineExceeded between two of them.
     """
-    size = 1 if grouped else CHUNK
+    total, size = len(query.contexts), 1 if query.group is not None else CHUNK
     for start in range(0, max(1, total), size):
         if expired():
             raise DeadlineExceeded(

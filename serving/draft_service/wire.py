@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from suffolk.datastore.context_query import DEFAULT_MAX_NODES, Tokens
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.retriever import Match
+from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.draft_service import limits
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.tokens import TOKEN, to_tokens
@@ -24,13 +25,6 @@ SIZE = np.dtype("<u4")
 SCORE = np.dtype("<f4")
 COUNT = np.dtype("<u8")
 Ids = npt.NDArray[np.int32]
-
-
-class Paths(NamedTuple):
-    """Continuations of one context as the columns of a tree: int32[n] each, parents first, -1 for the context's last token."""
-
-    tokens: Ids
-    parents: Ids
 
 
 def pack_contexts(contexts: Sequence[Tokens], max_match: int) -> dict[str, Any]:
@@ -46,12 +40,9 @@ def pack_contexts(contexts: Sequence[Tokens], max_match: int) -> dict[str, Any]:
 def unpack_contexts(
     request: draft_pb2.DraftRequest | draft_pb2.LookupRequest | draft_pb2.CountRequest,
 ) -> list[Ids]:
-    """The contexts of a request, not copied. Raises InvalidArgument if they are malformed or above a limit."""
-    limits.check_batch(len(request.lengths) // SIZE.itemsize)
-    contexts = unpack_parts(request.contexts, request.lengths, "contexts")
-    for index, context in enumerate(contexts):
-        limits.check_context(index, len(context))
-    return contexts
+    """The contexts of a request, not copied. Raises InvalidArgument if they are malformed or too many."""
+    limits.check_batch(len(request.lengths) // SIZE.itemsize)  # before there is an array for each
+    return unpack_parts(request.contexts, request.lengths, "contexts")
 
 
 def pack_tokens(parts: Sequence[Ids]) -> bytes:
@@ -72,33 +63,19 @@ def pack_sizes(sizes: Iterable[int]) -> bytes:
     return np.fromiter(sizes, SIZE).tobytes()
 
 
-def unpack_max_nodes(data: bytes, queries: int, listed: bool = False) -> list[int]:
-    """The field ``max_nodes`` of a request, one entry per query. ``listed``: see ``limits.check_nodes``.
-
-    Raises InvalidArgument if it is malformed or above a limit.
-    """
-    sizes = _column(data, SIZE, "max_nodes").tolist() or [DEFAULT_MAX_NODES]
-    if len(sizes) == 1:
-        sizes *= queries
-    if len(sizes) != queries:
-        raise InvalidArgument(
-            Field("max_nodes"), f" has {len(sizes)} entries for {queries} contexts; give one, or one for each context"
-        )
-    limits.check_nodes(sizes, listed)
-    return sizes
+def unpack_max_nodes(data: bytes) -> int | list[int]:
+    """The field ``max_nodes`` of a request: one number for all queries, or a list. Raises InvalidArgument if it is malformed."""
+    sizes: list[int] = _column(data, SIZE, "max_nodes").tolist() or [DEFAULT_MAX_NODES]
+    return sizes if len(sizes) > 1 else sizes[0]
 
 
 def pack_least_counts(counts: Sequence[int]) -> bytes:
     return np.array(counts, COUNT).tobytes()
 
 
-def unpack_least_counts(data: bytes, queries: int) -> list[int]:
-    """The field ``least_counts`` of a request: one entry per query, or none. Raises InvalidArgument if it is malformed."""
+def unpack_least_counts(data: bytes) -> list[int]:
+    """The field ``least_counts`` of a request. Raises InvalidArgument if it is malformed."""
     counts: list[int] = _column(data, COUNT, "least_counts").tolist()
-    if counts and len(counts) != queries:
-        raise InvalidArgument(
-            Field("least_counts"), f" has {len(counts)} entries for {queries} contexts; give one each, or none"
-        )
     return counts
 
 
@@ -155,16 +132,12 @@ def pack_paths(trees: Sequence[Paths]) -> dict[str, Any]:
 
 
 def unpack_paths(request: draft_pb2.CountRequest, queries: int) -> list[Paths]:
-    """The trees of a request, one per query. Raises InvalidArgument if one is malformed, or they are above a limit."""
-    sizes = _column(request.sizes, SIZE, "sizes").tolist()
-    if len(sizes) != queries:
-        raise InvalidArgument(f"sizes: {len(sizes)} trees for {queries} contexts; give one for each context")
-    limits.check_counted_nodes(sum(sizes))
+    """The trees of a request, one per query. Raises InvalidArgument if a column is malformed."""
+    size = len(_column(request.sizes, SIZE, "sizes"))
+    if size != queries:
+        raise InvalidArgument(f"sizes: {size} trees for {queries} contexts; give one for each context")
     tokens = unpack_parts(request.tokens, request.sizes, "tokens")
     parents = unpack_parts(request.parents, request.sizes, "parents")
-    for index, each in enumerate(parents):
-        if len(each) and not np.all((each >= -1) & (each < np.arange(len(each)))):
-            raise InvalidArgument(f"parents: a node of tree {index} precedes its parent; put parents first")
     return list(map(Paths, tokens, parents))
 
 

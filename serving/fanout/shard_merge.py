@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
-from suffolk.serving.draft_service.wire import Paths
+from suffolk.datastore.tree_paths import Paths
 
 _Place = tuple[int, int, tuple[int, ...]]
 """The place of a node in the order of drafts: falling count, depth, path."""

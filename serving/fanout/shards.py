@@ -10,9 +10,9 @@ from typing import Any
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.retriever import Match, PartialMatch
+from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.limits import MAX_BATCH_NODES, MAX_COUNTED_NODES, MAX_LISTED_NODES
-from suffolk.serving.draft_service.wire import Paths
 from suffolk.serving.fanout.hedged_call import HedgedCall, run_calls
 from suffolk.serving.fanout.replica import Replica, Send
 from suffolk.serving.fanout.replica_set import ReplicaSet

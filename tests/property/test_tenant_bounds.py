@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.draft_service.documents import pack_documents, pack_groups
-from suffolk.serving.draft_service.live_calls import LiveCalls
+from suffolk.serving.draft_service.live_calls import Append, LiveCalls
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.live_store.settings import LiveSettings
 from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.identity import EVERY_TENANT, Identity, Role, acting_as
 from suffolk.serving.transport.quota import Quota
 from suffolk.serving.transport.usage import Usages, set_usages
@@ -55,7 +53,7 @@ def change_randomly(calls: LiveCalls, data: st.DataObject) -> None:
             if kind in ("append", "replace"):
                 append(calls, held, name, group, kind == "replace" and group is not None, data.draw(st.integers(1, 9)))
             elif kind == "delete" and of_group:
-                calls.delete(draft_pb2.DeleteRequest(datastore=name, group=group))
+                calls.delete(name, [], [], group or "")
                 held[name] = [each for each in held[name] if each[0] != group]
             elif kind == "seal":
                 calls.seal(name)  # published tokens count too
@@ -72,17 +70,16 @@ def append(
     size: int,
 ) -> None:
     """Append a document of ``size`` tokens; it is refused exactly if the tenant would have more than its quota."""
-    request = pack_documents([Document(None, {}, np.ones(size, np.int64))], pack_groups(group), replace)
-    request.datastore = name
+    request = Append([Document(None, {}, np.ones(size, np.int64))], [group], replace)
     tenant = name.partition("/")[0]
     left = [each for each in held[name] if not (replace and each[0] == group)]
     after = {**held, name: [*left, (group, size)]}
     if stored(after, tenant) <= QUOTAS[tenant]:
-        calls.append(request)
+        calls.append(name, request)
         held[name] = after[name]
         return
     try:
-        calls.append(request)
+        calls.append(name, request)
     except ResourceExhausted:
         return
     raise AssertionError(f"{name} took {size} tokens beyond the quota")

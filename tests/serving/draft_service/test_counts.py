@@ -11,11 +11,11 @@ import pytest
 
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument
-from suffolk.datastore.tree_paths import tree_paths
+from suffolk.datastore.tree_paths import Paths, tree_paths
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.draft_service.service import DraftService
-from suffolk.serving.draft_service.wire import Paths, pack_paths, pack_sizes
+from suffolk.serving.draft_service.wire import pack_paths, pack_sizes
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.identity import OPERATOR, acting_as
 from tests.support import oracle
@@ -69,11 +69,11 @@ def count_request(**fields: Any) -> draft_pb2.CountRequest:
 
 def test_a_deep_tree_needs_little_memory() -> None:
     service = DraftService({"code": BruteForceRetriever(DOCUMENTS, VOCABULARY)}, 1)
-    request = count_request(**paths([1] * 4096, [*range(-1, 4095)]))  # its paths take 64 MiB
+    trees = [Paths(np.ones(4096, np.int32), np.arange(-1, 4095, dtype=np.int32))]  # their paths take 64 MiB
     tracemalloc.start()
     try:
         with acting_as(OPERATOR), pytest.raises(InvalidArgument, match="max_depth is 4096"):
-            service.count(request, lambda: False)
+            service.count([], [[1]], trees, lambda: False)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
@@ -83,7 +83,7 @@ def test_the_deadline_is_checked_within_a_tree() -> None:
     checks = iter([False, False, True])
     service = DraftService({"code": BruteForceRetriever(DOCUMENTS, VOCABULARY)}, 1)
     with acting_as(OPERATOR), pytest.raises(DeadlineExceeded, match="before all counts were known"):
-        service.count(count_request(**paths([1] * 600, [-1] * 600)), lambda: next(checks))
+        service.count([], [[1]], [Paths(np.ones(600, np.int32), np.full(600, -1, np.int32))], lambda: next(checks))
 
 
 @pytest.mark.parametrize(

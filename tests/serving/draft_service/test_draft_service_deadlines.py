@@ -23,12 +23,12 @@ from suffolk.datastore.errors import (
     Unavailable,
     Unsupported,
 )
+from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE, TOKENIZER_DEADLINE, connect
 from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.draft_service.remote_writer import APPEND_DEADLINE, SEAL_DEADLINE
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.draft_service.service import DraftService
-from suffolk.serving.draft_service.wire import Paths
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.live_store.store import create_live_store
 from suffolk.serving.proto import draft_pb2
@@ -61,13 +61,13 @@ def test_the_deadline_is_checked_before_each_context_with_a_group(tmp_path: Path
         checks.append(1)
         return len(checks) > 3
 
-    request = draft_pb2.DraftRequest(lengths=bytes(4 * 8), groups=["g"])
+    query = ContextQuery([[]] * 8, group="g")
     with (
         create_live_store(tmp_path / "live", vocab_size=40) as live,
         acting_as(OPERATOR),
         pytest.raises(DeadlineExceeded, match="3 of 8 queries answered"),
     ):
-        DraftService({"live": live}, 1).draft(request, expired)
+        DraftService({"live": live}, 1).draft([], query, expired)
 
 
 def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_a_datastore_of_token_ids_has_no_tokenizer(server: DraftServer) -> None:
         ({"contexts": [[1]], "max_nodes": 1025}, "max_nodes is 1025; input should be less than or equal to 1024"),
         (
             {"contexts": [[1]], "max_nodes": [1, 2]},
-            "max_nodes: give one whole number, or a list of 1, one for each context",
+            "max_nodes has 2 entries for 1 contexts; give one, or one for each context",
         ),
         ({"contexts": [[1]], "max_nodes": [1.5]}, "max_nodes"),
         ({"contexts": [[1]] * 129, "max_nodes": 1024}, "max_nodes add up to 132096; the limit is 131072"),

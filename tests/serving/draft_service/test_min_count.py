@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument
+from suffolk.serving.draft_service.choices import DatastoreChoice
 from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.draft_service.service import DraftService
-from suffolk.serving.draft_service.wire import pack_least_counts, pack_sizes
 from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.identity import OPERATOR, acting_as
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
@@ -87,19 +87,12 @@ def test_the_deadline_is_checked_within_a_tree() -> None:
     documents = [[0, token, other] for token in range(8) for other in range(15)] * 2  # 8 + 120 nodes follow 0
     service = DraftService({"code": BruteForceRetriever(documents, VOCABULARY)}, 1, min_count=2)
     checks = iter([False] * 4 + [True] * 99)  # before the query, for the match, and for 64 of 128 nodes
-    request = draft_pb2.DraftRequest(
-        contexts=np.zeros(1, "<i4").tobytes(),
-        lengths=pack_sizes([1]),
-        max_match=1,
-        max_nodes=pack_sizes([128]),
-        least_counts=pack_least_counts([1]),
-    )
+    query = ContextQuery([[0]], max_match=1, max_nodes=128, least_counts=[1])
     with acting_as(OPERATOR), pytest.raises(DeadlineExceeded, match="while documents were counted"):
-        service.draft(request, lambda: next(checks))
+        service.draft([], query, lambda: next(checks))
 
 
 def test_weights_do_not_count_as_documents(tmp_path: Path) -> None:
-    from suffolk.serving.proto import draft_pb2
     from suffolk.serving.transport.identity import OPERATOR, acting_as
 
     with (
@@ -108,7 +101,7 @@ def test_weights_do_not_count_as_documents(tmp_path: Path) -> None:
         serving({"a": rare, "b": other}, min_count=2) as server,
         acting_as(OPERATOR),
     ):
-        choices = [draft_pb2.DatastoreChoice(name=name, weight=weight) for name, weight in (("a", 16), ("b", 1))]
+        choices = [DatastoreChoice("a", 16), DatastoreChoice("b")]
         chosen = server.service.chosen(choices, lambda: False)
         assert chosen.lookup_batch([[1, 2]]) == [(0, 0)]
 

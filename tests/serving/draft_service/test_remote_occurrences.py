@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import suffolk
+from suffolk.datastore.context_query import OccurrenceQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import (
     DeadlineExceeded,
@@ -26,6 +27,7 @@ from suffolk.datastore.merged import MergedDatastore
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.choices import parse_choices
 from suffolk.serving.draft_service.min_count import MinCount
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.live_store.store import create_live_store
@@ -221,11 +223,7 @@ def test_limits(request_: dict[str, Any], text: str, server: DraftServer) -> Non
 @pytest.mark.parametrize("name", ["code", "chat", "chat,code"])
 def test_the_deadline_is_checked_between_places(name: str, server: DraftServer) -> None:
     """Regression: it was checked before the search alone, and 64 places with large metadata take more than a second."""
-    request = draft_pb2.OccurrencesRequest(
-        datastores=[draft_pb2.DatastoreChoice(name=each) for each in name.split(",")],
-        pattern=np.array(PATTERN, "<i4").tobytes(),
-        limit=6,
-    )
+    search = partial(server.service.occurrences, parse_choices(name), OccurrenceQuery(PATTERN, 6))
     asked: list[bool] = []
 
     def passed_after(checks: int) -> bool:
@@ -233,14 +231,14 @@ def test_the_deadline_is_checked_between_places(name: str, server: DraftServer) 
         return asked[-1]
 
     with acting_as(OPERATOR):
-        found = server.service.occurrences(request, lambda: passed_after(1000))
+        found = search(lambda: passed_after(1000))
         read = sum(bool(place.segment) for place in found)  # from files
         assert read > 2
         assert len(asked) == 1 + read
         for checks in range(1 + read):
             asked.clear()
             with pytest.raises(DeadlineExceeded, match="the deadline passed before all occurrences were read"):
-                server.service.occurrences(request, partial(passed_after, checks))
+                search(partial(passed_after, checks))
             assert len(asked) == checks + 1
 
 
