@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from suffolk.build_index.block import Lines, Records, Texts
+from suffolk.build_index.conversation import FIELDS
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.records import LeftOut, RecordRules, is_chat, is_recording, read_chat, read_recording
 from suffolk.build_index.skipped import Skipped
@@ -126,6 +127,9 @@ def _content(record: Any, place: str, options: BuildOptions, rules: RecordRules)
     if chat is None and text is None and form != "chat" and has_field(record, options.text_field):
         return LeftOut(f"field '{options.text_field}' is null")
     if chat is None:
+        null = [name for name in FIELDS if name in record] if isinstance(record, dict) and form != "text" else []
+        if null and text is None:
+            return LeftOut(f"field '{null[0]}' is null")
         raise InvalidArgument(no_content(place, options, record))
     return chat
 
@@ -147,7 +151,7 @@ def _raw_records(payload: Lines | Records) -> Iterator[tuple[str, Any]]:
         return
     for number, line in enumerate(payload.data.split(b"\n"), payload.first_line):
         if line and not line.isspace():
-            yield f"{payload.path}:{number}", line
+            yield f"{payload.path}:{number}", line.removeprefix(BOM_UTF8)  # files with a mark may be joined
 
 
 def name_record(record: Any, place: str, path: str, options: BuildOptions) -> str:
@@ -185,7 +189,7 @@ def _parse_record(raw: Any, place: str) -> tuple[Any, int]:
         return raw, 0
     text, bad = _decode(raw)
     try:
-        return json.loads(text), bad
+        return json.loads(text, parse_constant=lambda _: None), bad  # pandas writes NaN for null
     except (ValueError, RecursionError) as error:
         raise not_json(place, error) from error
 

@@ -149,7 +149,7 @@ def _records_of_lines(text: str, whole: bool) -> list[Any]:
     records: list[Any] = []
     for line in islice(filter(str.strip, lines), SAMPLE_RECORDS):
         try:
-            records.append(json.loads(line))
+            records.append(json.loads(line.removeprefix("\ufeff")))
         except (ValueError, RecursionError):
             return records if len(records) > 1 else [None]
     return records

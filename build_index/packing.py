@@ -24,14 +24,15 @@ MAGIC_BYTES = 64
 SKIPPED_MAGIC = b"\x2a\x4d\x18"
 """Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
 ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
-FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10}
-"""Bytes of a stream that are read at a time. Unpacked, they have about 16 MiB at most (32,000 times as much, and 1,030 times)."""
+FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10, "xz": 2 << 10}
+"""Bytes of a stream that are read at a time. Unpacked, they have about 16 MiB at most: 32,000, 1,030 and 7,000 times as much."""
 MAX_WINDOW = 1 << 31
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
-_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {"bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
+_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {"bzip2": bz2.BZ2File}
 _FRAMES: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "zstandard": lambda: zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj(),
+    "xz": lzma.LZMADecompressor,
 }
 """Format -> a new decompressor of one frame. Other formats have readers in the standard library that read all frames."""
 

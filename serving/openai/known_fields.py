@@ -1,4 +1,4 @@
-"""Fields of OpenAI's, vLLM's and llama.cpp's requests that this worker does not act on.
+"""Fields of other servers' requests that this worker does not act on.
 
 A field that would change the answer is refused, unless its value asks for nothing. A name that is nearly that of a known field is
 refused too. Other unknown fields are ignored.
@@ -109,12 +109,30 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "typical_p": (1,),
     "xtc_probability": (),
     "xtc_threshold": (0.1, 0.5),  # llama.cpp
+    "adapter_id": (),
+    "do_sample": (True,),
+    "ebnf": (),
+    "format": (),
+    "generation_config": (),
+    "inputs": (),
+    "lora_path": (),
+    "max_length": (),
+    "max_new_tokens": (),
+    "num_predict": (-1,),
+    "options": (),
+    "parameters": (),
+    "regex": (),
+    "sampling_params": (),
+    "stop_regex": (),
+    "stop_sequences": (),
+    "system": (),  # SGLang, TGI, Ollama and Anthropic
 }
 """Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
 _MEANINGFUL = frozenset(
     (
         "add_special_tokens",
         "allowed_token_ids",
+        "do_sample",
         "enable_thinking",
         "guided_decoding_backend",
         "guided_whitespace_pattern",
@@ -134,16 +152,30 @@ _INSTEAD = {
     "chat_template_kwargs": "/v1/chat/completions",
     "continue_final_message": "/v1/chat/completions",
     "extra_body": "its fields as fields of the request",
+    "do_sample": "temperature 0",
+    "ebnf": "grammar",
     "enable_thinking": "chat_template_kwargs with enable_thinking",
+    "format": "response_format",
     "function_call": "/v1/chat/completions",
     "functions": "/v1/chat/completions",
+    "generation_config": "its fields as fields of the request",
     "guided_json_object": "structured_outputs with json_object",
     "guided_whitespace_pattern": "the option whitespace_pattern under x-guidance of the schema",
     "input": "messages, or /v1/responses",
+    "inputs": "prompt, or messages",
     "instructions": "a message of the role system, or /v1/responses",
+    "max_length": "max_tokens",
+    "max_new_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "messages": "/v1/chat/completions",
+    "num_predict": "max_tokens",
+    "options": "its fields as fields of the request",
+    "parameters": "its fields as fields of the request",
     "prompt": "messages, or /v1/completions",
+    "regex": "structured_outputs with regex",
+    "sampling_params": "its fields as fields of the request",
+    "stop_sequences": "stop",
+    "system": "a message of the role system",
     "tool_choice": "/v1/chat/completions",
     "tools": "/v1/chat/completions",
     "top_logprobs": "logprobs with a number",

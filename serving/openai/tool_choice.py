@@ -190,9 +190,10 @@ def _template_call(at: int, call: Any) -> dict[str, Any]:
         raise InvalidArgument(Field("messages"), f"[{at}].tool_calls has an entry without function.name")
     arguments = function.get("arguments", {})
     try:
-        arguments = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+        arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
-        arguments = None
+        arguments = False
+    arguments = {} if arguments is None else arguments  # calls of functions without parameters
     if not isinstance(arguments, dict):
         raise InvalidArgument(
             Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"

@@ -77,7 +77,9 @@ def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) ->
             blocks(path)
 
 
-@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+@pytest.mark.parametrize(
+    ("ending", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress), (".xz", lzma.compress)]
+)
 @pytest.mark.parametrize("frames", [1, 3])
 def test_what_follows_a_stream_is_left_out_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str, compress: Any, frames: int
@@ -85,10 +87,11 @@ def test_what_follows_a_stream_is_left_out_with_a_warning(
     path, lines = tmp_path / f"a.jsonl{ending}", b'{"text": "hello"}\n' * 1000
     for behind, warnings in ((b"", 0), (bytes(200_000), 0), (b"garbage" * 20_000, 1), (bytes(7) + b"x", 1)):
         caplog.clear()
+        kind = {".gz": "gzip", ".zst": "zstandard", ".xz": "xz"}[ending]
         path.write_bytes(compress(lines) * frames + behind)
         assert b"".join(block.payload.data for block in blocks(path)) == lines * frames
         assert [record.getMessage() for record in caplog.records] == [
-            f"{path}: what follows the end of the {'gzip' if ending == '.gz' else 'zstandard'} stream is left out, as it is none"
+            f"{path}: what follows the end of the {kind} stream is left out, as it is none"
         ] * warnings
 
 

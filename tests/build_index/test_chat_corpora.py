@@ -109,6 +109,19 @@ def test_conversations_of_parquet(tmp_path: Path) -> None:
     assert read_documents(tmp_path / "store")[299][0] == f"{tmp_path / 'a.parquet'}#299"
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_conversations_that_are_null_are_left_out(tmp_path: Path, form: str) -> None:
+    rows = [{"messages": OPENAI["messages"]}, {"messages": None}]
+    corpus = tmp_path / f"a.{form}"
+    if form == "jsonl":
+        write_rows(corpus, rows)
+    else:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), corpus)
+    assert made(tmp_path, corpus).documents == 1
+    with pytest.raises(InvalidArgument, match="no field 'text'"):
+        made(tmp_path, write_rows(tmp_path / "b.jsonl", rows), records="text", mode="replace")
+
+
 def test_records_without_a_document_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     refused = {"messages": [{"role": "human", "content": "x"}]}
     failed = LOGGED | {"response": {"error": {"message": "overloaded"}}}

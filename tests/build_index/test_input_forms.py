@@ -51,6 +51,24 @@ def texts(path: Path, **more: Any) -> tuple[list[str], list[str]]:
     return [text for each in found for text in each.texts], sources
 
 
+@pytest.mark.parametrize("name", ["a", "a.jsonl"])
+def test_joined_files_may_have_several_marks(tmp_path: Path, name: str) -> None:
+    """As ``cat`` writes them from files with a byte order mark."""
+    first, second = b'{"text": "one"}\n', b'{"text": "two"}\n{"text": "three"}\n'
+    (tmp_path / name).write_bytes(BOM + first + BOM + second)
+    assert texts(tmp_path / name)[0] == ["one", "two", "three"]
+
+
+def test_nan_is_null(tmp_path: Path) -> None:
+    """As ``json.dumps`` writes missing texts of a data frame."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "one", "score": NaN}\n{"text": NaN, "score": 1}\n{"text": "two", "score": -Infinity}\n')
+    chosen = options(path, metadata=("score",))
+    [found] = [parse_documents(block.payload, chosen) for block in blocks(path)]
+    assert found.texts == ["one", "two"]
+    assert [each.reason for each in found.left_out] == ["field 'text' is null"]
+
+
 @pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize(
     "name", ["a", "a.json", "a.ndjson", "a.jsonlines", "a.jsonl", "a.txt", "c4-train.00000.json.gz"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +17,7 @@ Rules = dict[str, list[list[str]]]
 
 _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
+_DEFINITIONS = ("$defs", "definitions")
 _SHOWN = 6
 """Most rules of a cycle that a message shows."""
 _TOKEN = re.compile(
@@ -85,16 +86,19 @@ def _cycle(rules: Rules) -> list[str]:
 def _schema_rules(schema: Any) -> tuple[Rules, dict[str, str]]:
     """A rule for each schema, and the references of those that have one. Rules have the names of the schemas' objects."""
     base = str(schema.get("$id", "")).rstrip("#") if isinstance(schema, Mapping) else ""
-    nodes = list(_nodes(schema))
-    anchors = {f"#{node['$anchor']}": node for node in nodes if isinstance(node.get("$anchor"), str)}
+    anchors = {f"#{node['$anchor']}": node for node in _nodes(schema) if isinstance(node.get("$anchor"), str)}
+
+    def target(reference: str) -> Any:
+        pointer = unquote(reference.removeprefix(base))
+        return anchors[pointer] if pointer in anchors else _target(schema, pointer)
+
     rules: Rules = {}
     references: dict[str, str] = {}
-    for node in nodes:
+    for node in _nodes(schema, target):
         name, needed = _name(node), []
         if isinstance(reference := node.get("$ref"), str):
             references[name] = reference
-            pointer = unquote(reference.removeprefix(base))
-            needed.append(_name(anchors[pointer] if pointer in anchors else _target(schema, pointer)))
+            needed.append(_name(target(reference)))
         if isinstance(parts := node.get("allOf"), list):
             needed += map(_name, parts)
         for union in ("anyOf", "oneOf"):
@@ -109,14 +113,20 @@ def _name(node: Any) -> str:
     return str(id(node))
 
 
-def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Every object of a schema."""
-    waiting = [schema]
+def _nodes(schema: Any, target: Callable[[str], Any] | None = None) -> Iterator[Mapping[str, Any]]:
+    """Every object of a schema. With ``target``, which finds references: definitions only if something refers to them."""
+    waiting, seen = [schema], set[str]()
     while waiting:
         node = waiting.pop()
         if isinstance(node, Mapping):
+            if _name(node) in seen:
+                continue
+            seen.add(_name(node))
             yield node
-            waiting += [value for name, value in node.items() if name not in _DATA]
+            left_out = _DATA + _DEFINITIONS if target and node is schema else _DATA
+            waiting += [value for name, value in node.items() if name not in left_out]
+            if target and isinstance(reference := node.get("$ref"), str):
+                waiting.append(target(reference))
         elif isinstance(node, list):
             waiting += node
 

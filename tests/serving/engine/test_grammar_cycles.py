@@ -61,6 +61,7 @@ def test_circular_references_are_refused_before_there_is_text(
         (A | {"$defs": {"A": {"anyOf": [A, {"type": "null"}]}}}, "null"),
         ({"type": "object", "properties": {"p": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}, '{"p": {"p": null}}'),
         ({"const": {"$ref": "#/const"}}, '{"$ref": "#/const"}'),
+        ({"type": "null", "$defs": {"A": A}}, "null"),
         ({"type": "object", "properties": {"$ref": {"type": "null"}}}, '{"$ref": null}'),
     ],
 )
@@ -127,6 +128,8 @@ def test_long_grammars_are_read_in_linear_time() -> None:
         ({**A, "$defs": {"A": {"anyOf": [A, {"type": "integer"}]}}}, ""),
         ({**A, "$defs": {"A": {"type": "object", "properties": {"children": {"type": "array", "items": A}}}}}, ""),
         ({"const": {"$ref": "#"}}, ""),
+        ({"type": "object", "$defs": {"A": A}}, ""),  # nothing refers to it
+        ({"properties": {"$defs": {"items": B}}, "$defs": {"A": A, "B": {"items": A}}}, "#/$defs/A -> #/$defs/A"),
         ({"$ref": "https://example.com/a"}, ""),
     ],
 )
