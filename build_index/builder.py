@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from suffolk.build_index.counts import Counts
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
-from suffolk.build_index.here import make_segments_here
+from suffolk.build_index.here import segments_here
 from suffolk.build_index.input_file import TOKEN_KINDS
 from suffolk.build_index.inputs import Inputs, find_inputs
 from suffolk.build_index.journal import (
@@ -22,12 +21,13 @@ from suffolk.build_index.journal import (
     write_journal,
 )
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.part_clock import PartClock
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
 from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
 from suffolk.build_index.report import BuildReport, count
 from suffolk.build_index.skipped import SkippedLog
-from suffolk.build_index.state import BuildState, MakeSegments
+from suffolk.build_index.state import BuildState, OpenMaker
 from suffolk.build_index.target import Target, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument
@@ -54,7 +54,7 @@ def plan_build(options: BuildOptions) -> BuildPlan:
 def build(
     options: BuildOptions,
     progress: WorkProgress | None = None,
-    make_segments: MakeSegments = make_segments_here,
+    open_maker: OpenMaker = segments_here,
     make_workspace: Callable[[Path], Workspace] = Workspace,
 ) -> BuildReport:
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
@@ -63,7 +63,7 @@ def build(
     files equal those of an uninterrupted build byte for byte.
 
     Args:
-        make_segments: where the work is done: on this machine, or by ``on_ray(address)`` on a cluster. The bytes are the same.
+        open_maker: where the work is done: on this machine, or by ``on_ray(address)`` on a cluster. The bytes are the same.
         make_workspace: returns the files of the build in the folder ``options.output``.
 
     Raises:
@@ -73,13 +73,19 @@ def build(
         ResourceExhausted: the disk is full.
         Unavailable: another process writes to the datastore.
     """
-    began = time.monotonic()
+    clock = PartClock()
     show = progress or SilentProgress()
     inputs = find_inputs(options)
     if inputs.textless:
         show.note(_textless(inputs))
-    with open_workspace(options.output, make=make_workspace) as workspace:
+    workers = _workers(inputs, options)
+    with (
+        open_workspace(options.output, make=make_workspace) as workspace,
+        open_maker(workers) as make_segments,
+    ):
+        clock.lap("listing files")
         target = find_target(options)
+        clock.lap("tokenizer")
         generation = target.previous.generation if target.previous else 0
         if target.previous and is_published(workspace, target.settings(options, generation), inputs, target.previous):
             show.note(f"{options.output}: an earlier run published this build already; tidying up after it")
@@ -88,13 +94,14 @@ def build(
             if target.previous and options.mode == "append":
                 workspace.require_whole(target.previous)
             generation += 1
-        state = _resume(workspace, inputs, target, options, generation, show)
-        tokenizer_json = target.tokenizer.to_str() if target.tokenizer is not None else None
-        setup = EncodeSetup(options, tokenizer_json, state.proof.fast, target.vocab_size, target.rules)
+        state = _resume(workspace, inputs, target, options, generation, workers, show)
+        clock.lap("comparing tokenizers")
+        setup = EncodeSetup(options, target.tokenizer_json, state.proof.fast, target.vocab_size, target.rules)
         keep = state.finished[-1].skipped_bytes if state.finished else 0
         with SkippedLog(options.skipped, inputs.unread, keep) as skipped:
             gatherer = Gatherer(workspace, options, target, inputs, show, skipped)
             memory = make_segments(gatherer, state, setup)
+        clock.lap("journal", gatherer.read_seconds + gatherer.sort_seconds)
         if not state.finished:
             left_out = f"{count(len(inputs.files), 'file')} of {count(inputs.size, 'byte')} read, without any text"
             if gatherer.run.left_out:
@@ -106,16 +113,23 @@ def build(
             record_complete(workspace.journal, inputs)
             _publish(workspace, target, options, state, generation)
         workspace.finish(read_manifest(options.output))
-        return _report(options, gatherer, state, generation, memory, time.monotonic() - began)
+        clock.lap("publishing")
+    clock.lap("ending processes")
+    return _report(options, gatherer, state, generation, memory, clock)
 
 
 def _resume(
-    workspace: Workspace, inputs: Inputs, target: Target, options: BuildOptions, generation: int, show: WorkProgress
+    workspace: Workspace,
+    inputs: Inputs,
+    target: Target,
+    options: BuildOptions,
+    generation: int,
+    workers: int,
+    show: WorkProgress,
 ) -> BuildState:
     """The state of an interrupted run, or of a new build."""
     settings = target.settings(options, generation)
     journal = read_journal(workspace, settings, inputs)
-    workers = _workers(inputs, options)
     if isinstance(journal, Journal):
         if journal.finished:
             show.note(f"going on after {count(len(journal.finished), 'segment')} of an interrupted build")
@@ -157,7 +171,7 @@ def _publish(workspace: Workspace, target: Target, options: BuildOptions, state:
         deletions=base.deletions if base else (),
         live_sequence=target.previous.live_sequence if target.previous else 0,
     )
-    workspace.publish(manifest, target.tokenizer.to_str() if target.tokenizer is not None and base is None else None)
+    workspace.publish(manifest, target.tokenizer_json if base is None else None)
 
 
 def _prove(inputs: Inputs, target: Target, options: BuildOptions) -> Proof:
@@ -190,7 +204,7 @@ def _totals(finished: list[FinishedSegment]) -> Counts:
 
 
 def _report(
-    options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, seconds: float
+    options: BuildOptions, gatherer: Gatherer, state: BuildState, generation: int, memory: int, clock: PartClock
 ) -> BuildReport:
     counts = _totals(state.finished[: state.resumed])
     counts.add(gatherer.run)  # with the blocks without tokens after the last segment
@@ -203,9 +217,10 @@ def _report(
         described=counts.described if options.metadata else None,
         text_bytes=counts.text_bytes,
         store_bytes=sum(segment.entry.bytes for segment in state.finished),
-        seconds=seconds,
+        seconds=clock.total,
         tokenize_seconds=gatherer.read_seconds,
         sort_seconds=gatherer.sort_seconds,
+        other_seconds=clock.seconds,
         run_text_bytes=gatherer.run.text_bytes,
         run_tokens=gatherer.run.tokens,
         resumed_segments=state.resumed,

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Protocol
 
-from suffolk.build_index.block import Block
+from suffolk.build_index.block import Block, Payload
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 
@@ -20,14 +21,30 @@ BLOCKS_PER_WORKER = 3
 """Blocks in flight per worker: one is being encoded, one is queued, and one waits for its result to be received."""
 
 
+class BlockEncoders(Protocol):
+    """Encodes blocks, in this process or in others."""
+
+    def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
+        """Each block with its tokens, in order. Called once.
+
+        Raises:
+            SuffolkError: encoding a block failed; raised when the block's turn comes.
+            Unavailable: a process died.
+        """
+        ...
+
+    def processes(self) -> list[int]:
+        """The ids of the other processes."""
+        ...
+
+
 @contextmanager
-def open_encoder(setup: EncodeSetup, workers: int) -> Iterator[InlineEncoder | WorkerPool]:
-    """Context manager of a block encoder. If ``workers`` is above 1, it has that many processes, which end with the
-    context."""
+def open_encoders(workers: int) -> Iterator[BlockEncoders]:
+    """Context manager of encoders. If ``workers`` is above 1, they are that many processes, which end with the context."""
     if workers <= 1:
-        yield InlineEncoder(setup)
+        yield InlineEncoder()
         return
-    pool = WorkerPool(setup, workers)
+    pool = WorkerPool(workers)
     try:
         yield pool
     finally:
@@ -37,13 +54,11 @@ def open_encoder(setup: EncodeSetup, workers: int) -> Iterator[InlineEncoder | W
 class InlineEncoder:
     """Encodes in this process: for small corpora and single cores."""
 
-    def __init__(self, setup: EncodeSetup) -> None:
-        self._encoder = BlockEncoder(setup)
-
-    def encode(self, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """Each block with its tokens, in order."""
+    def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
+        """As ``BlockEncoders.encode``."""
+        encoder = BlockEncoder(setup)
         for block in blocks:
-            yield block, self._encoder.encode(block.payload)
+            yield block, encoder.encode(block.payload)
 
     def processes(self) -> list[int]:
         """Empty: there are no other processes."""
@@ -59,28 +74,23 @@ class _Worker:
 class WorkerPool:
     """Encodes in separate processes, because the fast tokenizer holds the GIL. Not thread-safe."""
 
-    def __init__(self, setup: EncodeSetup, workers: int) -> None:
+    def __init__(self, workers: int) -> None:
         self._workers: list[_Worker] = []
         try:
             for _ in range(workers):
                 self._workers.append(_start())
-            for worker in self._workers:
-                worker.connection.send(setup)
         except BaseException:
             self.close()
             raise
 
-    def encode(self, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """Each block with its tokens, in order. Block i goes to worker i modulo their number.
-
-        Raises:
-            SuffolkError: encoding a block failed; raised when the block's turn comes.
-            Unavailable: a worker died.
-        """
+    def encode(self, setup: EncodeSetup, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
+        """As ``BlockEncoders.encode``. Block i goes to worker i modulo their number."""
+        for worker in self._workers:
+            _send(worker, setup)
         waiting: deque[tuple[_Worker, Block]] = deque()
         for number, block in enumerate(blocks):
             worker = self._workers[number % len(self._workers)]
-            _send(worker, block)
+            _send(worker, block.payload)
             waiting.append((worker, block))
             if len(waiting) >= BLOCKS_PER_WORKER * len(self._workers):
                 yield _receive(*waiting.popleft())
@@ -114,9 +124,9 @@ def _start() -> _Worker:
     return _Worker(process, Connection(ours.detach()))
 
 
-def _send(worker: _Worker, block: Block) -> None:
+def _send(worker: _Worker, message: EncodeSetup | Payload) -> None:
     try:
-        worker.connection.send(block.payload)
+        worker.connection.send(message)
     except OSError as error:
         raise _death(worker) from error
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from suffolk.build_index.inputs import skipped_line
 
+SHOWN_SECONDS = 0.1
+"""Least seconds of a part that the report shows besides reading and sorting."""
+
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
@@ -23,6 +26,7 @@ class BuildReport:
         store_bytes: size of the added segments.
         seconds: wall time of this run.
         tokenize_seconds, sort_seconds: wall time of tokenizing (reading included) and of sorting, in this run.
+        other_seconds: wall time of each other part of this run.
         run_text_bytes, run_tokens: bytes of text and number of tokens that this run processed.
         resumed_segments: number of segments kept from an interrupted run.
         peak_memory_bytes: largest resident size of the builder plus that of each worker.
@@ -47,6 +51,7 @@ class BuildReport:
     seconds: float
     tokenize_seconds: float
     sort_seconds: float
+    other_seconds: dict[str, float]
     run_text_bytes: int
     run_tokens: int
     resumed_segments: int
@@ -79,13 +84,16 @@ class BuildReport:
     def lines(self) -> list[str]:
         """The report as lines of text."""
         per_token = self.store_bytes / max(1, self.tokens)
+        others = "".join(
+            f", {part} {seconds:.1f} s" for part, seconds in self.other_seconds.items() if seconds >= SHOWN_SECONDS
+        )
         lines = [
             f"built {self.store} (generation {self.generation})",
             f"  added      {count(self.tokens, 'token')} of {count(self.documents, 'document')} in "
             f"{count(self.segments, 'segment')}, {megabytes(self.store_bytes)} ({per_token:.2f} bytes a token)",
             f"  speed      {megabytes(self.run_text_bytes)} in {self.seconds:.1f} s: {self.text_rate / 1e6:.1f} MB/s, "
             f"{self.token_rate:,.0f} tokens/s (reading and tokenizing {self.tokenize_seconds:.1f} s, "
-            f"sorting {self.sort_seconds:.1f} s)",
+            f"sorting {self.sort_seconds:.1f} s{others})",
             f"  memory     {megabytes(self.peak_memory_bytes)} at most, with {count(self.workers, 'tokenizing process')}",
             f"  tokenizer  {self._tokenizer_line()}",
             f"  text       {self.replaced_invalid:,} invalid UTF-8 places replaced",

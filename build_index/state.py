@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +38,7 @@ class BuildState:
         return self.finished[-1].next if self.finished else START
 
 
-class MakeSegments(Protocol):
+class SegmentMaker(Protocol):
     """Makes the missing segments of a build, and adds them to the journal and to ``state.finished``."""
 
     def __call__(self, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
@@ -46,3 +48,8 @@ class MakeSegments(Protocol):
             SuffolkError: a block cannot be read or encoded, or the disk is full.
         """
         ...
+
+
+OpenMaker = Callable[[int], AbstractContextManager[SegmentMaker]]
+"""Called at the start of a build, with the number of tokenizing processes: those on this machine start while the builder reads
+the tokenizer and compares samples."""

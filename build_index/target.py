@@ -23,6 +23,7 @@ class Target:
     Attributes:
         previous: the published generation; None if there is none.
         tokenizer: None if all corpora are tokenized and no tokenizer is given.
+        tokenizer_json: the tokenizer as the content of a ``tokenizer.json``.
         fingerprint: fingerprint of the tokenizer, 64 hex digits; None without a tokenizer.
         vocab_size: ids are below it.
         order_depth: tokens by which suffixes are sorted.
@@ -32,6 +33,7 @@ class Target:
 
     previous: Manifest | None
     tokenizer: Tokenizer | None
+    tokenizer_json: str | None
     fingerprint: str | None
     vocab_size: int
     order_depth: int
@@ -77,7 +79,7 @@ def find_target(options: BuildOptions) -> Target:
     if options.mode == "append" and previous is None:
         raise NotFound(f"{store}: no datastore to append to; leave --append out to build a new one")
     base = previous if options.mode == "append" else None
-    tokenizer = _find_tokenizer(options, base)
+    tokenizer, saved = _find_tokenizer(options, base), None
     if tokenizer is None:
         size, mark = options.vocab_size or (base.vocab_size if base else 0), base.tokenizer if base else None
         if not size:
@@ -85,7 +87,8 @@ def find_target(options: BuildOptions) -> Target:
                 Field("tokenizer"), ": none given; name one with --tokenizer, or for tokenized corpora the --vocab-size"
             )
     else:
-        size, mark = vocab_size(tokenizer), fingerprint(tokenizer)
+        saved = tokenizer.to_str()
+        size, mark = vocab_size(tokenizer), fingerprint(tokenizer, saved)
         if options.vocab_size is not None and options.vocab_size < size:
             raise InvalidArgument(
                 f"vocab size: {options.vocab_size} is below the tokenizer's {size}; leave --vocab-size out"
@@ -100,7 +103,7 @@ def find_target(options: BuildOptions) -> Target:
         _require_fit(options, base, size, mark, depth)
     width = options.token_format or ("u16" if token_dtype(size).itemsize == 2 else "u32")
     template = None if options.tokenizer is None else find_chat_template(options.tokenizer)
-    return Target(previous, tokenizer, mark, size, depth, width, template)
+    return Target(previous, tokenizer, saved, mark, size, depth, width, template)
 
 
 def require_mode(options: BuildOptions, target: Target) -> None:

@@ -74,13 +74,16 @@ def vocab_size(tokenizer: Tokenizer) -> int:
     return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
 
-def fingerprint(tokenizer: Tokenizer) -> str:
+def fingerprint(tokenizer: Tokenizer, saved: str | None = None) -> str:
     """SHA-256 (hex) of vocabulary, merges, scores and added tokens with their ids.
 
     Notation, decoders and templates are left out. So all copies of a tokenizer have the same fingerprint, whichever
     library version saved them.
+
+    Args:
+        saved: what ``to_str`` returned, if it was called already.
     """
-    model: dict[str, Any] = json.loads(tokenizer.to_str())["model"]
+    model: dict[str, Any] = json.loads(tokenizer.to_str() if saved is None else saved)["model"]
     added = tokenizer.get_added_tokens_decoder()
     digest = hashlib.sha256()
     _feed(digest, "model", str(model.get("type")))

@@ -1,10 +1,18 @@
-"""Compares kinds of passes on one device: their times, kernels, bits and texts. ``research/gpu.py`` runs it."""
+"""Measures kinds of passes on one device: their times, kernels, bits and texts.
+
+``research.gpu`` runs this file also with the Suffolk of older checkouts. So it imports nothing of this folder, and only parts
+of the engine that change little. It reads a JSON object of options from the command line, and prints one as its last line.
+"""
 
 from __future__ import annotations
 
+import inspect
+import json
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -12,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.benchmarks.table import format_table
+from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
@@ -26,99 +35,115 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Ids = npt.NDArray[np.int64]
 Point = tuple[int, int, int]
-"""Requests, rows of each, and cached tokens of each."""
-POINTS: tuple[Point, ...] = (
-    *((1, rows, context) for context in (256, 1000, 3000) for rows in (1, 2, 4, 8, 16, 32, 64)),
-    *((requests, 1, 1000) for requests in (8, 32, 64)),
-    *((requests, 4, 1000) for requests in (8, 32, 64)),
+"""Requests that decode, rows of each, and cached tokens of each."""
+Mixed = tuple[int, int]
+"""Requests that decode, and tokens of the prompt that the same pass reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is measured. ``timed``: passes at each point, after a few that are not timed."""
+
+    points: tuple[Point, ...]
+    mixed: tuple[Mixed, ...]
+    timed: int = 30
+    new_tokens: int = 128
+
+
+FULL = Scope(
+    points=(
+        *((1, rows, context) for context in (256, 1000, 3000) for rows in (1, 2, 4, 8, 16, 32, 64)),
+        *((requests, 1, 1000) for requests in (8, 16, 32, 64)),
+        *((requests, 4, 1000) for requests in (8, 16, 32, 64)),
+        *((requests, 8, 1000) for requests in (8, 16)),
+    ),
+    mixed=tuple((requests, prompt) for requests in (0, 8, 32) for prompt in (16, 64, 256, 2048)),
 )
-_WARM_UPS, _TIMED = 4, 30
+QUICK = Scope(points=((1, 1, 64), (1, 16, 64), (4, 1, 64)), mixed=((0, 16), (4, 16)), timed=3, new_tokens=16)
+"""Tries the command, on a CPU too."""
+_WARM_UPS = 4
 _TEXT = 48
 """Tokens whose logits are compared bit for bit."""
 _CONTEXT = 200
+_MIXED_CONTEXT = 1000
 _NODES = 8
 """Nodes of a draft that texts are decoded with."""
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What one kind of passes gives. Times in milliseconds.
+class Times:
+    """Median milliseconds of a pass, and those of them until the host can go on. ``prepare``: of making it at its first use."""
 
-    Attributes:
+    whole: float
+    host: float
+    prepare: float
+
+
+def compare(target: Target, kind: str, prompts: Sequence[Ids], scope: Scope) -> dict[str, Any]:
+    """Measure passes of ``kind``. Each of ``prompts`` is decoded twice: plain, and with drafts of right and wrong tokens.
+
+    Returns:
         kind: the kind in use, which is another one if that asked for fails.
         start_seconds: making the passes, captures at the start included.
-        milliseconds: the median time of a pass at each point, with loading its numbers.
+        first_use_milliseconds: the longest preparation of a pass, at the first use of its shape.
+        points, mixed: each point with its milliseconds, and those until the host can go on.
         kernels: kernels of a pass of one row, and their busy microseconds; None without CUDA.
-        bits: rows whose logits equal those of passes over single rows, of all compared, by layout.
-        texts: drafted texts that equal plain ones, of all compared.
+        equal_bits: rows whose logits equal those of passes over single rows, of all compared, by layout.
+        equal_texts: drafted texts that equal plain ones, of all compared.
     """
+    slots = 1 + max(requests for requests, *_ in (*scope.points, *scope.mixed))
+    room = [rows + context for _, rows, context in scope.points]
+    room += [_MIXED_CONTEXT + prompt for _, prompt in scope.mixed]
+    cache = target.new_cache(slots, max(*room, _CONTEXT + 4 * _TEXT))
+    passes, seconds = _make_passes(target, cache, kind)
+    times, mixed = {}, {}
+    for point in scope.points:
+        requests, rows, context = point
+        cache.lengths[:] = context
+        times[point] = _time(target, passes, [chain(_tokens(target, rows))] * requests, [rows] * requests, scope.timed)
+    for pair in scope.mixed:
+        requests, prompt = pair
+        cache.lengths[:] = _MIXED_CONTEXT
+        layouts = [chain(_tokens(target, 1))] * requests + [chain(_tokens(target, prompt))]
+        mixed[pair] = _time(target, passes, layouts, [1] * len(layouts), scope.timed)
+    return {
+        "kind": _kind_of(passes, kind),
+        "start_seconds": seconds,
+        "first_use_milliseconds": max(each.prepare for each in (*times.values(), *mixed.values())),
+        "points": [[*point, each.whole, each.host] for point, each in times.items()],
+        "mixed": [[*pair, each.whole, each.host] for pair, each in mixed.items()],
+        "kernels": _count_kernels(target, passes, cache),
+        "equal_bits": compare_bits(target, passes, cache),
+        "equal_texts": (_count_equal_texts(target, kind, prompts, scope.new_tokens), len(prompts)),
+    }
 
-    kind: str
-    start_seconds: float
-    milliseconds: dict[Point, float]
-    kernels: tuple[int, float] | None
-    bits: dict[str, tuple[int, int]]
-    texts: tuple[int, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        points = [
-            {"requests": requests, "rows": rows, "context": context, "milliseconds": found}
-            for (requests, rows, context), found in self.milliseconds.items()
-        ]
-        kernels = None if self.kernels is None else {"count": self.kernels[0], "busy_microseconds": self.kernels[1]}
-        return {
-            "kind": self.kind,
-            "start_seconds": self.start_seconds,
-            "points": points,
-            "kernels": kernels,
-            "equal_bits": self.bits,
-            "equal_texts": self.texts,
-        }
-
-
-def compare(
-    target: Target, kind: str, prompts: Sequence[Ids], new_tokens: int, points: Sequence[Point] = POINTS
-) -> Comparison:
-    """Measure passes of ``kind``. Each of ``prompts`` is decoded twice: plain, and with drafts of right and wrong tokens."""
-    slots = max(requests for requests, _, _ in points)
-    capacity = max(rows + context for _, rows, context in points)
-    cache = target.new_cache(slots, max(capacity, _CONTEXT + 4 * _TEXT))
+def _make_passes(target: Target, cache: KVCache, kind: str) -> tuple[Passes, float]:
+    """The passes, and the seconds that making them takes. Older ones capture at first use alone."""
     begin = time.perf_counter()
-    passes = Passes(target, cache, kind, prepare_all=True)
+    options: dict[str, Any] = {"prepare_all": True} if "prepare_all" in inspect.signature(Passes).parameters else {}
+    passes = Passes(target, cache, kind, **options)
     target.synchronize()
-    seconds = time.perf_counter() - begin
-    times = {point: _time(target, passes, cache, point) for point in points}
-    kernels = _count_kernels(target, passes, cache)
-    bits = compare_bits(target, passes, cache)
-    same = _count_equal_texts(target, kind, prompts, new_tokens)
-    return Comparison(passes.kind, seconds, times, kernels, bits, (same, len(prompts)))
+    return passes, time.perf_counter() - begin
 
 
-def show(found: Sequence[Comparison], layers: int) -> None:
-    """Print a table of times, and one of the other figures."""
-    rows = [[*point, *(f"{each.milliseconds[point]:.2f}" for each in found)] for point in found[0].milliseconds]
-    print(format_table(["requests", "rows", "context", *(f"{each.kind}, ms" for each in found)], rows), flush=True)
-    lines = []
-    for each in found:
-        count, busy = each.kernels or (0, 0.0)
-        shares = [f"{equal} of {every}" for equal, every in (*each.bits.values(), each.texts)]
-        lines.append([each.kind, f"{each.start_seconds:.1f}", f"{count / layers:.1f}", f"{busy:.0f}", *shares])
-    names = ["passes", "start, s", "kernels a layer", "busy, µs", *(f"equal bits: {name}" for name in found[0].bits)]
-    print(format_table([*names, "equal texts"], lines), flush=True)
+def _kind_of(passes: Passes, asked: str) -> str:
+    return str(getattr(passes, "kind", asked))
 
 
-def _time(target: Target, passes: Passes, cache: KVCache, point: Point) -> float:
-    requests, rows, context = point
-    cache.lengths[:] = context
-    slots, layouts, wanted = range(requests), [chain(_tokens(target, rows))] * requests, [rows] * requests
+def _time(target: Target, passes: Passes, layouts: Sequence[TreeLayout], wanted: Sequence[int], timed: int) -> Times:
+    slots = range(len(layouts))
+    begin = time.perf_counter()
     passes.prepare(slots, layouts, wanted)
-    seen = []
-    for _ in range(_WARM_UPS + _TIMED):
+    prepare = 1000 * (time.perf_counter() - begin)
+    whole, host = [], []
+    for _ in range(_WARM_UPS + timed):
         begin = time.perf_counter()
         passes.forward(slots, layouts, wanted)
+        host.append(1000 * (time.perf_counter() - begin))
         target.synchronize()
-        seen.append(1000 * (time.perf_counter() - begin))
-    return median(seen[_WARM_UPS:])
+        whole.append(1000 * (time.perf_counter() - begin))
+    return Times(median(whole[_WARM_UPS:]), median(host[_WARM_UPS:]), prepare)
 
 
 def _count_kernels(target: Target, passes: Passes, cache: KVCache) -> tuple[int, float] | None:
@@ -239,3 +264,28 @@ def _finish(loop: StepLoop, request: Request) -> None:
 
 def _tokens(target: Target, count: int) -> Ids:
     return (np.arange(count) * 7919 + 17) % target.vocab_size
+
+
+def main(options: dict[str, Any]) -> dict[str, Any]:
+    """What each of the ``kinds`` gives, or its ``problem``; with ``start_only`` the seconds of its start."""
+    target = Target.load(options["model"], options["dtype"], options["device"])
+    return {"layers": target.layers, "passes": list(_measure(target, options))}
+
+
+def _measure(target: Target, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    scope = QUICK if options["quick"] else FULL
+    loaded = load_prompts([Path(path) for path in options["prompts"]], "chat", options["limit"], 0)
+    prompts = [np.asarray(encode_prompt(each, target.tokenizer, options["model"]), np.int64) for each in loaded]
+    for kind in options["kinds"]:
+        try:
+            if options["start_only"]:
+                passes, seconds = _make_passes(target, target.new_cache(1, _CONTEXT), kind)
+                yield {"asked": kind, "kind": _kind_of(passes, kind), "warm_start_seconds": seconds}
+            else:
+                yield {"asked": kind, **compare(target, kind, prompts, scope)}
+        except SuffolkError as error:
+            yield {"asked": kind, "problem": str(error)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import nullcontext
 from functools import partial
 
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
-from suffolk.build_index.state import BuildState, MakeSegments
+from suffolk.build_index.state import BuildState, OpenMaker, SegmentMaker
 from suffolk.datastore.errors import Unsupported
 
 
-def on_ray(address: str, url: str | None = None) -> MakeSegments:
+def on_ray(address: str, url: str | None = None) -> OpenMaker:
     """Lets ``build`` work on a cluster.
 
     Args:
@@ -23,7 +24,8 @@ def on_ray(address: str, url: str | None = None) -> MakeSegments:
     """
     if importlib.util.find_spec("ray") is None:
         raise Unsupported("Ray is not installed, and --ray needs it; pip install 'suffolk[ray]'")
-    return partial(_make_segments, address, url)
+    make: SegmentMaker = partial(_make_segments, address, url)
+    return lambda workers: nullcontext(make)
 
 
 def _make_segments(address: str, url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:

@@ -38,7 +38,7 @@ WAIT_SECONDS = 10.0
 
 
 def make_segments(address: str, url: str | None, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
-    """Make the missing segments on the cluster at ``address``. See ``MakeSegments``, ``on_ray`` and ``connected``.
+    """Make the missing segments on the cluster at ``address``. See ``SegmentMaker``, ``on_ray`` and ``connected``.
 
     After the loss of a node or process, the segments that are not here yet are made again.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.build_index.builder import build, plan_build
-from suffolk.build_index.here import make_segments_here
+from suffolk.build_index.here import segments_here
 from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import (
     DEFAULT_ORDER_DEPTH,
@@ -157,7 +157,7 @@ def run(options: Options) -> int:
     if is_storage_url(options.output):
         return _build_at(options, build_options)
     with show_progress() as progress:
-        report = build(build_options, progress, make_segments_here if options.ray is None else on_ray(options.ray))
+        report = build(build_options, progress, segments_here if options.ray is None else on_ray(options.ray))
     readers = wait_for_readers(build_options.output, report.generation)
     if options.json:
         print(json.dumps(report.to_dict() | {"readers": list(map(asdict, readers))}))

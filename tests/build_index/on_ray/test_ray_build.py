@@ -134,7 +134,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, cluster: Any) 
         assert not out.parent.exists()
     build(made)
     with pytest.raises(InvalidArgument, match="holds a datastore already"):
-        build(made, make_segments=on_ray("127.0.0.1:1"))
+        build(made, open_maker=on_ray("127.0.0.1:1"))
 
 
 def test_a_node_without_suffolk_is_named(tmp_path: Path, cluster: Any) -> None:
@@ -144,7 +144,7 @@ def test_a_node_without_suffolk_is_named(tmp_path: Path, cluster: Any) -> None:
     node = cluster.add_node(**NODE, env_vars={"PYTHONPATH": str(tmp_path)})
     try:
         with pytest.raises(Unsupported, match=r"node .*: it cannot take part .* needs suffolk .* with the extra ray"):
-            build(options(tmp_path, 1), make_segments=on_ray(cluster.address))
+            build(options(tmp_path, 1), open_maker=on_ray(cluster.address))
     finally:
         cluster.remove_node(node)
     assert not (tmp_path / "store").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from suffolk.build_index.builder import build
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
-from suffolk.build_index.here import make_segments_here
+from suffolk.build_index.here import segments_here
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.report import BuildReport
 from suffolk.build_index.state import BuildState
@@ -42,14 +43,15 @@ def build_remotely(options: BuildOptions, remote: RemoteFolder, lost: str = "non
     workspace.take_newest()
 
     def send(gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
-        memory = make_segments_here(gatherer, state, setup)
+        with segments_here(1) as make:
+            memory = make(gatherer, state, setup)
         for path in (workspace.folder / SEGMENTS_NAME).iterdir():
             if lost not in path.name:
                 remote.upload(path, f"{SEGMENTS_NAME}/{path.name}", lambda size: None)
             path.unlink()
         return memory
 
-    return build(options, make_segments=send, make_workspace=lambda store: workspace)
+    return build(options, open_maker=lambda workers: nullcontext(send), make_workspace=lambda store: workspace)
 
 
 def test_a_segment_that_vanished_is_made_again_before_anything_is_published(
