@@ -1,4 +1,4 @@
-"""Limits of the draft service's fields. Both transports and the client check them.
+"""Limits of the draft service's fields. The service checks them, and the client those without which a request cannot be packed.
 
 Checks raise InvalidArgument with the field, its value, the limit and what to do.
 """
