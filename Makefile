@@ -39,6 +39,19 @@ types: .venv/ready
 clean:
 	rm -rf build dist .venv/ready *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache datastore/_native*.so
 
+# Lint, layers, types and tests of one room: make check ROOM=serving/fanout
+.PHONY: check compare
+ROOM ?= datastore
+PART = $(ROOM:suffolk/%=%)
+check: .venv/ready
+	.venv/bin/ruff check $(ROOM) tests/$(PART) && .venv/bin/ruff format --check $(ROOM) tests/$(PART) && .venv/bin/lint-imports --no-logo
+	.venv/bin/mypy -p suffolk.$(subst /,.,$(PART))
+	.venv/bin/python -m pytest -n 2 tests/$(PART)
+
+# What differs beyond noise between two results of one measurement: make compare OLD=before.json NEW=after.json
+compare: .venv/ready
+	.venv/bin/python -m research.compare_results $(OLD) $(NEW)
+
 # The C++ core's own tests, plain and under the address, undefined-behaviour and thread sanitizers.
 .PHONY: sanitize
 CORE = .venv/bin/cmake -S . -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSUFFOLK_PYTHON=OFF
