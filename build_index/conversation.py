@@ -12,7 +12,7 @@ from suffolk.datastore.errors import InvalidArgument
 Message = Mapping[str, Any]
 """A message: ``role``, ``content`` as text, and other keys that chat templates read, for example ``tool_calls``."""
 FIELDS = ("messages", "conversations", "conversation")
-TOOLS = "tools"
+TOOLS, SYSTEM = "tools", "system"
 SHAREGPT_ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -40,26 +40,37 @@ def find_conversation(record: Any, place: str) -> Conversation | None:
     field = next((name for name in FIELDS if isinstance(record, dict) and record.get(name) is not None), None)
     if field is None:
         return None
-    return Conversation(read_messages(record[field], f"{place}: '{field}'"), read_tools(record))
+    return read_conversation(record, record[field], field, place)
 
 
-def read_tools(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The tools of a record or request; empty if there are none."""
-    tools = record.get(TOOLS)
-    return tuple(tools) if isinstance(tools, list) else ()
+def read_conversation(record: Mapping[str, Any], messages: object, field: str, place: str) -> Conversation:
+    """The conversation of a record or request with ``messages``.
+
+    A field ``system``, as in Anthropic's requests and LLaMA-Factory's data sets, is the first message. Raises as ``read_messages``.
+    """
+    found = read_messages(messages, f"{place}: '{field}'")
+    if system := _text(record.get(SYSTEM), f"{place}: '{SYSTEM}'"):
+        found = ({"role": SYSTEM, "content": system}, *found)
+    return Conversation(found, read_tools(record, place))
+
+
+def read_tools(record: Mapping[str, Any], place: str) -> tuple[Any, ...]:
+    """The tools of a record or request, as a list or as JSON text; empty if there are none.
+
+    Raises InvalidArgument: they are no list.
+    """
+    return tuple(_list(record.get(TOOLS) or [], f"{place}: '{TOOLS}'"))
 
 
 def read_messages(value: object, place: str) -> tuple[Message, ...]:
-    """Messages of OpenAI's or ShareGPT's form.
+    """Messages of OpenAI's or ShareGPT's form, as a list or as JSON text.
 
     Text parts of a message are joined by line ends; parts of other kinds, such as images, are left out.
 
     Raises:
         InvalidArgument: ``value`` is not a list, or a message has no role or no text.
     """
-    if not isinstance(value, list):
-        raise InvalidArgument(f"{place} is of type {type(value).__name__}; it must be a list of objects")
-    return tuple(read_message(message, f"{place}, message {number}") for number, message in enumerate(value))
+    return tuple(read_message(message, f"{place}, message {at}") for at, message in enumerate(_list(value, place)))
 
 
 def read_message(value: object, place: str) -> Message:
@@ -69,9 +80,13 @@ def read_message(value: object, place: str) -> Message:
         raise InvalidArgument(f"{place} is not an object with a 'role'; write it as {{'role': ..., 'content': ...}}")
     message = {key: item for key, item in value.items() if key not in ("from", "value") and item is not None}
     message["role"] = role if "role" in message else SHAREGPT_ROLES.get(role.lower(), role)
-    message["content"] = _text(value.get("content", value.get("value")), place)
+    message["content"] = _text(
+        value["value"] if value.get("content") is None and "value" in value else value.get("content"), place
+    )
     if "tool_calls" in message:
-        message["tool_calls"] = [_tool_call(call) for call in _list(message["tool_calls"])]
+        message["tool_calls"] = [
+            _tool_call(call) for call in _list(message["tool_calls"] or [], f"{place}: 'tool_calls'")
+        ]
     return message
 
 
@@ -101,8 +116,15 @@ def _tool_call(call: Any) -> Any:
     return call | {"function": function | {"arguments": arguments}}
 
 
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _list(value: object, place: str) -> list[Any]:
+    """``value``, or the list that its JSON text holds: columns of tables may hold only text."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        found = value
+    if not isinstance(found, list):
+        raise InvalidArgument(f"{place} is of type {type(value).__name__}; it must be a list of objects")
+    return found
 
 
 def _whole(text: str) -> str:

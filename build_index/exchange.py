@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffolk.build_index.conversation import Conversation, Message, read_message, read_messages, read_tools
+from suffolk.build_index.conversation import Conversation, Message, read_conversation, read_message
 from suffolk.datastore.errors import InvalidArgument
 
 REQUESTS = ("request", "request_body", "body", "input", "kwargs")
@@ -106,7 +106,7 @@ def _messages(request: Mapping[str, Any]) -> Any:
 def _prompt(request: Mapping[str, Any], place: str) -> Conversation | str:
     messages = _messages(request)
     if isinstance(messages, list):
-        return Conversation(read_messages(messages, f"{place}: 'messages'"), read_tools(request))
+        return read_conversation(request, messages, "messages", place)
     return str(request["prompt"])
 
 

@@ -114,9 +114,9 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
         return None
     alone = len(found) == 1 and not (found[0] and holds_content(found[0], options))
     if field := _field_of_records(text, options) if alone else "":
-        return Form(
-            "", problem=f"JSON object with records in field '{field}' (jq -c '.[\"{field}\"][]' writes them as lines)"
-        )
+        each = "array of an object" if is_array else "object"
+        path = f'.[]["{field}"][]' if is_array else f'.["{field}"][]'
+        return Form("", problem=f"JSON {each} with records in field '{field}' (jq -c '{path}' writes them as lines)")
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)
     if any(holds_content(record, options) for record in found):

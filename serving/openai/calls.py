@@ -47,7 +47,7 @@ def require_model(service: DecodeService, model: str | None) -> None:
 
 def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
     """One call for each text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
-    if body.top_logprobs is not None and not body.logprobs:
+    if body.top_logprobs and not body.logprobs:
         raise InvalidField("top_logprobs", ": it needs logprobs: true")
     target, tools = service.engine.target, chosen_tools(body)
     shown = (as_tools(body.functions) if body.functions else body.tools) if tools is not None else None
@@ -108,19 +108,23 @@ def encode_messages(
     if template.continue_final_message and template.add_generation_prompt:
         raise InvalidField("add_generation_prompt", ": it excludes continue_final_message; omit one")
     effort = {} if template.reasoning_effort is None else {"reasoning_effort": template.reasoning_effort}
+    source = str(getattr(target.tokenizer, "chat_template", ""))
     for index, message in enumerate(messages):
         if message.role == "user" and message.content is None:
             raise InvalidField(f"messages[{index}].content", ": field required in a message of role 'user'")
+        if (message.model_extra or {}).get("prefix") and "prefix" not in source and not template.continue_final_message:
+            advice = "use continue_final_message: true with add_generation_prompt: false"
+            raise InvalidField(f"messages[{index}].prefix", f": the chat template does not support it; {advice}")
     contents = [text_of(message.content) for message in messages]
     limits.check_chat(template.prompt_field, [message.role for message in messages], contents)
-    knows_developer = "developer" in str(getattr(target.tokenizer, "chat_template", ""))
+    knows_developer = "developer" in source
     conversation = [
         {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
         for message, content in zip(messages, contents, strict=True)
     ]
     conversation = template_messages(call_messages(conversation))
-    if tools and not takes_tools(target.tokenizer):
-        conversation, tools = generic_messages(conversation, tools), None
+    if not takes_tools(target.tokenizer) and (tools or "tool" not in source):
+        conversation, tools = generic_messages(conversation, tools or ()), None
     try:
         return encode_chat(
             target,

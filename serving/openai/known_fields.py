@@ -6,7 +6,7 @@ refused too. Other unknown fields are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -19,6 +19,9 @@ IGNORED = frozenset(
         *("cache_salt", "data_parallel_rank", "include_reasoning", "kv_transfer_params"),
         *("priority", "request_id", "spaces_between_special_tokens"),  # vLLM
         *("cache_prompt", "id_slot", "n_cache_reuse", "preserved_tokens", "reasoning_format", "slot_id"),  # llama.cpp
+        # Settings of llama.cpp's samplers, each of which has a field that turns it on and is refused.
+        *("adaptive_decay", "dry_allowed_length", "dry_base", "dry_penalty_last_n", "dry_sequence_breakers"),
+        *("dynatemp_exponent", "mirostat_eta", "mirostat_tau", "xtc_threshold"),
     )
 )
 """Fields without effect on the text."""
@@ -65,14 +68,8 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "thinking_token_budget": (),
     "use_beam_search": (),
     "vllm_xargs": (),  # vLLM
-    "adaptive_decay": (0.9,),
     "adaptive_target": (-1,),
-    "dry_allowed_length": (2,),
-    "dry_base": (1.75,),
     "dry_multiplier": (),
-    "dry_penalty_last_n": (-1,),
-    "dry_sequence_breakers": (["\n", ":", '"', "*"],),
-    "dynatemp_exponent": (1,),
     "dynatemp_range": (),
     "enable_thinking": (),
     "grammar_lazy": (),
@@ -81,8 +78,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "lora": (),
     "min_keep": (),
     "mirostat": (),
-    "mirostat_eta": (0.1,),
-    "mirostat_tau": (5,),
     "n_cmpl": (1,),
     "n_discard": (),
     "n_indent": (),
@@ -107,8 +102,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "timings_per_token": (),
     "top_n_sigma": (-1,),
     "typical_p": (1,),
-    "xtc_probability": (),
-    "xtc_threshold": (0.1, 0.5),  # llama.cpp
+    "xtc_probability": (),  # llama.cpp
     "adapter_id": (),
     "do_sample": (True,),
     "ebnf": (),
@@ -125,7 +119,16 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "sampling_params": (),
     "stop_regex": (),
     "stop_sequences": (),
-    "system": (),  # SGLang, TGI, Ollama and Anthropic
+    "system": (),
+    "think": (),  # SGLang, TGI, Ollama and Anthropic
+    "enable_search": (),
+    "plugins": (),
+    "random_seed": (),
+    "reasoning": (),
+    "safe_prompt": (),
+    "search_parameters": (),
+    "thinking": (),
+    "thinking_budget": (),  # DashScope, DeepSeek, Mistral, OpenRouter and xAI
 }
 """Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
 _MEANINGFUL = frozenset(
@@ -145,7 +148,7 @@ _MEANINGFUL = frozenset(
         "thinking_budget_tokens",
         "thinking_token_budget",
     )
-    + ("tfs_z", "typical_p")
+    + ("random_seed", "tfs_z", "think", "thinking_budget", "typical_p")
 )
 """Fields of which false, 0 and empty ones ask for something too."""
 _INSTEAD = {
@@ -172,10 +175,14 @@ _INSTEAD = {
     "options": "its fields as fields of the request",
     "parameters": "its fields as fields of the request",
     "prompt": "messages, or /v1/completions",
+    "random_seed": "seed",
+    "reasoning": "reasoning_effort, or chat_template_kwargs with enable_thinking",
     "regex": "structured_outputs with regex",
     "sampling_params": "its fields as fields of the request",
     "stop_sequences": "stop",
     "system": "a message of the role system",
+    "think": "chat_template_kwargs with enable_thinking",
+    "thinking": "chat_template_kwargs with enable_thinking",
     "tool_choice": "/v1/chat/completions",
     "tools": "/v1/chat/completions",
     "top_logprobs": "logprobs with a number",
@@ -189,19 +196,19 @@ _ALIKE = 0.8
 """Least similarity of a misspelled name, as difflib counts it."""
 
 
-def check_extra(path: str, extra: Mapping[str, Any], fields: Iterable[str]) -> None:
+def check_extra(path: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
     """Raises InvalidField for the first field of ``extra`` that must not be ignored.
 
     Args:
         path: path of the object in the request, with a dot at its end; empty for the request itself.
         extra: the fields that the object does not have, by name.
-        fields: the names of the fields that the object has.
+        fields: the fields that the object has, by name. A field of another server may say the same as one of them.
     """
     for name, value in extra.items():
         if value is None or name in IGNORED or (not value and name not in _MEANINGFUL):
             continue
         if name in _NEUTRAL:
-            if value not in _NEUTRAL[name]:
+            if value not in _NEUTRAL[name] and value != fields.get(_INSTEAD.get(name, "")):
                 advice = f"use {_INSTEAD[name]}" if name in _INSTEAD else "leave it out"
                 raise InvalidField(path + name, f": this worker does not support it; {advice}")
         elif near := get_close_matches(name, [*fields, *IGNORED, *_NEUTRAL], 1, _ALIKE):

@@ -98,7 +98,7 @@ class ResponseBody(GenerationBody):
     reasoning: Reasoning | None = None
     include: list[str] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    truncation: Literal["disabled"] | None = None
+    truncation: Literal["auto", "disabled"] | None = None  # long conversations are refused, never cut
     max_tool_calls: int | None = None
     metadata: dict[str, str] | None = None
     previous_response_id: str | None = None

@@ -49,7 +49,7 @@ class Body(BaseModel):
 
     @model_validator(mode="after")
     def _check_extra(self) -> Self:
-        check_extra(self.path, self.model_extra or {}, type(self).model_fields)
+        check_extra(self.path, self.model_extra or {}, {name: getattr(self, name) for name in type(self).model_fields})
         return self
 
 

@@ -93,7 +93,11 @@ def read_tool_choice(
                 Field("tool_choice"),
                 f".type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called",
             )
-        return named_choice(functions, named.get("name") if isinstance(named, Mapping) else None, "tool_choice")
+        if not isinstance(named, Mapping):
+            raise InvalidArgument(
+                Field("tool_choice"), ".function is no object; give {'type': 'function', 'function': {'name': ...}}"
+            )
+        return named_choice(functions, named.get("name"), "tool_choice")
     if choice not in (None, "none", "auto", "required"):
         raise InvalidArgument(Field("tool_choice"), f" is {choice!r}; it must be none, auto, required or a function")
     if choice == "required" and not functions:
@@ -193,7 +197,7 @@ def _template_call(at: int, call: Any) -> dict[str, Any]:
         arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
         arguments = False
-    arguments = {} if arguments is None else arguments  # calls of functions without parameters
+    arguments = {} if arguments in (None, []) else arguments  # of functions without parameters; PHP writes {} as []
     if not isinstance(arguments, dict):
         raise InvalidArgument(
             Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"

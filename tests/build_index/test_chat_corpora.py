@@ -109,6 +109,26 @@ def test_conversations_of_parquet(tmp_path: Path) -> None:
     assert read_documents(tmp_path / "store")[299][0] == f"{tmp_path / 'a.parquet'}#299"
 
 
+def test_lists_may_be_json_text_and_the_system_a_field(tmp_path: Path) -> None:
+    """As tables with columns of text, LLaMA-Factory's data sets and Anthropic's requests have them."""
+    template = TEMPLATE + "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
+    [asked, answer], tools = OPENAI["messages"], [{"type": "function", "function": {"name": "add"}}]
+    called, system = answer | {"tool_calls": [CALL]}, {"role": "system", "content": "Be brief."}
+    expected = {"messages": [system, asked, called], "tools": tools}
+    rows = [
+        expected,
+        {"messages": json.dumps([system, asked, called]), "tools": json.dumps(tools)},
+        {"messages": [system, asked, called | {"tool_calls": json.dumps([CALL])}], "tools": tools},
+        {"system": "Be brief.", "messages": [asked, called], "tools": tools},
+        {"system": [{"type": "text", "text": "Be brief."}], "messages": [asked], "response": called, "tools": tools},
+        {"conversations": [{"from": "human", "value": asked["content"], "role": None, "content": None}, called]}
+        | {"tools": json.dumps(tools), "system": "Be brief."},
+    ]
+    (tmp_path / "m").mkdir()
+    made(tmp_path, write_rows(tmp_path / "a.jsonl", rows), tokenizer=model(tmp_path / "m", template))
+    assert texts(tmp_path) == [f"<|im_start|>system\nBe brief.<|im_end|>\n{TEXT[:-11]}7<|im_end|>\nadd"] * len(rows)
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_conversations_that_are_null_are_left_out(tmp_path: Path, form: str) -> None:
     rows = [{"messages": OPENAI["messages"]}, {"messages": None}]
@@ -144,6 +164,11 @@ def test_records_without_a_document_are_counted_and_the_first_is_named(tmp_path:
         ({"messages": "hello"}, "a.jsonl:1: 'messages' is of type str; it must be a list of objects"),
         ({"messages": [{"content": "x"}]}, "a.jsonl:1: 'messages', message 0 is not an object with a 'role'"),
         ({"conversations": [{"from": "human", "value": 5}]}, "'conversations', message 0 has content of type int"),
+        (OPENAI | {"tools": "search"}, "a.jsonl:1: 'tools' is of type str; it must be a list of objects"),
+        (
+            {"messages": [OPENAI["messages"][0] | {"tool_calls": {}}, {"role": "x", "tool_calls": 5}]},
+            "1: 'tool_calls' is of",
+        ),
     ],
 )
 def test_malformed_conversations_are_named(tmp_path: Path, row: Any, message: str) -> None:

@@ -128,15 +128,22 @@ def test_other_text_that_begins_like_json_stays_text(tmp_path: Path, content: by
 
 
 @pytest.mark.parametrize(
-    "content", [{"data": RECORDS}, {"version": {"a": [1]}, 'rows of "x': 1, "data": RECORDS * 3000}]
+    ("content", "form"),
+    [
+        ({"data": RECORDS}, "object with records in field 'data' (jq -c '.[\"data\"][]'"),
+        (
+            {"version": {"a": [1]}, 'rows of "x': 1, "data": RECORDS * 3000},
+            "object with records in field 'data' (jq -c '.[\"data\"][]'",
+        ),
+        ([{"id": 1, "data": RECORDS}], "array of an object with records in field 'data' (jq -c '.[][\"data\"][]'"),
+    ],
 )
-def test_records_inside_an_object_are_not_read_as_one_text(tmp_path: Path, content: dict[str, Any]) -> None:
+def test_records_inside_an_object_are_not_read_as_one_text(tmp_path: Path, content: Any, form: str) -> None:
     (tmp_path / "a.json").write_text(json.dumps(content, indent=1))  # the longer one has more than is looked at
     (tmp_path / "b.txt").write_text("a text")
     chosen = options(tmp_path)
     found = find_inputs(chosen)
-    reason = "JSON object with records in field 'data' (jq -c '.[\"data\"][]' writes them as lines)"
-    assert found.skipped == {reason: 1}
+    assert found.skipped == {f"JSON {form} writes them as lines)": 1}
     with pytest.raises(InvalidArgument, match="records in field 'data'"):
         find_inputs(options(tmp_path / "a.json"))
 

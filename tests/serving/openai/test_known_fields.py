@@ -218,6 +218,19 @@ def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, 
         ({"stop_sequences": ["a"]}, "stop_sequences", "use stop"),
         ({"system": "You are brief."}, "system", "use a message of the role system"),
         ({"lora_path": "a"}, "lora_path", "leave it out"),
+        ({"think": False}, "think", "use chat_template_kwargs with enable_thinking"),
+        ({"thinking": {"type": "disabled"}}, "thinking", "use chat_template_kwargs with enable_thinking"),
+        ({"reasoning": {"effort": "high"}}, "reasoning", "use reasoning_effort"),
+        ({"random_seed": 0}, "random_seed", "use seed"),
+        ({"random_seed": 1, "seed": 2}, "random_seed", "use seed"),
+        ({"enable_search": True}, "enable_search", "leave it out"),
+        ({"max_new_tokens": 60, "max_tokens": 61}, "max_new_tokens", "use max_tokens"),
+        ({"dry_multiplier": 0.8, "dry_base": 2}, "dry_multiplier", "does not support it"),
+        (
+            {"messages": [*USER, {"role": "assistant", "content": "a", "prefix": True}]},
+            "messages[1].prefix",
+            "continue_final",
+        ),
         ({"n_cmpl": 2}, "n_cmpl", "use n"),
         ({"samplers": []}, "samplers", "does not support it"),
         ({"parse_tool_calls": False}, "parse_tool_calls", "does not support it"),
@@ -254,7 +267,23 @@ def test_fields_of_chats_are_refused_in_completions(server: WorkerServer, fields
 def test_fields_that_ask_for_nothing_are_ignored(server: WorkerServer, caplog: pytest.LogCaptureFixture) -> None:
     fields = {"user": "me", "store": True, "metadata": {"a": "b"}, "functions": None, "use_beam_search": False}
     fields |= {"length_penalty": 1.0, "modalities": ["text"], "mirostat": 0, "chat_id": "7"}
-    expected = ask(server, "POST", CHAT, CHATS)[2]["choices"]
+    # The settings of samplers that are off, and a field twice, once under another server's name.
+    fields |= {
+        "dry_multiplier": 0,
+        "dry_sequence_breakers": '["\\n"]',
+        "dry_base": 2,
+        "mirostat_tau": 4,
+        "xtc_threshold": 0.2,
+    }
+    fields |= {
+        "max_new_tokens": 3,
+        "max_tokens": 3,
+        "repeat_penalty": 1.1,
+        "repetition_penalty": 1.1,
+        "top_logprobs": 0,
+    }
+    known = {"max_tokens": 3, "repetition_penalty": 1.1}
+    expected = ask(server, "POST", CHAT, CHATS | known)[2]["choices"]
     with caplog.at_level(logging.INFO, "suffolk.worker"):
         for _ in range(2):
             assert ask(server, "POST", CHAT, CHATS | fields)[2]["choices"] == expected

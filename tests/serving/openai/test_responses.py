@@ -199,3 +199,10 @@ def test_what_is_not_supported_is_refused(
     status, _, reply = ask(server, "POST", PATH, {"input": "x", "max_output_tokens": 9} | fields)
     assert (status, reply["error"]["param"]) == (400, param), reply
     assert text in reply["error"]["message"]
+
+
+def test_a_conversation_may_ask_to_be_cut_and_is_refused_if_it_is_too_long(server: WorkerServer) -> None:
+    fields = {"input": "x", "max_output_tokens": 1, "temperature": 0, "truncation": "auto"}
+    assert ask(server, "POST", PATH, fields)[0] == 200
+    status, _, reply = ask(server, "POST", PATH, fields | {"input": "word " * 50_000})
+    assert (status, reply["error"]["code"]) == (400, "context_length_exceeded")

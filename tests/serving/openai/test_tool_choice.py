@@ -157,7 +157,7 @@ def test_arguments_of_earlier_calls_reach_the_template_as_objects() -> None:
     [assistant, answer] = template_messages(messages)
     assert assistant["tool_calls"][0]["function"] == {"name": "f", "arguments": {"a": 1}}
     assert answer == messages[1]
-    for arguments in ("null", " \n", "", None):  # of functions without parameters, as clients send them back
+    for arguments in ("null", " \n", "", None, "[]"):  # of functions without parameters, as clients send them back
         call["function"] = {"name": "f", "arguments": arguments}
         assert template_messages(messages)[0]["tool_calls"][0]["function"]["arguments"] == {}
     for arguments in ("{", "[1]", '"a"', 5):

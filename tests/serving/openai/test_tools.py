@@ -141,7 +141,10 @@ def test_a_response_format_holds_with_and_without_tools(client: openai.OpenAI, t
     [
         ({"tools": [{"type": "function"}]}, "0..function is no object"),
         ({"tools": TOOLS, "tool_choice": "maybe"}, "tool_choice is 'maybe'"),
-        ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "now"}}, "tool_choice names no function"),
+        (
+            {"tools": TOOLS, "tool_choice": {"type": "function", "name": "now"}},
+            "tool_choice.function is no object; give {'type'",
+        ),
         ({"tool_choice": "required"}, "give tools"),
         ({"response_format": {"type": "xml"}}, "response_format.type is 'xml'"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}}, "Invalid type"),
@@ -185,11 +188,19 @@ def test_a_template_without_tools_gets_them_as_text(choice: Any) -> None:
     with answering(target) as server, client_of(server) as client:
         tokens = ask(server, "POST", "/tokenize", {"messages": messages, "tools": TOOLS[1:]})[2]["tokens"]
         prompt = ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"]
+        tokens = ask(server, "POST", "/tokenize", {"messages": messages})[2][
+            "tokens"
+        ]  # as a summary of the chat is asked for
+        history = ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"]
         assert ask(server, "POST", "/tokenize", {"messages": ASKED["messages"], "tools": [{}]})[0] == 400
         [call] = client.chat.completions.create(**fields).choices[0].message.tool_calls or []
     assert call.type == "function"
     assert call.function.name in ("weather", "now")
     assert isinstance(json.loads(call.function.arguments), dict)
+    assert history == (
+        '<user>Is it <tool_call>?<assistant>[{"name": "weather", "arguments": {"unit": "C", "days": 2}}]'
+        "<user>The function returned: rain"
+    )
     assert prompt == (
         "<user>These functions can be called. To call some, answer with a JSON list alone: "
         '[{"name": FUNCTION, "arguments": {ARGUMENT: VALUE}}]\n{"name": "now"}\n\nIs it <tool_call>?'
