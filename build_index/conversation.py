@@ -119,7 +119,7 @@ def _tool_call(call: Any) -> Any:
 def _list(value: object, place: str) -> list[Any]:
     """``value``, or the list that its JSON text holds: columns of tables may hold only text."""
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        found = json.loads(value) if isinstance(value, str | bytes) else value
     except (ValueError, RecursionError):
         found = value
     if not isinstance(found, list):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.build_index.block import BLOCK_BYTES, Records, TokenRun
-from suffolk.build_index.conversation import FIELDS, TOOLS
+from suffolk.build_index.conversation import FIELDS, SYSTEM, TOOLS
 from suffolk.build_index.documents import keep_metadata, name_record
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.options import BuildOptions
@@ -41,7 +41,7 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
         with _opened(file.path) as table:
             names = _leaves(table.schema_arrow)
             column = _choose(names, file.path, options)
-            extra = [TOOLS] if column in FIELDS and TOOLS in names else []
+            extra = [name for name in (TOOLS, SYSTEM) if column in FIELDS and name in names]
             extra += [*([options.id_field] if options.id_field else []), *_kept_columns(names, options)]
             row, total = 0, max(1, table.metadata.num_rows)
             batches = table.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys([column, *extra])))
@@ -147,7 +147,15 @@ def _rows(batch: Any, raw: str) -> tuple[dict[str, Any], ...]:
     """The rows as objects; texts of column ``raw`` as bytes, because parsing later replaces and counts invalid UTF-8."""
     if raw in batch.schema.names:
         batch = batch.set_column(batch.schema.names.index(raw), raw, _bytes(batch.column(raw)))
-    return tuple(batch.to_pylist())
+    chats = [name for name in (*FIELDS, TOOLS) if name in batch.schema.names]
+    return tuple(row | {name: _written(row[name]) for name in chats} for row in batch.to_pylist())
+
+
+def _written(value: Any) -> Any:
+    """``value`` without its null fields: all structs of a column have the same ones, such as the arguments of all functions."""
+    if isinstance(value, dict):
+        return {name: _written(field) for name, field in value.items() if field is not None}
+    return [_written(each) for each in value] if isinstance(value, list) else value
 
 
 def _bytes(column: Any) -> Any:

@@ -129,6 +129,21 @@ def test_lists_may_be_json_text_and_the_system_a_field(tmp_path: Path) -> None:
     assert texts(tmp_path) == [f"<|im_start|>system\nBe brief.<|im_end|>\n{TEXT[:-11]}7<|im_end|>\nadd"] * len(rows)
 
 
+def test_conversations_of_parquet_have_the_fields_that_were_written(tmp_path: Path) -> None:
+    """Structs of one column have the same fields, so that one function's arguments hold nulls for another's."""
+    template = "{{ tools | tojson }}{% for m in messages %}{{ m.role }} {{ (m.tool_calls or []) | tojson }}{% endfor %}"
+    tools = [{"function": {"name": "f", "parameters": {"x": {"type": "string"}}}}, {"function": {"name": "g"}}]
+    calls = [{"function": {"name": "f", "arguments": {"x": 7}}}, {"function": {"name": "g", "arguments": {"y": [1]}}}]
+    rows = [{"messages": [{"role": "assistant", "tool_calls": calls}], "tools": tools, "system": "Be brief."}]
+    texted = [{name: value if name == "system" else json.dumps(value) for name, value in row.items()} for row in rows]
+    (tmp_path / "m").mkdir()
+    for name, table in (("a", rows), ("b", texted)):
+        parquet.write_table(pyarrow.Table.from_pylist(table), tmp_path / f"{name}.parquet")
+    corpora = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    made(tmp_path, *corpora, tokenizer=model(tmp_path / "m", template))
+    assert texts(tmp_path) == [f"{json.dumps(tools)}system []assistant {json.dumps(calls)}"] * 2
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_conversations_that_are_null_are_left_out(tmp_path: Path, form: str) -> None:
     rows = [{"messages": OPENAI["messages"]}, {"messages": None}]
