@@ -19,9 +19,10 @@ IGNORED = frozenset(
         *("cache_salt", "data_parallel_rank", "include_reasoning", "kv_transfer_params"),
         *("priority", "request_id", "spaces_between_special_tokens"),  # vLLM
         *("cache_prompt", "id_slot", "n_cache_reuse", "preserved_tokens", "reasoning_format", "slot_id"),  # llama.cpp
-        # Settings of llama.cpp's samplers, each of which has a field that turns it on and is refused.
+        # Settings of samplers, each of which has a field that turns it on and is refused.
         *("adaptive_decay", "dry_allowed_length", "dry_base", "dry_penalty_last_n", "dry_sequence_breakers"),
-        *("dynatemp_exponent", "mirostat_eta", "mirostat_tau", "xtc_threshold"),
+        *("dynatemp_exponent", "dynatemp_high", "dynatemp_low", "mirostat_eta", "mirostat_tau", "smoothing_curve"),
+        "xtc_threshold",
     )
 )
 """Fields without effect on the text."""
@@ -129,6 +130,33 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "search_parameters": (),
     "thinking": (),
     "thinking_budget": (),  # DashScope, DeepSeek, Mistral, OpenRouter and xAI
+    "ban_eos_token": (),
+    "banned_strings": (),
+    "custom_token_bans": (),
+    "dynamic_temperature": (),
+    "encoder_repetition_penalty": (1,),
+    "epsilon_cutoff": (),
+    "eta_cutoff": (),
+    "grammar_string": (),
+    "guidance_scale": (1,),
+    "min_length": (),
+    "mirostat_mode": (),
+    "negative_prompt": (),
+    "no_repeat_ngram_size": (),
+    "nsigma": (),
+    "num_beams": (1,),
+    "penalty_alpha": (),
+    "rep_pen": (1,),
+    "rep_pen_range": (-1,),
+    "repetition_penalty_range": (-1,),
+    "sampler_seed": (-1,),
+    "skew": (),
+    "smoothing_factor": (),
+    "stop_sequence": (),
+    "stopping_strings": (),
+    "tfs": (1,),
+    "top_a": (),
+    "typical": (1,),  # text-generation-webui, KoboldCpp and TabbyAPI
 }
 """Field that is refused -> values beside null, false, 0 and empty ones that ask for nothing."""
 _MEANINGFUL = frozenset(
@@ -148,10 +176,13 @@ _MEANINGFUL = frozenset(
         "thinking_budget_tokens",
         "thinking_token_budget",
     )
-    + ("random_seed", "tfs_z", "think", "thinking_budget", "typical_p")
+    + ("random_seed", "sampler_seed", "tfs", "tfs_z", "think", "thinking_budget", "typical", "typical_p")
 )
 """Fields of which false, 0 and empty ones ask for something too."""
 _INSTEAD = {
+    "ban_eos_token": "ignore_eos",
+    "banned_strings": "bad_words",
+    "custom_token_bans": "logit_bias",
     "chat_template_kwargs": "/v1/chat/completions",
     "continue_final_message": "/v1/chat/completions",
     "extra_body": "its fields as fields of the request",
@@ -162,6 +193,7 @@ _INSTEAD = {
     "function_call": "/v1/chat/completions",
     "functions": "/v1/chat/completions",
     "generation_config": "its fields as fields of the request",
+    "grammar_string": "grammar",
     "guided_json_object": "structured_outputs with json_object",
     "guided_whitespace_pattern": "the option whitespace_pattern under x-guidance of the schema",
     "input": "messages, or /v1/responses",
@@ -171,6 +203,7 @@ _INSTEAD = {
     "max_new_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "messages": "/v1/chat/completions",
+    "min_length": "min_tokens",
     "num_predict": "max_tokens",
     "options": "its fields as fields of the request",
     "parameters": "its fields as fields of the request",
@@ -178,8 +211,12 @@ _INSTEAD = {
     "random_seed": "seed",
     "reasoning": "reasoning_effort, or chat_template_kwargs with enable_thinking",
     "regex": "structured_outputs with regex",
+    "rep_pen": "repetition_penalty",
+    "sampler_seed": "seed",
     "sampling_params": "its fields as fields of the request",
+    "stop_sequence": "stop",
     "stop_sequences": "stop",
+    "stopping_strings": "stop",
     "system": "a message of the role system",
     "think": "chat_template_kwargs with enable_thinking",
     "thinking": "chat_template_kwargs with enable_thinking",
