@@ -152,8 +152,11 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "sampler_seed": (-1,),
     "skew": (),
     "smoothing_factor": (),
+    "sampler_order": (),
+    "sampler_priority": (),
     "stop_sequence": (),
     "stopping_strings": (),
+    "temperature_last": (),
     "tfs": (1,),
     "top_a": (),
     "typical": (1,),  # text-generation-webui, KoboldCpp and TabbyAPI

@@ -57,6 +57,7 @@ def test_settings_that_are_repeated_or_off_do_not_change_the_text(server: Worker
         ({"grammar_string": 'root ::= "a"'}, "use grammar"),
         ({"mirostat_mode": 2}, "leave it out"),
         ({"typical": 0.5}, "leave it out"),
+        ({"temperature_last": True}, "leave it out"),
         ({"top_a": 0.2}, "leave it out"),
         ({"no_repeat_ngram_size": 3}, "leave it out"),
         ({"guidance_scale": 1.5}, "leave it out"),
