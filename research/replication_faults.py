@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -21,12 +22,13 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import suffolk
 from research.command import add_seed, command_parser, run_command
@@ -174,12 +176,20 @@ class Writer:
             self.times.append(time.monotonic())
 
 
+class Fault(NamedTuple):
+    """A fault that was made. ``since``: when changes could be acknowledged again."""
+
+    kind: str
+    begun: float
+    since: float
+
+
 class Faults:
     """Lets one thing fail at a time, and repairs it after some seconds."""
 
     def __init__(self, servers: Servers, chooser: random.Random, kinds: Sequence[str]) -> None:
         self.servers, self.chooser, self.kinds = servers, chooser, kinds
-        self.begun: dict[str, list[float]] = defaultdict(list)
+        self.begun: list[Fault] = []
 
     def once(self) -> None:
         servers, chooser = self.servers, self.chooser
@@ -193,7 +203,8 @@ class Faults:
         repair = self._begin(kind, victim)
         time.sleep(chooser.uniform(0.5, 6))
         repair()
-        self.begun[kind].append(time.monotonic() if kind == ALL else begun)  # without servers, nothing is acknowledged
+        since = time.monotonic() if kind == ALL else begun  # without servers, nothing is acknowledged
+        self.begun.append(Fault(kind, begun, since))
         for number in range(SERVERS):
             servers.start(number)
         servers.await_answers()  # else one server after another is killed while it starts
@@ -278,7 +289,7 @@ def measure(args: argparse.Namespace) -> int:
         return report(servers, writers, faults.begun)
 
 
-def report(servers: Servers, writers: Sequence[Writer], begun: Mapping[str, Sequence[float]]) -> int:
+def report(servers: Servers, writers: Sequence[Writer], faults: Sequence[Fault]) -> int:
     """Print the result as JSON; returns 1 if a promise is broken."""
     register = open_register(f"file://{servers.folder}/register", "chat")
     copies = []
@@ -289,26 +300,28 @@ def report(servers: Servers, writers: Sequence[Writer], begun: Mapping[str, Sequ
     deleted = {name: sure for each in writers for name, sure in each.deleted.items()}
     appended = {name: sure for each in writers for name, sure in each.appended.items()}
     times = sorted(time for each in writers for time in each.times)
+    gaps: dict[str, list[float]] = defaultdict(list)
+    for fault, following in zip_longest(faults, faults[1:]):
+        gaps[fault.kind].append(_gap(times, fault, math.inf if following is None else following.begun))
     result = {
         "acknowledged": {"appends": sum(appended.values()), "deletions": sum(deleted.values())},
         "lost": sum(sure and name not in deleted and name not in found for name, sure in appended.items()),
         "doubled": sum(count > 1 for count in found.values()),
         "resurrected": sum(sure and name in found for name, sure in deleted.items()),
         "copies differ": any(each != copies[0] for each in copies),
-        "faults": {
-            kind: {"count": len(at), **_seconds([_gap(times, each) for each in at])} for kind, at in begun.items()
-        },
-        "faults of one server": _seconds([_gap(times, each) for kind in begun.keys() - {ALL} for each in begun[kind]]),
-        "all faults": _seconds([_gap(times, each) for at in begun.values() for each in at]),
+        "faults": {kind: {"count": len(found), **_seconds(found)} for kind, found in gaps.items()},
+        "faults of one server": _seconds([each for kind in gaps.keys() - {ALL} for each in gaps[kind]]),
+        "all faults": _seconds([each for found in gaps.values() for each in found]),
     }
     print(json.dumps(result, indent=2))
     return int(bool(result["lost"] or result["doubled"] or result["resurrected"] or result["copies differ"]))
 
 
-def _gap(times: Sequence[float], at: float) -> float:
-    """The longest time without an acknowledgement after ``at`` that began within 8 s."""
+def _gap(times: Sequence[float], fault: Fault, following: float) -> float:
+    """The longest time without an acknowledgement since a fault that began within 8 s, and before the ``following`` fault."""
+    since, end = fault.since, min(fault.since + 8, following)
     pairs = zip(times, times[1:], strict=False)
-    return max((after - max(before, at) for before, after in pairs if after > at and before < at + 8), default=0.0)
+    return max((after - max(before, since) for before, after in pairs if after > since and before < end), default=0.0)
 
 
 def _seconds(gaps: Sequence[float]) -> dict[str, float]:
