@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -108,14 +107,13 @@ def test_recursive_rules_with_an_end_are_served(target: Target, text: str) -> No
 
 
 def test_long_grammars_are_read_in_linear_time() -> None:
-    begin = time.monotonic()
+    """In quadratic time, it would run into the time limit of a test."""
     for part in ("<", '"\\', "/\\", "%json ", "{ ", "~ ", "(", "a|", "a:\n", '"', "a ", "%json [", "[a"):
         rule_cycle("start: " + part * (MAX_GRAMMAR // len(part)))
     definitions = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(9000)} | {"d9000": {"$ref": "#/$defs/d0"}}
     found = schema_cycle({"$ref": "#/$defs/d0", "$defs": definitions})
     assert found.startswith("#/$defs/d0 -> #/$defs/d1 -> ")
     assert found.endswith(" -> ...")
-    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.parametrize(
