@@ -50,7 +50,7 @@ py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, s
   if (bounds.empty()) return py::list();
   const auto contexts_tails = tails(contexts, bounds.front());
   const Scopes parts = scopes(contexts.size(), groups, scope);
-  std::vector<DraftTree> trees(contexts_tails.size());
+  std::vector<std::shared_ptr<const DraftTree>> trees(contexts_tails.size());
   {
     const py::gil_scoped_release release;
     for_each_context(parts, contexts_tails.size(), [&](ScopedSearch& search, std::size_t i) {
@@ -58,7 +58,10 @@ py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, s
     });
   }
   py::list answers;
-  for (const DraftTree& tree : trees) answers.append(tree_tuple(tree, source));
+  for (std::size_t i = 0; i < trees.size(); ++i) {
+    const bool repeats = i > 0 && trees[i] == trees[i - 1];
+    answers.append(repeats ? py::object(answers[i - 1]) : tree_tuple(*trees[i], source));
+  }
   return answers;
 }
 

@@ -49,17 +49,17 @@ std::pair<std::uint32_t, std::uint64_t> ScopedSearch::lookup(const ScopedQuery& 
   return {match.length, match.count};
 }
 
-DraftTree ScopedSearch::draft(const ScopedQuery& query) {
+std::shared_ptr<const DraftTree> ScopedSearch::draft(const ScopedQuery& query) {
   if (query.scope == Scope::kStore) return draft_store(query);
-  DraftTree tree;
+  auto tree = std::make_shared<DraftTree>();
   if (query.has_group()) {
     const auto text = group_text(query.groups);
-    tree = suffolk::draft(text, longest_match(text, text.size(), query.context, query.bounds), vocab_size_, query.bounds);
+    *tree = suffolk::draft(text, longest_match(text, text.size(), query.context, query.bounds), vocab_size_, query.bounds);
   }
-  if (query.scope == Scope::kGroup || tree.tokens.size() >= query.bounds.max_nodes) return tree;
-  DraftTree rest = draft_store(query);
-  if (tree.match_length == 0) return rest;
-  add_nodes(tree, rest, query.bounds.max_nodes);
+  if (query.scope == Scope::kGroup || tree->tokens.size() >= query.bounds.max_nodes) return tree;
+  auto rest = draft_store(query);
+  if (tree->match_length == 0) return rest;
+  add_nodes(*tree, *rest, query.bounds.max_nodes);
   return tree;
 }
 
@@ -115,9 +115,16 @@ std::vector<Snapshot::Place> ScopedSearch::group_occurrences(const ScopedQuery& 
   return found;
 }
 
-DraftTree ScopedSearch::draft_store(const ScopedQuery& query) const {
+std::shared_ptr<const DraftTree> ScopedSearch::draft_store(const ScopedQuery& query) {
+  const std::size_t size = query.context.size();
+  if (last_draft_ && query.bounds == last_.bounds && last_draft_->match_length <= size && size <= last_.context.size() &&
+      std::ranges::equal(query.context, last_.context.last(size))) {
+    return last_draft_;
+  }
   const Corpus corpus = snapshot_.corpus();
-  return suffolk::draft(corpus, longest_match(corpus, query.context, query.bounds), query.bounds);
+  last_draft_ = std::make_shared<DraftTree>(suffolk::draft(corpus, longest_match(corpus, query.context, query.bounds), query.bounds));
+  last_ = query;
+  return last_draft_;
 }
 
 }  // namespace suffolk

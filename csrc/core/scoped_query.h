@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -44,7 +45,10 @@ class ScopedSearch {
   // follow, as far as their paths are new. The match is that of the group, if there is one. Of an added node, the score is its share
   // of the match in all documents, at most the score before it. The count is its count in all documents or its parent's count,
   // whichever is lower. So counts fall from parent to child, but not from node to node.
-  DraftTree draft(const ScopedQuery& query);
+  //
+  // In all documents, an ending of the last query's context that is at least as long as the match has the same draft. Then the same
+  // tree is returned. REQUIRES: the last query's context is still there.
+  std::shared_ptr<const DraftTree> draft(const ScopedQuery& query);
 
   // Up to `limit` occurrences of the whole context, spread evenly. With kGroupFirst, all documents are searched if the group has none.
   std::vector<Snapshot::Place> occurrences(const ScopedQuery& query, std::uint64_t limit);
@@ -57,12 +61,14 @@ class ScopedSearch {
   std::span<const std::uint32_t> group_text(std::span<const std::uint64_t> groups);
 
  private:
-  DraftTree draft_store(const ScopedQuery& query) const;
+  std::shared_ptr<const DraftTree> draft_store(const ScopedQuery& query);
   std::vector<Snapshot::Place> group_occurrences(const ScopedQuery& query, std::uint64_t limit);
 
   const Snapshot& snapshot_;
   std::uint32_t vocab_size_;
-  std::vector<std::uint64_t> groups_;  // of text_
+  ScopedQuery last_;                             // the last query of all documents
+  std::shared_ptr<const DraftTree> last_draft_;  // its tree; null before the first
+  std::vector<std::uint64_t> groups_;            // of text_
   std::vector<std::uint32_t> text_;
 };
 

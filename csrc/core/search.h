@@ -20,6 +20,8 @@ struct QueryBounds {
   std::uint32_t max_depth = 10;
   std::uint32_t max_nodes = 64;
   std::uint64_t least_count = 1;
+
+  bool operator==(const QueryBounds&) const = default;
 };
 
 // The segments of a search. Deleted documents form sorted segments of their own. The count of a pattern is its count in the
