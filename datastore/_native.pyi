@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.draft_tree import DraftTree
+
 _Ints = npt.NDArray[np.int32]
 _Unsigned = npt.NDArray[np.uint32]
 _Counts = npt.NDArray[np.uint64]
@@ -196,18 +198,7 @@ class Calibrator:
     def __init__(
         self, constant: float, match: float, share: float, count: float, depth: float, decay: float
     ) -> None: ...
-    def score(
-        self, tokens: _Ints, parents: _Ints, counts: _Counts | None, match_length: int, match_count: int
-    ) -> _Floats: ...
-    def learn(
-        self,
-        tokens: _Ints,
-        parents: _Ints,
-        counts: _Counts | None,
-        match_length: int,
-        match_count: int,
-        followed: _Ints,
-    ) -> tuple[_Floats, _Bytes]: ...
+    def learn(self, tree: DraftTree, followed: _Ints) -> tuple[_Floats, _Bytes]: ...
     def state(self) -> _Doubles: ...
     def restore(self, state: _Doubles) -> None: ...
 
@@ -223,12 +214,22 @@ class NextTokenTable:
     @property
     def size(self) -> int: ...
 
-def merge_trees(trees: Sequence[_Columns], max_nodes: int) -> _Columns: ...
-def reweight_scores(
-    tokens: _Ints, parents: _Ints, scores: _Floats, sources: _Unsigned, position: int, seed: int, temperature: float
-) -> _Floats: ...
+def score_trees(calibrators: Sequence[Calibrator], trees: Sequence[DraftTree]) -> list[_Floats]: ...
+def merge_trees(drafts: Sequence[Sequence[tuple[DraftTree, float]]], max_nodes: Sequence[int]) -> list[_Columns]:
+    """For each draft, its trees with factors of their scores: the columns of the merged tree."""
+
+def judge_trees(
+    drafts: Sequence[Sequence[DraftTree]], max_nodes: Sequence[int], factors: Sequence[float], least: Sequence[float]
+) -> list[tuple[list[int], float, float]]:
+    """For each draft, its trees of one source: the first tokens of the merged tree, the sum of their scores, and the expected
+    tokens of the best tree, of nodes whose scores times the factor are at least ``least``."""
+
+def reweight_scores(tree: DraftTree, position: int, seed: int, temperature: float) -> _Floats: ...
 def noisy_argmax(logits: npt.NDArray[np.float32], temperature: float, seed: int, positions: _Longs) -> _Longs: ...
-def check_tree(tokens: _Ints, parents: _Ints, scores: _Floats, sources: _Unsigned, vocab_size: int) -> None: ...
+def check_trees(trees: Sequence[DraftTree], vocab_size: int) -> None: ...
+def accepted_length(trees: Sequence[DraftTree], text: _Ints) -> int:
+    """The most leading tokens of ``text`` that form a path of one of the trees from its root."""
+
 def tree_depths(parents: _Ints) -> _Ints: ...
 def path_along(tokens: _Ints, parents: _Ints, text: _Ints) -> _Longs: ...
 def accepted_path(tokens: _Ints, parents: _Ints, sampled: _Longs) -> _Longs: ...

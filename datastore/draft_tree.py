@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,5 +120,10 @@ class DraftTree:
             InvalidArgument: an array has another type, lengths differ, a parent does not precede its child, a score is outside
                 0..1, or a token id is outside 0..vocab_size-1. ``counts`` are not checked.
         """
-        _native.check_tree(self.tokens, self.parents, self.scores, self.sources, vocab_size)
+        validate_all([self], vocab_size)
         return self
+
+
+def validate_all(trees: Sequence[DraftTree], vocab_size: int) -> None:
+    """``DraftTree.validate`` of each of ``trees``."""
+    _native.check_trees(trees, vocab_size)

@@ -48,9 +48,9 @@ def path_along(tokens: Ids, parents: Ids, text: Ids) -> npt.NDArray[np.int64]:
     return _native.path_along(*columns)
 
 
-def accepted_length(tree: DraftTree, text: Ids) -> int:
-    """The leading tokens of ``text`` that form a path of ``tree`` from its root."""
-    return len(path_along(tree.tokens, tree.parents, text)) if len(tree) else 0
+def accepted_length(trees: Sequence[DraftTree], text: Ids) -> int:
+    """The most leading tokens of ``text`` that form a path of one of ``trees`` from its root."""
+    return _native.accepted_length(trees, np.asarray(text, np.int32))
 
 
 def tree_depth(parents: Sequence[int]) -> int:

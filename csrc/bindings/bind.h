@@ -6,6 +6,7 @@
 namespace suffolk::bindings {
 
 // Columns are checked before they are read; a wrong column raises InvalidArgument. These calls take microseconds and keep the GIL.
+void bind_trees(pybind11::module_& module);
 void bind_drafting(pybind11::module_& module);
 
 // Searched, then its subclasses: Searcher, over the segment files of one generation, LiveIndex, and MergedSearcher.

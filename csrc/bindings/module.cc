@@ -124,6 +124,7 @@ void translate(std::exception_ptr pointer) {
 PYBIND11_MODULE(_native, module) {
   py::register_local_exception_translator(translate);
   bind_kernels(module);
+  bind_trees(module);
   bind_drafting(module);
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")

@@ -81,7 +81,7 @@ class ChainPlanner:
         rows = len(generated) + sum(each.candidate.verified for each in sent.values())
         for number, each in sent.items():
             tokens, candidate = generated[number], each.candidate
-            candidate.accepted = min(accepted_length(each.chain.head(candidate.verified), tokens), len(tokens) - 1)
+            candidate.accepted = min(accepted_length([each.chain.head(candidate.verified)], tokens), len(tokens) - 1)
         self._planner.record([each.candidate for each in sent.values()], len(generated), rows, context, seconds or None)
         row = self._costs.slope * len(generated) / self._costs.time(len(generated), len(generated), context)
         for number, each in sent.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,17 +46,14 @@ class Calibrator:
 
         A child's score is at most its parent's. Raises InvalidArgument if ``tree`` is malformed.
         """
-        scores = self._native.score(tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count)
-        return tree.with_scores(scores)
+        return score_trees([self], [tree])[0]
 
     def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
         """Learn from nodes whose parent was accepted. ``tokens``: generated after the tree's root.
 
         Raises InvalidArgument if ``tree`` is malformed, and then learns nothing.
         """
-        chances, taken = self._native.learn(
-            tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count, tokens
-        )
+        chances, taken = self._native.learn(tree, tokens)
         self.reliability.add(chances, taken.astype(np.bool_))
 
     def state(self) -> npt.NDArray[np.float64]:
@@ -65,3 +63,9 @@ class Calibrator:
     def restore(self, state: npt.NDArray[np.float64]) -> None:
         """Load a state. Raises InvalidArgument if it is malformed."""
         self._native.restore(state)
+
+
+def score_trees(calibrators: Sequence[Calibrator], trees: Sequence[DraftTree]) -> list[DraftTree]:
+    """``Calibrator.score`` of each of ``trees`` by its own calibrator."""
+    scores = _native.score_trees([each._native for each in calibrators], trees)
+    return [tree.with_scores(each) for tree, each in zip(trees, scores, strict=True)]

@@ -5,8 +5,6 @@ Measured gain: 4.1 % of M for the datastore at temperature 1 (commit 57eea60; se
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -33,7 +31,4 @@ def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
         InvalidArgument: the tree is malformed, or a score is outside 0..1 or above its parent's.
     """
     settings, position = request.settings, len(request.tokens) + above
-    scores = _native.reweight_scores(
-        tree.tokens, tree.parents, tree.scores, tree.sources, position, settings.seed, settings.temperature
-    )
-    return replace(tree, scores=scores)
+    return tree.with_scores(_native.reweight_scores(tree, position, settings.seed, settings.temperature))

@@ -15,7 +15,7 @@ from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.drafters.hybrid.gated_source import GatedSource
-from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.hybrid.merge import Scaled, judge, merge_all
 from suffolk.serving.drafters.registry import neural_bits
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.loop.drafter import (
@@ -44,11 +44,11 @@ class _Step:
     """The retrieved drafts of one request in one step.
 
     Attributes:
-        by_source: the merged tree of each source, with unscaled scores.
+        first: for each source, the first tokens of its merged trees, and the sum of their unscaled scores.
         tree: the nodes of all sources that are likely to be verified.
     """
 
-    by_source: dict[str, DraftTree]
+    first: dict[str, tuple[list[int], float]]
     tree: DraftTree
 
 
@@ -124,14 +124,14 @@ class HybridDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         found = self._retrieve(requests)
-        trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
+        trees = merge_all(found, [each.max_nodes for each in requests])
         if self._models:
             requests = [self._expect(request, tree) for request, tree in zip(requests, trees, strict=True)]
         for model in self._models:
             for place, more in enumerate(model.add(requests, trees)):
                 if more:
-                    found[place] += more
-                    trees[place] = self.merged(requests[place], found[place])
+                    found[place] += [(tree, 1.0) for tree in more]
+                    trees[place] = merge_all([found[place]], [requests[place].max_nodes])[0]
         if self._explanation is not None:
             for number in (request.request_id for request in requests):
                 self._explanation.add(
@@ -139,21 +139,26 @@ class HybridDrafter:
                 )
         return trees
 
-    def _retrieve(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """The trees of all sources, by request. Their scores are scaled by each source's acceptance in the request."""
-        found: list[list[DraftTree]] = [[] for _ in requests]
+    def _retrieve(self, requests: Sequence[DraftRequest]) -> list[list[Scaled]]:
+        """The trees of all sources, by request, with the source's acceptance in the request as the factor of their scores."""
+        found: list[list[Scaled]] = [[] for _ in requests]
         steps = [_Step({}, DraftTree.empty()) for _ in requests]
         expected = [0.0] * len(requests)
         for source in self._sources:
-            for place, trees in enumerate(source.draft(requests, expected)):
-                request, trees = requests[place], [tree for tree in trees if tree]
-                if trees:
-                    steps[place].by_source[source.name] = merge(trees, request.max_nodes)
-                    scale = np.float32(self._acceptance.scale(source.name, request.request_id))
-                    scaled = [tree.with_scores(tree.scores * scale) for tree in trees]
-                    found[place] += scaled
-                    likely = max(_likely_tokens(tree, request.budget.least_score) for tree in scaled)
-                    expected[place] = max(expected[place], likely)
+            drafts = source.draft(requests, expected)
+            places = [at for at, trees in enumerate(drafts) if any(trees)]
+            drafted = [requests[at] for at in places]
+            factors = [self._acceptance.scale(source.name, each.request_id) for each in drafted]
+            judged = judge(
+                [drafts[at] for at in places],
+                [each.max_nodes for each in drafted],
+                factors,
+                [each.budget.least_score for each in drafted],
+            )
+            for place, factor, (tokens, score, likely) in zip(places, factors, judged, strict=True):
+                steps[place].first[source.name] = tokens, score
+                found[place] += [(tree, factor) for tree in drafts[place]]
+                expected[place] = max(expected[place], likely)
         self._retrieved |= {each.request_id: step for each, step in zip(requests, steps, strict=True)}
         return found
 
@@ -164,10 +169,6 @@ class HybridDrafter:
         expected = float(likely.scores.sum()) * self._acceptance.scale(_RETRIEVAL, request.request_id)
         others, idle = self._acceptance.in_a_step(request.request_id)
         return replace(request, budget=replace(request.budget, expected=expected, others=others, idle=idle))
-
-    def merged(self, request: DraftRequest, trees: Sequence[DraftTree]) -> DraftTree:
-        """The tree of ``request`` in this step, merged from ``trees`` of one source each."""
-        return merge(trees, request.max_nodes)
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``."""
@@ -193,12 +194,10 @@ class HybridDrafter:
         step = self._retrieved.pop(request_id, None)
         if step is None:
             return
-        for name, tree in step.by_source.items():
-            children = tree.parents < 0
-            hit = bool((tree.tokens[children] == tokens[0]).any())
-            self._acceptance.learn(name, request_id, float(tree.scores[children].sum()), hit, True)
+        for name, (first, score) in step.first.items():
+            self._acceptance.learn(name, request_id, score, tokens[0] in first, True)
         if self._models:
-            accepted = min(len(tokens) - 1, accepted_length(step.tree, tokens))
+            accepted = min(len(tokens) - 1, accepted_length([step.tree], tokens))
             self._acceptance.learn(_RETRIEVAL, request_id, float(step.tree.scores.sum()), accepted, True)
             self._acceptance.count(request_id, accepted)
 
@@ -214,8 +213,3 @@ class HybridDrafter:
     def close(self) -> None:
         for drafter in self._drafters:
             drafter.close()
-
-
-def _likely_tokens(tree: DraftTree, least: float) -> float:
-    """Expected tokens of the nodes of ``tree`` whose scores are at least ``least``."""
-    return float(tree.scores[tree.scores >= least].sum())

@@ -87,8 +87,8 @@ class GatedDrafter:
         """Learn what the drafter added, and let the drafter learn."""
         draft, most = self._drafts.pop(request_id, None), len(tokens) - 1
         if draft is not None:
-            alone = min(most, accepted_length(draft.tree.head(draft.request.max_nodes), tokens))
-            before = min(most, accepted_length(draft.retrieved, tokens))
+            alone = min(most, accepted_length([draft.tree.head(draft.request.max_nodes)], tokens))
+            before = min(most, accepted_length([draft.retrieved], tokens))
             self._gate.added.learn(draft.request.budget.expected, max(0, alone - before), alone)
             learn_tree(self._confidence, draft.request, draft.tree, tokens)
             with self._guard():

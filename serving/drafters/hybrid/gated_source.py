@@ -66,7 +66,7 @@ class GatedSource:
         if draft is None:
             return before
         expected, trees = draft
-        alone = min(len(tokens) - 1, max((accepted_length(tree, tokens) for tree in trees), default=0))
+        alone = min(len(tokens) - 1, accepted_length(trees, tokens))
         self._gate.added.learn(expected, max(0, alone - before), alone)
         return max(before, alone)
 

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 
+Scaled = tuple[DraftTree, float]
+"""A tree, and a factor of its scores in 0..1."""
+
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     """The trie of all ``trees``, sorted by falling score with parents first, cut to ``max_nodes``.
@@ -17,5 +20,21 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     Raises:
         InvalidArgument: a tree is not valid, a score is not within 0..1 or is above its parent's, or ``max_nodes`` is negative.
     """
-    columns = [(tree.tokens, tree.parents, tree.scores, tree.sources) for tree in trees]
-    return DraftTree(*_native.merge_trees(columns, max_nodes))
+    return merge_all([[(tree, 1.0) for tree in trees]], [max_nodes])[0]
+
+
+def merge_all(drafts: Sequence[Sequence[Scaled]], max_nodes: Sequence[int]) -> list[DraftTree]:
+    """``merge`` of the trees of each draft. Raises as ``merge``."""
+    return [DraftTree(*columns) for columns in _native.merge_trees(drafts, max_nodes)]
+
+
+def judge(
+    drafts: Sequence[Sequence[DraftTree]], max_nodes: Sequence[int], factors: Sequence[float], least: Sequence[float]
+) -> list[tuple[list[int], float, float]]:
+    """What is to be expected of each draft, of trees of one source.
+
+    Returns:
+        For each draft: the first tokens of its merged tree, the sum of their scores, and the expected tokens of its best tree.
+        These are of nodes whose scores are at least ``least`` after they are multiplied by the factor.
+    """
+    return _native.judge_trees(drafts, max_nodes, factors, least)

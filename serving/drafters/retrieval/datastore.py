@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.context_query import ContextQuery
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, validate_all
 from suffolk.datastore.errors import DeadlineExceeded, Internal, SuffolkError
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.later_retriever import LaterRetriever
@@ -113,10 +113,12 @@ class DatastoreDrafter:
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
         ends = [self._end(request, NO_TOKENS) for request in requests]
         endings = [[end[-length:] for length in lengths] for end in ends]
-        found = []
-        for request, trees in zip(requests, self._look_up(requests, endings), strict=True):
+        trees = self._look_up(requests, endings)
+        for request in requests:
             self._scorer.begin(request)
-            found.append(self._accept(request, [RetrievedTree(NO_TOKENS, tree) for tree in _different(trees)]))
+        found = self._accept(
+            requests, [[RetrievedTree(NO_TOKENS, tree) for tree in _different(each)] for each in trees]
+        )
         self._learn_waiting(found)
         return found
 
@@ -130,8 +132,10 @@ class DatastoreDrafter:
             return found
         queries = [requests[at] for at in selected]
         contexts = [[self._end(requests[at], path) for path in paths[at]] for at in selected]
-        for at, trees in zip(selected, self._look_up(queries, contexts), strict=True):
-            found[at] = self._accept(requests[at], list(map(RetrievedTree, paths[at], trees)))
+        trees = self._look_up(queries, contexts)
+        retrieved = [list(map(RetrievedTree, paths[at], each)) for at, each in zip(selected, trees, strict=True)]
+        for at, scored in zip(selected, self._accept(queries, retrieved), strict=True):
+            found[at] = scored
         return found
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
@@ -240,15 +244,22 @@ class DatastoreDrafter:
         left = iter(trees)
         return [[next(left) for _ in each] for each in contexts]
 
-    def _accept(self, request: DraftRequest, found: list[RetrievedTree]) -> list[DraftTree]:
-        """The trees of ``found`` with calibrated scores; empty trees if one is malformed."""
+    def _accept(
+        self, requests: Sequence[DraftRequest], found: Sequence[Sequence[RetrievedTree]]
+    ) -> list[list[DraftTree]]:
+        """The trees of each request with calibrated scores; empty trees for a request with a malformed one."""
         try:
-            for each in found:
-                each.tree.validate(self._vocab_size)
-            return self._scorer.score(request, found)
+            validate_all([each.tree for retrieved in found for each in retrieved], self._vocab_size)
+            return self._scorer.score_all(requests, found)
         except SuffolkError as error:
+            if len(requests) > 1:  # find the requests that it is about
+                return [
+                    trees
+                    for each in zip(requests, found, strict=True)
+                    for trees in self._accept(*([part] for part in each))
+                ]
             self.failures.add(type(error).__name__, str(error))
-            return [DraftTree.empty()] * len(found)
+            return [[DraftTree.empty()] * len(found[0])]
 
 
 def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:

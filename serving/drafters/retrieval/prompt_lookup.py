@@ -61,10 +61,8 @@ class PromptLookupDrafter:
         """See ``RetrievalSource``."""
         for request in requests:
             self._scorer.begin(request)
-        return [
-            self._scorer.score(request, [RetrievedTree(NO_TOKENS, self._look_up(self._text(request), request))])
-            for request in requests
-        ]
+        trees = [self._look_up(self._text(request), request) for request in requests]
+        return self._scorer.score_all(requests, [[RetrievedTree(NO_TOKENS, tree)] for tree in trees])
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
-from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
+from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior, score_trees
 from suffolk.serving.drafters.calibration.noise_reweighting import BREADTH, ENOUGH, knows_noise, with_noise
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
@@ -69,12 +70,26 @@ class RetrievalScorer:
 
         The trees are kept until ``observe``. Raises InvalidArgument if a tree is malformed. Then none is kept.
         """
-        calibrator = self._calibrator(request)
-        scored = [calibrator.score(each.tree) for each in found]
-        self._found[request.request_id] += found
-        if not knows_noise(request.settings):
-            return scored
-        return [with_noise(request, tree, len(each.path)) for tree, each in zip(scored, found, strict=True)]
+        return self.score_all([request], [found])[0]
+
+    def score_all(
+        self, requests: Sequence[DraftRequest], found: Sequence[Sequence[RetrievedTree]]
+    ) -> list[list[DraftTree]]:
+        """``score`` of the trees of each of ``requests``."""
+        calibrators = [
+            calibrator
+            for request, retrieved in zip(requests, found, strict=True)
+            for calibrator in [self._calibrator(request)] * len(retrieved)
+        ]
+        scored = iter(score_trees(calibrators, [each.tree for retrieved in found for each in retrieved]))
+        for request, retrieved in zip(requests, found, strict=True):
+            self._found[request.request_id] += retrieved
+        return [
+            [with_noise(request, next(scored), len(each.path)) for each in retrieved]
+            if knows_noise(request.settings)
+            else list(islice(scored, len(retrieved)))
+            for request, retrieved in zip(requests, found, strict=True)
+        ]
 
     def observe(self, request_id: int, tokens: Ids) -> None:
         """Learn from the generated ``tokens`` which nodes were accepted. Trees on other paths are skipped."""

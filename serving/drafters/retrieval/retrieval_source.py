@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.hybrid.merge import merge_all
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 
@@ -30,4 +30,4 @@ class RetrievalSource(Drafter, Protocol):
 def propose_merged(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> list[DraftTree]:
     """Draft with ``drafter``, and merge its trees into one tree per request."""
     found = drafter.draft(requests)
-    return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+    return merge_all([[(tree, 1.0) for tree in trees] for trees in found], [each.max_nodes for each in requests])

@@ -120,8 +120,8 @@ def test_a_network_that_may_take_no_time_is_not_run() -> None:
 @pytest.mark.parametrize(("tokens", "depth"), [([5], 0), ([1], 1), ([1, 3, 9], 2), ([1, 2, 4], 2), ([1, 2, 4, 6], 2)])
 def test_how_far_a_text_follows_a_tree(tokens: list[int], depth: int) -> None:
     found = tree([1, 2, 3, 7], [-1, 0, 0, 1])
-    assert accepted_length(found, np.asarray(tokens, np.int32)) == depth
-    assert accepted_length(DraftTree.empty(), np.asarray(tokens, np.int32)) == 0
+    assert accepted_length([found], np.asarray(tokens, np.int32)) == depth
+    assert accepted_length([DraftTree.empty()], np.asarray(tokens, np.int32)) == 0
 
 
 def test_heads_beside_retrieval_get_the_hidden_states_that_they_want() -> None:
