@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -128,6 +129,24 @@ std::size_t accepted_length(const py::sequence& trees, const py::handle& text) {
   return longest;
 }
 
+// (sources, depth, number of nodes) in all trees, rising.
+py::list count_nodes(const py::sequence& trees) {
+  std::map<std::pair<std::uint32_t, std::int32_t>, std::uint64_t> counts;
+  std::vector<std::int32_t> depths;
+  for (const py::handle each : trees) {
+    const Scored columns(each);
+    const ScoredTree tree = columns.view();
+    require_size(tree.sources.size(), tree.parents.size(), "sources");
+    drafting::require_parents(tree.parents);
+    depths.resize(tree.parents.size());
+    drafting::find_depths(tree.parents, depths);
+    for (std::size_t node = 0; node < depths.size(); ++node) ++counts[{tree.sources[node], depths[node]}];
+  }
+  py::list found;
+  for (const auto& [place, count] : counts) found.append(py::make_tuple(place.first, place.second, count));
+  return found;
+}
+
 py::array_t<std::int32_t> tree_depths(const py::handle& parents) {
   const Column<std::int32_t> above(parents, "parents");
   drafting::require_parents(above.view());
@@ -184,6 +203,7 @@ void bind_trees(py::module_& module) {
   module.def("check_trees", &check_trees, "trees"_a, "vocab_size"_a);
   module.def("reweight_scores", &reweight_scores, "tree"_a, "position"_a, "seed"_a, "temperature"_a);
   module.def("accepted_length", &accepted_length, "trees"_a, "text"_a);
+  module.def("count_nodes", &count_nodes, "trees"_a);
   module.def("tree_depths", &tree_depths, "parents"_a);
   module.def("path_along", &path_along, "tokens"_a, "parents"_a, "text"_a);
   module.def("accepted_path", &accepted_path, "tokens"_a, "parents"_a, "sampled"_a);

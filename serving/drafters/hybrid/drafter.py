@@ -170,6 +170,11 @@ class HybridDrafter:
         others, idle = self._acceptance.in_a_step(request.request_id)
         return replace(request, budget=replace(request.budget, expected=expected, others=others, idle=idle))
 
+    @property
+    def prefetches(self) -> bool:
+        """See ``PrefetchingDrafter``."""
+        return any(source.prefetches for source in self._sources)
+
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``."""
         for source in self._sources:

@@ -38,8 +38,7 @@ class GatedSource:
 
         ``expected``: tokens expected of the sources before this one, for each of ``requests``.
         """
-        budgets = [each.budget.beside(tokens) for each, tokens in zip(requests, expected, strict=True)]
-        running = [at for at, budget in enumerate(budgets) if self._gate.decide(budget).run]
+        running = [at for at, tokens in enumerate(expected) if self._gate.runs(requests[at].budget, tokens)]
         found: list[list[DraftTree]] = [[] for _ in requests]
         if running:
             begin = time.perf_counter()
@@ -49,6 +48,11 @@ class GatedSource:
                 found[at] = trees
                 self._drafts[requests[at].request_id] = (expected[at], trees)
         return found
+
+    @property
+    def prefetches(self) -> bool:
+        """See ``PrefetchingDrafter``."""
+        return self._prefetching is not None and self._prefetching.prefetches
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. Only requests for which the source drafts count."""

@@ -138,9 +138,14 @@ class DatastoreDrafter:
             found[at] = scored
         return found
 
+    @property
+    def prefetches(self) -> bool:
+        """See ``PrefetchingDrafter``."""
+        return self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches)
+
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. A call that cannot be made counts as a failure when its draft is needed."""
-        if self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches):
+        if self._prefetcher is not None and self.prefetches:
             selected = [at for at, each in enumerate(requests) if self._searched(each) == self.datastores]
             with suppress(SuffolkError):
                 self._prefetcher.prefetch(
@@ -167,12 +172,15 @@ class DatastoreDrafter:
 
     def _searched(self, request: DraftRequest) -> tuple[str, ...]:
         """Those of its datastores that ``request`` searches."""
+        if request.options.datastores is None:
+            return self.datastores
         return tuple(name for name in self.datastores if request.options.searches(name))
 
     def _end(self, request: DraftRequest, path: Ids) -> Ids:
         """The ending of the text with ``path`` appended. It starts after the last id that the retriever does not know."""
         most = self._limits.max_match
-        return known_end(np.concatenate([request.tokens[-most:], path])[-most:], self._retriever.vocab_size)
+        end = request.tokens[-most:]
+        return known_end(np.concatenate([end, path])[-most:] if len(path) else end, self._retriever.vocab_size)
 
     def _look_up(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
         """The trees of each request's contexts; empty trees after an error."""
@@ -221,10 +229,11 @@ class DatastoreDrafter:
         limits = self._limits
         flat = [context for each in contexts for context in each]
         most = MAX_BATCH_NODES // max(1, min(len(flat), MAX_BATCH))
-        budgets = [
-            min(nodes_wanted(request), most) for request, each in zip(requests, contexts, strict=True) for _ in each
-        ]
-        groups = [request.options.group for request, each in zip(requests, contexts, strict=True) for _ in each]
+        budgets: list[int] = []
+        groups: list[str | None] = []
+        for request, each in zip(requests, contexts, strict=True):
+            budgets += [min(nodes_wanted(request), most)] * len(each)
+            groups += [request.options.group] * len(each)
         begin = time.perf_counter()
         trees: list[DraftTree] = []
         try:
@@ -252,12 +261,9 @@ class DatastoreDrafter:
             validate_all([each.tree for retrieved in found for each in retrieved], self._vocab_size)
             return self._scorer.score_all(requests, found)
         except SuffolkError as error:
-            if len(requests) > 1:  # find the requests that it is about
-                return [
-                    trees
-                    for each in zip(requests, found, strict=True)
-                    for trees in self._accept(*([part] for part in each))
-                ]
+            if len(requests) > 1:  # find those that it is about
+                alone = [self._accept([request], [trees]) for request, trees in zip(requests, found, strict=True)]
+                return [trees for [trees] in alone]
             self.failures.add(type(error).__name__, str(error))
             return [[DraftTree.empty()] * len(found[0])]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,7 @@ def known_end(ids: Ids, vocab_size: int) -> Ids:
     return ids[int(np.flatnonzero(ids >= vocab_size)[-1]) + 1 :]
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievedTree:
+class RetrievedTree(NamedTuple):
     """The uncalibrated tree for a request's text with ``path`` appended."""
 
     path: Ids
@@ -93,9 +92,12 @@ class RetrievalScorer:
 
     def observe(self, request_id: int, tokens: Ids) -> None:
         """Learn from the generated ``tokens`` which nodes were accepted. Trees on other paths are skipped."""
+        retrieved = self._found.pop(request_id, None)
+        if not retrieved:
+            return
         found = [
             (each.tree, tokens[size:])
-            for each in self._found.pop(request_id, ())
+            for each in retrieved
             if len(tokens) > (size := len(each.path)) and (not size or np.array_equal(tokens[:size], each.path))
         ]
         if found:

@@ -50,6 +50,11 @@ class WithRequestTexts:
         """See ``RetrievalSource``. The drafts are those of the source alone."""
         return self._source.draft_after(requests, paths)
 
+    @property
+    def prefetches(self) -> bool:
+        """See ``PrefetchingDrafter``."""
+        return self._prefetching is not None and self._prefetching.prefetches
+
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``."""
         if self._prefetching is not None:

@@ -42,12 +42,6 @@ class DraftBudget:
         """The acceptance probability below which a node costs more than it saves."""
         return min(1.0, self.row_seconds / self.value_seconds) if self.value_seconds else 0.0
 
-    def beside(self, expected: float) -> DraftBudget:
-        """The limits of a draft without models, beside ``expected`` tokens of other sources."""
-        return DraftBudget(
-            self.token_seconds, self.row_seconds, math.inf, self.speedup, expected, self.others, self.idle
-        )
-
 
 UNLIMITED = DraftBudget()
 

@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 
 Place = tuple[int, int]
 """Source bits and depth. A node of several sources has all their bits and counts once. The first drafted token has depth 1."""
 
-_DEPTH_BITS = 16
 _MOST_WAITING = 64
 STAGES = ("proposed", "verified", "accepted", "earned")
 
@@ -29,12 +27,9 @@ class TreeCounts:
     def counts(self) -> Counter[Place]:
         """The numbers of all nodes so far."""
         if self._waiting:
-            sources = np.concatenate([tree.sources for tree in self._waiting]).astype(np.int64)
-            depths = np.concatenate([tree.depths() for tree in self._waiting])
+            for source, depth, number in _native.count_nodes(self._waiting):
+                self._counts[source, depth] += number
             self._waiting.clear()
-            found, numbers = np.unique(sources << _DEPTH_BITS | depths, return_counts=True)
-            for place, number in zip(found.tolist(), numbers.tolist(), strict=True):
-                self._counts[place >> _DEPTH_BITS, place & (1 << _DEPTH_BITS) - 1] += number
         return self._counts
 
     def add(self, tree: DraftTree) -> None:

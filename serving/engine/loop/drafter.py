@@ -237,6 +237,8 @@ class MixedDrafter(Drafter, Protocol):
 
 def only_from(tree: DraftTree, sources: int) -> npt.NDArray[np.bool_]:
     """bool[n], the nodes of ``tree`` that only ``sources`` (source bits) proposed."""
+    if not sources:
+        return np.zeros(len(tree), np.bool_)
     bits = tree.sources.astype(np.uint32)
     return np.asarray((bits & np.uint32(sources) != 0) & (bits & ~np.uint32(sources) == 0), np.bool_)
 
@@ -248,7 +250,14 @@ def model_sources(drafter: Drafter) -> int:
 
 @runtime_checkable
 class PrefetchingDrafter(Drafter, Protocol):
-    """A drafter that prepares the next step's drafts while the target verifies this step's."""
+    """A drafter that prepares the next step's drafts while the target verifies this step's.
+
+    Attributes:
+        prefetches: whether ``prefetch`` is to be called in this step.
+    """
+
+    @property
+    def prefetches(self) -> bool: ...
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """Start to prepare the next drafts, and return at once, because the time counts as drafting.

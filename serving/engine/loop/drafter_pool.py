@@ -117,6 +117,8 @@ class DrafterPool:
 
     def permitted(self, request: Request, proposal: Proposal) -> Proposal:
         """``proposal`` without nodes that the request's grammar forbids; empty if the grammar fails on it."""
+        if request.matcher is None:
+            return proposal
         with self._guard(request.drafter, [request]):
             return permitted_draft(request, proposal)
         return DraftTree.empty()
@@ -125,7 +127,7 @@ class DrafterPool:
         """Let the drafters that prefetch prepare the next drafts while the target verifies ``trees``."""
         for name, members in _by_drafter(requests).items():
             drafter = self._prefetching.get(name)
-            if drafter is None:
+            if drafter is None or not drafter.prefetches:
                 continue
             with self._guard(name, [requests[at] for at in members]):
                 queries = [_draft_request(requests[at], UNLIMITED) for at in members]
@@ -163,10 +165,13 @@ class DrafterPool:
                     [GeneratedLogits(requests[at].number, _text(requests[at]), logits[at]) for at in members]
                 )
 
-    def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
-        """Pass to the request's drafter the ``tokens`` that were generated after its last draft."""
-        with self._guard(request.drafter, [request]):
-            self._drafters[request.drafter].observe(request.number, _read_only(tokens))
+    def observe(self, requests: Sequence[Request], tokens: Sequence[npt.NDArray[np.int32]]) -> None:
+        """Pass to the drafters of ``requests`` the ``tokens`` that were generated after the last draft of each."""
+        for request, generated in zip(requests, tokens, strict=True):
+            try:
+                self._drafters[request.drafter].observe(request.number, _read_only(generated))
+            except USER_CODE_ERRORS as error:
+                self._fail(request.drafter, [request], error)
 
     def release(self, request: Request) -> None:
         """Let the request's drafter forget it."""
@@ -195,12 +200,14 @@ class DrafterPool:
             return DraftSeconds()  # ``_propose`` reads stats too, and counts the error
 
     def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
-        with self._guard(name, [request]):
+        try:
             tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
             if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
                 return SampledChain(tree, proposal.distributions[: len(tree)].clone())
             return tree
-        return DraftTree.empty()
+        except USER_CODE_ERRORS as error:
+            self._fail(name, [request], error)
+            return DraftTree.empty()
 
     @contextmanager
     def _guard(self, name: str, requests: Sequence[Request]) -> Iterator[None]:
@@ -208,10 +215,13 @@ class DrafterPool:
         try:
             yield
         except USER_CODE_ERRORS as error:
-            reason = type(error).__name__
-            self._failures[name].add(reason, first_line(error), len(requests))
-            for request in requests:
-                request.stats.draft_failures[reason] += 1
+            self._fail(name, requests, error)
+
+    def _fail(self, name: str, requests: Sequence[Request], error: BaseException) -> None:
+        reason = type(error).__name__
+        self._failures[name].add(reason, first_line(error), len(requests))
+        for request in requests:
+            request.stats.draft_failures[reason] += 1
 
 
 def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:

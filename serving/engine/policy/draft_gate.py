@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
@@ -57,17 +58,27 @@ class DraftGate:
 
     def decide(self, budget: DraftBudget) -> GateDecision:
         """Decide whether to run the source for a request, and count the decision."""
-        gain = self.added.gain(budget.expected)
-        cost = self.seconds / budget.token_seconds if budget.token_seconds else 0.0
-        worth = not budget.token_seconds or gain * budget.value_seconds >= self.seconds
-        pays = worth and self._own.seconds <= budget.model_seconds
-        self._saved = min(cost, self._saved + TRIALS) if not pays and budget.model_seconds > 0 else 0.0
+        gain, cost, pays, explored = self._weigh(budget, budget.expected, budget.model_seconds)
+        return GateDecision(pays or explored, explored, budget.expected, gain, cost)
+
+    def runs(self, budget: DraftBudget, expected: float) -> bool:
+        """As ``decide``, for a source without a model, beside other drafts of ``expected`` tokens."""
+        *_, pays, explored = self._weigh(budget, expected, math.inf)
+        return pays or explored
+
+    def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool, bool]:
+        """The gain and the cost of the source, whether it pays, and whether it is tried although it does not."""
+        gain, seconds, token_seconds = self.added.gain(expected), self._usual.seconds, budget.token_seconds
+        cost = seconds / token_seconds if token_seconds else 0.0
+        worth = not token_seconds or gain * budget.value_seconds >= seconds
+        pays = worth and self._own.seconds <= model_seconds
+        self._saved = min(cost, self._saved + TRIALS) if not pays and model_seconds > 0 else 0.0
         explored = not pays and 0 < cost <= self._saved
         if explored:
             self._saved = 0.0
         self.ran += pays or explored
         self.skipped += not (pays or explored)
-        return GateDecision(pays or explored, explored, budget.expected, gain, cost)
+        return gain, cost, pays, explored
 
     def learn_cost(self, seconds: float, rows: float = 0.0) -> None:
         """Learn that a draft took ``seconds`` for one request. Verifying it takes ``rows`` seconds."""

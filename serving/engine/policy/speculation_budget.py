@@ -21,19 +21,20 @@ _RECENT = 5
 
 
 class UsualTime:
-    """The usual time of drafts: the lower median of the last five. One slow draft shows no trend, two do. Not thread-safe."""
+    """The usual time of drafts: the lower median of the last five. One slow draft shows no trend, two do. Not thread-safe.
+
+    Attributes:
+        seconds: the usual time; 0 until known.
+    """
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=_RECENT)
-
-    @property
-    def seconds(self) -> float:
-        """The usual time; 0 until known."""
-        return sorted(self._recent)[(len(self._recent) - 1) // 2] if self._recent else 0.0
+        self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
         """Learn the time of a draft."""
         self._recent.append(seconds)
+        self.seconds = sorted(self._recent)[(len(self._recent) - 1) // 2]
 
 
 class SpeculationBudget:
