@@ -62,19 +62,20 @@ class StepBatch:
 
     def context(self, requests: Sequence[Request]) -> float:
         """The mean number of cached tokens of ``requests``; 0 for no requests."""
-        return float(np.mean(self._cache.lengths[[request.slot for request in requests]])) if requests else 0.0
+        return float(self._cache.lengths[[request.slot for request in requests]].mean()) if requests else 0.0
 
     def _drafted(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
         """Entries of the ``decoding`` requests, with drafts sized for a pass that also has ``reading_rows`` prompt rows.
 
         The time to size the drafts counts as a cost of drafting.
         """
-        drafting, drafts = self._draft(decoding, clock)
+        context = self.context(decoding)
+        drafting, drafts = self._draft(decoding, context, clock)
         begin = time.perf_counter()
         proposals, candidates = self._candidates(drafting, drafts)
         if self._planner is not None:
             rows = len(decoding) + reading_rows + sum(each.verified for each in candidates.values())
-            self._planner.size_trees(list(candidates.values()), len(decoding), rows, self.context(decoding))
+            self._planner.size_trees(list(candidates.values()), len(decoding), rows, context)
         entries = [self._entry(each, proposals.get(each.number), candidates.get(each.number)) for each in decoding]
         drafted = [entry for entry in entries if entry.candidate is not None]
         self._pool.prefetch([entry.request for entry in drafted], [tree_of(entry.proposal) for entry in drafted])
@@ -83,14 +84,13 @@ class StepBatch:
             candidate.seconds += seconds / len(candidates)
         return entries
 
-    def _draft(self, decoding: list[Request], clock: Clock) -> tuple[list[Request], list[Draft]]:
-        """The requests that draft in this step, and their drafts."""
+    def _draft(self, decoding: list[Request], context: float, clock: Clock) -> tuple[list[Request], list[Draft]]:
+        """The requests that draft in this step, and their drafts. ``context``: the mean number of cached tokens."""
         planner = self._planner
         if planner is None:
             return [], []
         drafting = [each for each in decoding if each.drafter and each.room > 0 and planner.may_draft(each.number)]
         clock.lap("draft")
-        context = self.context(decoding)
         budgets = [planner.draft_budget(each.number, len(decoding), context) for each in drafting]
         drafts = self._pool.draft(drafting, budgets)
         clock.lap("wait")

@@ -144,6 +144,8 @@ class Planner:
             self.costs.update(rows, requests, context, seconds)
         nodes = sum(each.verified for each in candidates)
         self._passes_with_drafts = self._passes_with_drafts + 1 if nodes else 0
+        if not candidates:
+            return
         sizes = np.asarray([rows - nodes, rows], np.float64)
         before, measured = self.costs.times(sizes, requests, context, reads=True).tolist()
         without, whole = self.costs.times(sizes, requests, context, CAUTION, seconds is None).tolist()
