@@ -313,6 +313,19 @@ void test_a_group_is_read_once_for_its_queries() {
   expect(search.occurrences({.context = context, .bounds = {}, .scope = Scope::kGroup, .groups = both}, 4).size() == 1, "its occurrence");
 }
 
+void test_endings_with_one_match_have_one_draft() {
+  LiveIndex index({100, 32}, 1);
+  append(index, {{1, 2, 3}, {7, 2, 4}}, 1);
+  const auto snapshot = index.snapshot();
+  ScopedSearch search(*snapshot, 100);
+  const Path context = {9, 9, 1, 2};
+  const auto draft = [&](std::size_t size) { return search.draft({.context = std::span(context).last(size), .bounds = {}}); };
+  const auto whole = draft(4);
+  expect(draft(3) == whole && draft(2) == whole, "the tree of an ending that holds the match");
+  expect(draft(1) != whole && draft(1)->tokens == Path({3, 4}), "the tree of a shorter ending");
+  expect(draft(4) != whole && draft(4)->tokens == whole->tokens, "the tree of a longer context is searched anew");
+}
+
 }  // namespace
 
 int main() {
@@ -325,6 +338,7 @@ int main() {
   test_equal_tokens_are_compared_twice_at_most();
   test_equal_continuations_are_read_once_a_depth();
   test_a_group_is_read_once_for_its_queries();
+  test_endings_with_one_match_have_one_draft();
   std::printf("live_test: %s\n", failures == 0 ? "passed" : "FAILED");
   return failures == 0 ? 0 : 1;
 }

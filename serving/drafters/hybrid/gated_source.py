@@ -11,7 +11,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.loop.drafter import DraftRequest, PrefetchingDrafter
+from suffolk.serving.engine.loop.drafter import DraftRequest, PrefetchingDrafter, prefetches
 from suffolk.serving.engine.policy.draft_gate import DraftGate
 
 _GAIN = 1.0
@@ -52,7 +52,7 @@ class GatedSource:
     @property
     def prefetches(self) -> bool:
         """See ``PrefetchingDrafter``."""
-        return self._prefetching is not None and self._prefetching.prefetches
+        return prefetches(self._prefetching)
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. Only requests for which the source drafts count."""

@@ -13,7 +13,7 @@ from suffolk.serving.drafters.retrieval.parallel_samples import ParallelSamplesD
 from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
-from suffolk.serving.engine.loop.drafter import DraftRequest, PrefetchingDrafter, datastore_names
+from suffolk.serving.engine.loop.drafter import DraftRequest, PrefetchingDrafter, datastore_names, prefetches
 
 
 def request_texts(context: LoadContext) -> list[RetrievalSource]:
@@ -53,7 +53,7 @@ class WithRequestTexts:
     @property
     def prefetches(self) -> bool:
         """See ``PrefetchingDrafter``."""
-        return self._prefetching is not None and self._prefetching.prefetches
+        return prefetches(self._prefetching)
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``."""

@@ -252,12 +252,8 @@ def model_sources(drafter: Drafter) -> int:
 class PrefetchingDrafter(Drafter, Protocol):
     """A drafter that prepares the next step's drafts while the target verifies this step's.
 
-    Attributes:
-        prefetches: whether ``prefetch`` is to be called in this step.
+    It may have an attribute ``prefetches``, which tells whether ``prefetch`` is to be called in this step.
     """
-
-    @property
-    def prefetches(self) -> bool: ...
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """Start to prepare the next drafts, and return at once, because the time counts as drafting.
@@ -277,6 +273,11 @@ class DatastoreReader(Drafter, Protocol):
     """
 
     datastores: tuple[str, ...]
+
+
+def prefetches(drafter: PrefetchingDrafter | None) -> bool:
+    """Whether ``prefetch`` of ``drafter`` is to be called in this step; False without a drafter."""
+    return drafter is not None and bool(getattr(drafter, "prefetches", True))
 
 
 def datastore_names(drafter: Drafter) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from suffolk.serving.engine.loop.drafter import (
     SampledChain,
     checked_tree,
     model_sources,
+    prefetches,
     tree_of,
 )
 from suffolk.serving.engine.loop.permitted_draft import permitted_draft
@@ -127,7 +128,7 @@ class DrafterPool:
         """Let the drafters that prefetch prepare the next drafts while the target verifies ``trees``."""
         for name, members in _by_drafter(requests).items():
             drafter = self._prefetching.get(name)
-            if drafter is None or not drafter.prefetches:
+            if drafter is None or not prefetches(drafter):
                 continue
             with self._guard(name, [requests[at] for at in members]):
                 queries = [_draft_request(requests[at], UNLIMITED) for at in members]

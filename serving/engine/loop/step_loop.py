@@ -266,6 +266,8 @@ class StepLoop:
             for entry, result in results
             if entry.candidate is not None and isinstance(result, Step)
         ]
+        if not observed:
+            return
         self._pool.observe(
             [request for _, request, _ in observed],
             [request.tokens[request.length - count : request.length] for _, request, count in observed],
