@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.batch_entry import NO_TREE, BatchEntry
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, only_from, tree_of
@@ -17,6 +18,7 @@ from suffolk.serving.engine.loop.prefill_pace import PrefillPace
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.slots import Slots
 from suffolk.serving.engine.loop.stats import Clock, LoopStats
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.tree_layout import chain, cut, lay_out
 from suffolk.serving.engine.policy.planner import Planner
@@ -53,6 +55,24 @@ class StepBatch:
                     self._stats.prompt_tokens += size
         reading_rows = sum(len(entry.layout) for entry in entries)
         return [*self._drafted(decoding, reading_rows, clock), *entries]
+
+    def learn_tokens(self, results: Sequence[tuple[BatchEntry, Step | SuffolkError]]) -> None:
+        """Let the drafters learn from the new tokens. The time is a cost of drafting."""
+        begin = time.perf_counter()
+        observed = [
+            (entry.candidate, entry.request, len(result.tokens))
+            for entry, result in results
+            if entry.candidate is not None and isinstance(result, Step)
+        ]
+        if not observed:
+            return
+        self._pool.observe(
+            [request for _, request, _ in observed],
+            [request.tokens[request.length - count : request.length] for _, request, count in observed],
+        )
+        seconds = time.perf_counter() - begin
+        for candidate, _, _ in observed:
+            candidate.seconds += seconds / len(observed)
 
     def learn_pass(self, entries: Sequence[BatchEntry], seconds: float) -> None:
         """Learn from the time of the pass with ``entries``."""

@@ -169,7 +169,7 @@ class StepLoop:
             outcome = outcomes.get(entry.request.number)
             if outcome is not None:
                 results.append((entry, self._result(entry, outcome, rows[entry.request.number])))
-        self._observe(results)
+        self._batch.learn_tokens(results)
         self._learn_logits(entries, outcomes, rows)
         self._batch.learn_pass(entries, clock.seconds["forward"])
         self._record(entries, clock)
@@ -257,24 +257,6 @@ class StepLoop:
         if entry.candidate is not None:
             entry.candidate.accept(outcome.path, len(step.tokens) - 1)
         return step
-
-    def _observe(self, results: Sequence[tuple[BatchEntry, Step | SuffolkError]]) -> None:
-        """Pass the new tokens to the drafters. Learning is a cost of drafting."""
-        begin = time.perf_counter()
-        observed = [
-            (entry.candidate, entry.request, len(result.tokens))
-            for entry, result in results
-            if entry.candidate is not None and isinstance(result, Step)
-        ]
-        if not observed:
-            return
-        self._pool.observe(
-            [request for _, request, _ in observed],
-            [request.tokens[request.length - count : request.length] for _, request, count in observed],
-        )
-        seconds = time.perf_counter() - begin
-        for candidate, _, _ in observed:
-            candidate.seconds += seconds / len(observed)
 
     def _learn_logits(
         self,
