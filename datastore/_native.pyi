@@ -1,12 +1,10 @@
 """The extension module of csrc/bindings. Columns of a tree have an entry for each node (datastore/draft_tree.py)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from suffolk.datastore.draft_tree import DraftTree
 
 _Ints = npt.NDArray[np.int32]
 _Unsigned = npt.NDArray[np.uint32]
@@ -19,6 +17,25 @@ _Columns = tuple[_Ints, _Ints, _Floats, _Unsigned]
 """Tokens, parents, scores and sources of a DraftTree."""
 _Tree = tuple[_Ints, _Ints, _Floats, _Unsigned, _Counts, int, int]
 """All fields of a DraftTree."""
+
+class DraftTree(Protocol):
+    """The fields of datastore/draft_tree.py, which imports this module."""
+
+    @property
+    def tokens(self) -> _Ints: ...
+    @property
+    def parents(self) -> _Ints: ...
+    @property
+    def scores(self) -> _Floats: ...
+    @property
+    def sources(self) -> _Unsigned: ...
+    @property
+    def counts(self) -> _Counts | None: ...
+    @property
+    def match_length(self) -> int: ...
+    @property
+    def match_count(self) -> int: ...
+
 _Progress = Callable[[float], None] | None
 _Summary = tuple[int, int, int, int]
 """Tokens, documents, bytes and checksum of a segment file."""
