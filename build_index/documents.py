@@ -11,6 +11,7 @@ from typing import Any
 
 from suffolk.build_index.block import Lines, Records, Texts
 from suffolk.build_index.conversation import FIELDS
+from suffolk.build_index.foreign_chats import record_command
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.records import LeftOut, RecordRules, is_chat, is_recording, read_chat, read_recording
 from suffolk.build_index.skipped import Skipped
@@ -232,12 +233,19 @@ def no_content(place: str, options: BuildOptions, record: Any) -> str:
         return f"{place}: a JSON {type(record).__name__}, not an object; every record is one JSON object"
     if options.records == "recording":
         return f"{place}: not a recording; name a file that --record has written"
-    if options.records != "chat" and value is not None:
-        return f"{place}: field '{field}' holds {type(value).__name__}, not text; name another field with --text-field"
     fields = ", ".join(sorted(map(str, record))[:12]) or "none"
     if options.records == "chat":
-        return f"{place}: no conversation; the line has {fields}; 'messages' or 'conversations' hold one"
-    return f"{place}: no field '{field}'; the line has {fields}; name the text field with --text-field"
+        problem, advice = f"no conversation; the line has {fields}", "'messages' or 'conversations' hold one"
+    elif value is not None:
+        problem, advice = (
+            f"field '{field}' holds {type(value).__name__}, not text",
+            "name another field with --text-field",
+        )
+    else:
+        problem, advice = f"no field '{field}'; the line has {fields}", "name the text field with --text-field"
+    if (command := record_command(record, field)) and options.records != "text":
+        advice = f"write the conversations as field 'messages', as jq -c '{command}' does with JSON"
+    return f"{place}: {problem}; {advice}"
 
 
 def _clean(raw: str | bytes) -> tuple[str, int, int]:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from suffolk.build_index.documents import holds_content, no_content
+from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.packing import find_packing, unpack_start, without_ending
 from suffolk.build_index.read_lines import array_elements
@@ -31,6 +32,7 @@ UNREAD = {
     b"PK\x03\x04": "zip archive (unpack it)",
     b"7z\xbc\xaf\x27\x1c": "7z archive (unpack it)",
     b"\x04\x22\x4d\x18": "lz4 stream (unpack it)",
+    b"%PDF-": "PDF (convert it to text)",
     b"ARROW1": "Arrow file (write it as Parquet)",
     b"\xff\xff\xff\xff": "Arrow stream (write it as Parquet)",
 }
@@ -102,24 +104,28 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     if b"\0" in data[:BINARY_BYTES]:
         return Form("", problem="binary")
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
-    if text[:1] != "{" and not (text[:1] == "[" and text[1:].lstrip().startswith("{")):
+    is_array = text[:1] == "["
+    if text[:1] != "{" and not (is_array and text[1:].lstrip()[:1] in ("{", "[")):
         return Form(kind)
-    found = _elements(text[1:]) if text[0] == "[" else _records_of_lines(text, whole)
-    is_array = text[0] == "["
+    series: list[Any] = []
+    found = _elements(text[1:]) if is_array else _records_of_lines(text, whole)
     if found == [None]:
-        series = _elements(text)  # objects one after the other may take several lines each
+        series = _elements(f"{text}\n")  # objects one after the other may take several lines each
         is_array, found = len(series) > 1, series if len(series) > 1 else found
     undecided = not whole and (not found or (found == [None] and not series))
     if undecided and len(data) < MORE_BYTES:
         return None
-    alone = len(found) == 1 and not (found[0] and holds_content(found[0], options))
+    holds = any(holds_content(record, options) for record in found)
+    if not holds and (command := file_command(found if text[0] == "[" else series or found, text[0] == "[")):
+        return Form("", problem=f"JSON of conversations in another form (jq -c '{command}' writes them as lines)")
+    alone = len(found) == 1 and not holds and not isinstance(found[0], list)
     if field := _field_of_records(text, options) if alone else "":
         each = "array of an object" if is_array else "object"
         path = f'.[]["{field}"][]' if is_array else f'.["{field}"][]'
         return Form("", problem=f"JSON {each} with records in field '{field}' (jq -c '{path}' writes them as lines)")
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)
-    if any(holds_content(record, options) for record in found):
+    if holds:
         return Form("array" if is_array else "lines")
     if kind != "lines" and text[0] == "{" and len(found) == 1:
         return Form(kind)  # one object, such as a file of settings

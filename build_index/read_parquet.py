@@ -120,7 +120,7 @@ def _choose(names: set[str], path: str, options: BuildOptions) -> str:
         return IDS_COLUMN
     raise InvalidArgument(
         f"corpus {path}: no column '{options.text_field}' and no '{IDS_COLUMN}'; it has {_listing(names)}; "
-        "name the text column with --text-field"
+        "name the text column with --text-field, or rename a column of conversations to 'messages'"
     )
 
 

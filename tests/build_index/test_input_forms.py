@@ -148,6 +148,11 @@ def test_records_inside_an_object_are_not_read_as_one_text(tmp_path: Path, conte
         find_inputs(options(tmp_path / "a.json"))
 
 
+def test_two_objects_need_no_line_end_behind_them(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("\n".join(json.dumps(record, indent=2) for record in RECORDS[:2]))
+    assert texts(tmp_path)[0] == [record["text"] for record in RECORDS[:2]]
+
+
 def test_a_long_array_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     """Elements are cut by chunks of the file, and one element is longer than several of them."""
     rows = [{"text": "é x" * (9 * number)} for number in range(900)]
@@ -194,6 +199,7 @@ def write_unread(folder: Path) -> None:
     (folder / "i.npy.gz").write_bytes(gzip.compress(b"\x93NUMPY"))
     (folder / "j").symlink_to(folder / "nowhere")
     (folder / "k").symlink_to(folder)
+    (folder / "l.pdf").write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n")
 
 
 REASONS = {
@@ -206,6 +212,7 @@ REASONS = {
     "i.npy.gz": "compressed npy file (unpack it)",
     "j": "not a regular file",
     "k": "linked folder (name it)",
+    "l.pdf": "PDF (convert it to text)",
 }
 
 
