@@ -17,6 +17,10 @@ _OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "
 """Keywords of an object that say what further properties it may have."""
 _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
+_NULLS = ("const", "default")
+"""Keywords that may be null."""
+_UNREAD_PATTERN = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?<?[=!]|\\[1-9])")
+"""Look-around or a back-reference, which the grammar library has not."""
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """Keywords whose values are schemas by name."""
 
@@ -24,23 +28,47 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
     """``schema`` as JSON. Objects that name their properties and say nothing of others have no others: models would invent them.
 
-    Unless ``strict`` is set, keywords that the grammar library does not enforce are ignored, as in OpenAI's API.
+    Unless ``strict`` is set, keywords and patterns that the grammar library does not enforce are ignored, as in OpenAI's API.
+    Keywords that are null, as Go writes empty lists, count as absent.
 
     ``field``: the request's path of the schema, for messages.
 
     Raises RefusedGrammar if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
     """
-    own = schema.get("x-guidance", {})
-    if not isinstance(own, dict):
-        text = f": x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
-        raise RefusedGrammar(field, text)
     try:
-        found = _converted(schema, frozenset(_merged(schema)))
+        given = _enforced(schema, strict)
+        own = given.get("x-guidance", {})
+        if not isinstance(own, dict):
+            raise InvalidArgument(
+                f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
+            )
+        found = _converted(given, frozenset(_merged(given)))
         return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
     except RecursionError:
         raise RefusedGrammar(field, ": a schema is nested too deeply; simplify it") from None
     except InvalidArgument as error:
         raise RefusedGrammar(field, f": {error}") from None
+
+
+def _enforced(schema: Any, strict: bool) -> Any:
+    """A copy without the keywords that are null, and unless ``strict`` without the patterns that the library cannot read."""
+    if isinstance(schema, list):
+        return [_enforced(each, strict) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found: dict[str, Any] = {}
+    for name, value in schema.items():
+        is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
+        if name == "properties" and value is None:
+            found[name] = {}  # as of a function without parameters
+            continue
+        if (value is None and name not in _NULLS) or (is_unread and not strict):
+            continue
+        if name in _NAMED and isinstance(value, Mapping):
+            found[name] = {key: _enforced(each, strict) for key, each in value.items()}
+        else:
+            found[name] = value if name in _DATA else _enforced(value, strict)
+    return found
 
 
 def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:

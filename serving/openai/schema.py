@@ -229,6 +229,11 @@ class ChatBody(GenerationBody, TemplateFields):
     """Path of a tool's function, with {} for its index."""
     format_field: ClassVar[str] = "response_format"
 
+    @field_validator("max_tokens", "max_completion_tokens", mode="before")
+    @classmethod
+    def _read_no_limit(cls, value: Any) -> Any:
+        return None if value == -1 else value  # as clients of llama.cpp and LM Studio send
+
     @model_validator(mode="after")
     def _check_functions(self) -> Self:
         if self.functions and self.tools:

@@ -9,7 +9,7 @@ import pytest
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
 
-TEXT = "/v1/completions"
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 KNOWN: dict[str, Any] = {"prompt": "abcabc", "max_tokens": 9, "repetition_penalty": 1.2, "seed": 7, "stop": ["q"]}
 REPEATED = {"max_new_tokens": 9, "rep_pen": 1.2, "sampler_seed": 7, "stopping_strings": ["q"], "stop_sequence": ["q"]}
 OFF: dict[str, Any] = {
@@ -44,6 +44,15 @@ OFF: dict[str, Any] = {
 def test_settings_that_are_repeated_or_off_do_not_change_the_text(server: WorkerServer) -> None:
     expected = ask(server, "POST", TEXT, KNOWN)[2]["choices"]
     assert ask(server, "POST", TEXT, KNOWN | REPEATED | OFF)[2]["choices"] == expected
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_a_chat_of_minus_1_tokens_has_no_limit(server: WorkerServer, name: str) -> None:
+    """As clients of llama.cpp and LM Studio ask."""
+    fields = {"messages": [{"role": "user", "content": "x"}], "temperature": 0, "suffolk": {"drafter": "none"}}
+    expected = ask(server, "POST", CHAT, fields)[2]["choices"]
+    assert ask(server, "POST", CHAT, fields | {name: -1})[2]["choices"] == expected
+    assert ask(server, "POST", CHAT, fields | {name: -2})[0] == 400
 
 
 @pytest.mark.parametrize(

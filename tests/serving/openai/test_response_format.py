@@ -99,6 +99,32 @@ def test_strict_schemas_may_not_have_keywords_that_are_not_enforced(target: Targ
     accepts(target, nested, "{}", strict=False)
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_keywords_that_are_null_count_as_absent(target: Target, strict: bool) -> None:
+    """As Go's clients write empty lists and maps."""
+    nothing = {"required": None, "enum": None, "additionalProperties": None, "anyOf": None, "x-guidance": None}
+    schema = {"type": "object", "properties": {"a": {"type": "null", "const": None, "items": None}}, **nothing}
+    assert accepts(target, schema, '{"a": null}', strict)
+    assert not accepts(target, schema, '{"b": null}', strict)
+    empty = {"type": "object", "properties": None}
+    assert accepts(target, empty, "{}", strict)
+    assert not accepts(target, empty, '{"a": 1}', strict)
+
+
+@pytest.mark.parametrize("pattern", ["^(?!x)[a-z]+$", "^[a-z]+(?<=z)$", r"^([a-z])\1$", r"^\\(?=z)"])
+def test_patterns_that_cannot_be_read_are_left_out_unless_strict(target: Target, pattern: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
+    assert accepts(target, schema, '{"a": "zz"}', strict=False)
+    with pytest.raises(InvalidArgument, match="regex parse error"):
+        accepts(target, schema, '{"a": "zz"}', strict=True)
+
+
+def test_patterns_with_escaped_marks_are_enforced(target: Target) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^\(?=\\1$"}}}
+    assert accepts(target, schema, r'{"a": "(=\\1"}', strict=False)
+    assert not accepts(target, schema, '{"a": "zz"}', strict=False)
+
+
 @pytest.mark.parametrize(
     ("response_format", "message"),
     [
