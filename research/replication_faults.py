@@ -177,11 +177,17 @@ class Writer:
 
 
 class Fault(NamedTuple):
-    """A fault that was made. ``since``: when changes could be acknowledged again."""
+    """A fault that was made.
+
+    Attributes:
+        since: when changes could be acknowledged again.
+        alone: whether all copies were in step before; else another one was still coming back.
+    """
 
     kind: str
     begun: float
     since: float
+    alone: bool
 
 
 class Faults:
@@ -194,17 +200,19 @@ class Faults:
     def once(self) -> None:
         servers, chooser = self.servers, self.chooser
         kind, victim = chooser.choice(self.kinds), chooser.randrange(SERVERS)
+        statuses = servers.statuses()
         if kind in ("kill leader", *DAMAGES) or chooser.random() < 0.5:
-            leaders = [number for number, each in servers.statuses().items() if each.leads]
+            leaders = [number for number, each in statuses.items() if each.leads]
             victim = leaders[0] if leaders and kind != "empty" else victim
-        if kind in DAMAGES and sum(each.in_step for each in servers.statuses().values()) < SERVERS:
+        alone = sum(each.in_step for each in statuses.values()) == SERVERS
+        if kind in DAMAGES and not alone:
             return  # another copy must be whole
         begun = time.monotonic()
         repair = self._begin(kind, victim)
         time.sleep(chooser.uniform(0.5, 6))
         repair()
         since = time.monotonic() if kind == ALL else begun  # without servers, nothing is acknowledged
-        self.begun.append(Fault(kind, begun, since))
+        self.begun.append(Fault(kind, begun, since, alone))
         for number in range(SERVERS):
             servers.start(number)
         servers.await_answers()  # else one server after another is killed while it starts
@@ -302,7 +310,8 @@ def report(servers: Servers, writers: Sequence[Writer], faults: Sequence[Fault])
     times = sorted(time for each in writers for time in each.times)
     gaps: dict[str, list[float]] = defaultdict(list)
     for fault, following in zip_longest(faults, faults[1:]):
-        gaps[fault.kind].append(_gap(times, fault, math.inf if following is None else following.begun))
+        kind = fault.kind if fault.alone or fault.kind == ALL else "two at once"
+        gaps[kind].append(_gap(times, fault, math.inf if following is None else following.begun))
     result = {
         "acknowledged": {"appends": sum(appended.values()), "deletions": sum(deleted.values())},
         "lost": sum(sure and name not in deleted and name not in found for name, sure in appended.items()),
@@ -310,7 +319,7 @@ def report(servers: Servers, writers: Sequence[Writer], faults: Sequence[Fault])
         "resurrected": sum(sure and name in found for name, sure in deleted.items()),
         "copies differ": any(each != copies[0] for each in copies),
         "faults": {kind: {"count": len(found), **_seconds(found)} for kind, found in gaps.items()},
-        "faults of one server": _seconds([each for kind in gaps.keys() - {ALL} for each in gaps[kind]]),
+        "faults of one server": _seconds([each for kind in gaps.keys() - {ALL, "two at once"} for each in gaps[kind]]),
         "all faults": _seconds([each for found in gaps.values() for each in found]),
     }
     print(json.dumps(result, indent=2))
