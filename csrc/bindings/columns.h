@@ -112,7 +112,7 @@ class Counted {
 };
 
 template <typename T>
-py::array_t<T> to_array(const std::vector<T>& values) {
+py::array_t<T> array_of(const std::vector<T>& values) {
   return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 

@@ -34,7 +34,7 @@ py::list score_trees(const std::vector<const drafting::Calibrator*>& calibrators
 // The fields of Evidence: (chances float32[k], taken uint8[k]).
 py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tree, const py::handle& followed) {
   const drafting::Evidence found = calibrator.learn(Counted(tree).view(), Column<std::int32_t>(followed, "the tokens that followed").view());
-  return py::make_tuple(to_array(found.chances), to_array(found.taken));
+  return py::make_tuple(array_of(found.chances), array_of(found.taken));
 }
 
 void learn_next_tokens(drafting::NextTokenTable& table, const py::handle& tokens, const py::handle& candidates, const py::handle& log_probabilities) {
@@ -53,7 +53,7 @@ py::tuple draft_next_tokens(drafting::NextTokenTable& table, const py::handle& t
   if (temperature > 0) sampling = {.seed = seed, .temperature = temperature};
   const drafting::NextTokenTree found = table.draft(Column<std::int32_t>(tokens, "tokens").view(), position, static_cast<std::size_t>(max_depth),
                                                       static_cast<std::size_t>(max_nodes), sampling);
-  return py::make_tuple(to_array(found.tokens), to_array(found.parents), to_array(found.scores));
+  return py::make_tuple(array_of(found.tokens), array_of(found.parents), array_of(found.scores));
 }
 
 using Logits = py::array_t<float, py::array::c_style | py::array::forcecast>;
@@ -85,7 +85,7 @@ void bind_drafting(py::module_& module) {
         return Calibrator({.constant = constant, .match = match, .share = share, .count = count, .depth = depth}, decay);
       }), "constant"_a, "match"_a, "share"_a, "count"_a, "depth"_a, "decay"_a)
       .def("learn", &learn, "tree"_a, "followed"_a)
-      .def("state", [](const Calibrator& calibrator) { return to_array(calibrator.state()); })
+      .def("state", [](const Calibrator& calibrator) { return array_of(calibrator.state()); })
       .def("restore", [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
            "state"_a);
   using drafting::NextTokenTable;

@@ -57,7 +57,7 @@ py::list merge_trees(const std::vector<py::sequence>& drafts, const std::vector<
       trees.add(tree, factor);
     }
     const MergedTree tree = drafting::merge(trees.views(), checked_nodes(max_nodes[at]));
-    merged.append(py::make_tuple(to_array(tree.tokens), to_array(tree.parents), to_array(tree.scores), to_array(tree.sources)));
+    merged.append(py::make_tuple(array_of(tree.tokens), array_of(tree.parents), array_of(tree.scores), array_of(tree.sources)));
   }
   return merged;
 }
@@ -159,7 +159,7 @@ py::array_t<std::int64_t> path_along(const py::handle& tokens, const py::handle&
   const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents"), followed(text, "the text");
   require_size(above.view().size(), ids.view().size(), "parents");
   drafting::require_parents(above.view());
-  return to_array(drafting::path_along(ids.view(), above.view(), followed.view()));
+  return array_of(drafting::path_along(ids.view(), above.view(), followed.view()));
 }
 
 py::array_t<std::int64_t> accepted_path(const py::handle& tokens, const py::handle& parents, const py::handle& sampled) {
@@ -170,7 +170,7 @@ py::array_t<std::int64_t> accepted_path(const py::handle& tokens, const py::hand
     refuse("draft tree: sampled has ", after.view().size(), " entries; there must be one more than the ", ids.view().size(), " nodes");
   }
   drafting::require_parents(above.view());
-  return to_array(drafting::accepted_path(ids.view(), above.view(), after.view()));
+  return array_of(drafting::accepted_path(ids.view(), above.view(), after.view()));
 }
 
 // The rows of a pass over `last_token` and the n nodes of a tree: (tokens int64[n + 1], depths int64[n + 1], and the attention mask

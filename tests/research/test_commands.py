@@ -21,6 +21,7 @@ MODEL, PROMPTS, STORE = ("--model", NONE), ("--prompts", NONE), ("--datastore", 
 EVIDENCE = ("--recording", NONE, *STORE)
 MISTAKES = {
     "acceptance": (*MODEL, *PROMPTS, *STORE),
+    "compare_results": ("none.json", "none.json"),
     "compare_commits": (".", ".", *MODEL, *PROMPTS),
     "compiled_passes": (*MODEL, "--rounds", "1"),
     "coupling": MODEL,

@@ -40,9 +40,7 @@ def test_evidence_is_what_the_calibrator_learns_from() -> None:
     for tokens in ([5, 8, 1], [6, 9], [4], [5]):
         evidence = evidence_of(found, np.array(tokens, np.int32))
         calibrator = Calibrator(PRIOR)
-        _, taken = calibrator._native.learn(
-            found.tokens, found.parents, found.counts, found.match_length, found.match_count, np.array(tokens, np.int32)
-        )
+        _, taken = calibrator._native.learn(found, np.array(tokens, np.int32))
         assert evidence.taken.tolist() == [bool(each) for each in taken]
         assert evidence.features.shape == (len(taken), len(TERMS))
     assert evidence_of(found, np.array([5, 8, 1], np.int32)).taken.tolist() == [True, False, False, False, True]

@@ -58,16 +58,15 @@ class DraftGate:
 
     def decide(self, budget: DraftBudget) -> GateDecision:
         """Decide whether to run the source for a request, and count the decision."""
-        gain, cost, pays, explored = self._weigh(budget, budget.expected, budget.model_seconds)
-        return GateDecision(pays or explored, explored, budget.expected, gain, cost)
+        gain, cost, runs, explored = self._weigh(budget, budget.expected, budget.model_seconds)
+        return GateDecision(runs, explored, budget.expected, gain, cost)
 
     def runs(self, budget: DraftBudget, expected: float) -> bool:
         """As ``decide``, for a source without a model, beside other drafts of ``expected`` tokens."""
-        *_, pays, explored = self._weigh(budget, expected, math.inf)
-        return pays or explored
+        return self._weigh(budget, expected, math.inf)[2]
 
     def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool, bool]:
-        """The gain and the cost of the source, whether it pays, and whether it is tried although it does not."""
+        """The gain and the cost of the source, whether it runs, and whether that is a trial."""
         gain, seconds, token_seconds = self.added.gain(expected), self._usual.seconds, budget.token_seconds
         cost = seconds / token_seconds if token_seconds else 0.0
         worth = not token_seconds or gain * budget.value_seconds >= seconds
@@ -76,9 +75,9 @@ class DraftGate:
         explored = not pays and 0 < cost <= self._saved
         if explored:
             self._saved = 0.0
-        self.ran += pays or explored
-        self.skipped += not (pays or explored)
-        return gain, cost, pays, explored
+        runs = pays or explored
+        self.ran, self.skipped = self.ran + runs, self.skipped + (not runs)
+        return gain, cost, runs, explored
 
     def learn_cost(self, seconds: float, rows: float = 0.0) -> None:
         """Learn that a draft took ``seconds`` for one request. Verifying it takes ``rows`` seconds."""

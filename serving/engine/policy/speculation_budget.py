@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from suffolk.serving.engine.policy.constants import (
-    DRAFT_STAKE,
-    INSTALMENT,
-    LEAST_STAKE,
-    MOST_SAVED,
-    REFILL,
-    RESUME,
-    STAKE,
-    START,
-    START_UP,
-    UNUSUAL,
-)
+from suffolk.serving.engine.policy import constants
 
 _RECENT = 5
 
 
 class UsualTime:
-    """The usual time of drafts: the lower median of the last five. One slow draft shows no trend, two do. Not thread-safe.
-
-    Attributes:
-        seconds: the usual time; 0 until known.
-    """
+    """``seconds``: the lower median of the last five drafts; 0 until known. One slow draft shows no trend, two do."""
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=_RECENT)
@@ -50,30 +35,30 @@ class SpeculationBudget:
         allows: whether the group may draft now.
     """
 
-    def __init__(self, refill: float = REFILL) -> None:
+    def __init__(self, refill: float = constants.REFILL) -> None:
         """``refill``: tokens that each step of a request adds."""
         self._refill = refill
-        self.balance = START
+        self.balance = constants.START
         self._deferred = 0.0
         self._usual = UsualTime()
-        self._start_up = START_UP
+        self._start_up = constants.START_UP
         self.requests = 0
         self.trial = 0.0
         self.allows = True
 
     def refill(self) -> None:
         """Start a step of a request: add its tokens, and pay an instalment of the deferred costs."""
-        instalment = INSTALMENT * self._deferred
+        instalment = constants.INSTALMENT * self._deferred
         self._deferred -= instalment
         self.add(self._refill - instalment)
 
     def stake(self, requests: int) -> float:
         """The most tokens that the trees of one pass of ``requests`` requests may cost."""
-        return max(LEAST_STAKE * requests, self.balance)
+        return max(constants.LEAST_STAKE * requests, self.balance)
 
     def draft_stake(self) -> float:
         """The most tokens of model time that one request's draft may take."""
-        return DRAFT_STAKE + STAKE * max(0.0, self.balance)
+        return constants.DRAFT_STAKE + constants.STAKE * max(0.0, self.balance)
 
     def spend(self, seconds: float, token_seconds: float) -> None:
         """Subtract the time of a draft. ``token_seconds``: the time of a token in plain decoding.
@@ -83,9 +68,9 @@ class SpeculationBudget:
         """
         if seconds <= 0:
             return
-        usual = self._usual.seconds or LEAST_STAKE * token_seconds
+        usual = self._usual.seconds or constants.LEAST_STAKE * token_seconds
         self._usual.add(seconds)
-        rest = max(0.0, seconds - UNUSUAL * usual)
+        rest = max(0.0, seconds - constants.UNUSUAL * usual)
         start_up = min(rest, self._start_up)
         self._start_up -= start_up
         self.defer((rest - start_up) / token_seconds)
@@ -97,6 +82,6 @@ class SpeculationBudget:
 
     def add(self, tokens: float) -> None:
         """Add ``tokens`` tokens; a loss is negative."""
-        floor = min(self.balance, -MOST_SAVED / 2 * max(1, self.requests))
-        self.balance = min(MOST_SAVED, max(floor, self.balance + tokens))
-        self.allows = self.balance > (0.0 if self.allows else RESUME + self.trial)
+        floor = min(self.balance, -constants.MOST_SAVED / 2 * max(1, self.requests))
+        self.balance = min(constants.MOST_SAVED, max(floor, self.balance + tokens))
+        self.allows = self.balance > (0.0 if self.allows else constants.RESUME + self.trial)
