@@ -41,10 +41,9 @@ def sent_error(error: grpc.RpcError, url: str) -> SuffolkError | None:
         detail.Unpack(bad)
     if info.domain != DOMAIN:
         return None
-    found = error_from_code(error.code(), "")
     field = next((each.field for each in bad.field_violations), "")
     before, _, after = status.message.partition(field) if field else (status.message, "", "")
-    found.args = (f"{url}: ", before, Field(field), after)
+    found = error_from_code(error.code(), f"{url}: ", before, Field(field), after)
     found.change = "none" if info.metadata["change"] == "none" else "unknown"
     found.retry_seconds = sent_retry_seconds(error.trailing_metadata())
     return found

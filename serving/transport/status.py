@@ -37,11 +37,11 @@ def http_status(error: SuffolkError) -> http.HTTPStatus:
     return STATUS_CODES[_kind(error)][1]
 
 
-def error_from_code(code: grpc.StatusCode, text: str) -> SuffolkError:
+def error_from_code(code: grpc.StatusCode, *message: str) -> SuffolkError:
     """The error of a status code; Internal for codes that Suffolk's servers do not send."""
     if code in _ERRORS:
-        return _ERRORS[code](text)
-    return errors.Internal(f"{text} (gRPC code {code.name})")
+        return _ERRORS[code](*message)
+    return errors.Internal(*message, f" (gRPC code {code.name})")
 
 
 def error_text(error: SuffolkError) -> str:
