@@ -39,7 +39,7 @@ types: .venv/ready
 clean:
 	rm -rf build dist .venv/ready *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache datastore/_native*.so
 
-# Lint, layers, types and tests of one room: make check ROOM=serving/fanout
+# Lint, layers, types and tests of one room: make check ROOM=serving/clients/fanout
 .PHONY: check compare
 ROOM ?= datastore
 PART = $(ROOM:suffolk/%=%)
@@ -82,7 +82,7 @@ fuzz: .venv/ready
 .PHONY: properties
 EXAMPLES ?= 10
 properties: .venv/ready
-	EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n 2 --timeout 3600 tests/property tests/serving/draft_service/test_draft_wire.py
+	EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n 2 --timeout 3600 tests/property tests/serving/store/draft_service/test_draft_wire.py
 
 # Commands killed at KILLS random times: the old or the new generation stands, and the work goes on. As many kills of processes that
 # append to live stores: every acknowledged change is there once.

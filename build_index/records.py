@@ -11,7 +11,7 @@ from suffolk.build_index.exchange import find_answers, find_exchange
 from suffolk.datastore.errors import InvalidArgument
 
 RECORDING_FORMAT = 1
-"""The format of lines that ``--record`` writes (``suffolk.serving.replay.recording``)."""
+"""The format of lines that ``--record`` writes (``suffolk.serving.decoding.replay.recording``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Checks the types of arguments of public methods, the same for local and remote datastores.
+"""Checks the types and ranges of arguments of public methods, the same for local and remote datastores.
 
-Checks raise InvalidArgument with the argument's name, its type, and what to give in its place.
+Checks raise InvalidArgument with the argument's name, its type or value, and what to give in its place.
 """
 
 from __future__ import annotations
@@ -93,6 +93,23 @@ def check_flag(name: str, value: object) -> None:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidArgument(Field(name), f" is {value!r}, of type {_kind(value)}; it must be True or False")
+
+
+def check_range(field: str, value: int, low: int, high: int, of: str = "") -> None:
+    """``of``: what ``value`` is of the field, for the message."""
+    if not low <= value <= high:
+        raise InvalidArgument(Field(field), f"{of} is {value}; it must be in {low}..{high}")
+
+
+def check_size(field: str, size: int, limit: int, unit: str, remedy: str = "") -> None:
+    """``unit``: unit of ``size``, for example "tokens". ``remedy``: what to do, for the message."""
+    if size > limit:
+        raise InvalidArgument(Field(field), f" has {size} {unit}; the limit is {limit}{remedy and '; '}{remedy}")
+
+
+def check_deadline(seconds: float, limit: float) -> None:
+    if not 0 < seconds <= limit:
+        raise InvalidArgument(Field("deadline"), f" is {seconds:g} s; it must be above 0 and at most {limit:g}")
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import zstandard
 
 from suffolk.datastore.arguments import is_list
-from suffolk.datastore.errors import Corruption, InvalidArgument, damaged
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, damaged
 from suffolk.datastore.paths import name_text
 
 BLOCK_DOCUMENTS = 256
@@ -26,6 +26,7 @@ MAX_BLOCK_BYTES = 1 << 24
 MAX_TABLE_BYTES = (1 << 32) - 1
 """The largest size of all blocks together, in bytes, because offsets of blocks have 4 bytes."""
 MAX_SOURCE_CHARACTERS = 4096
+MAX_GROUP_CHARACTERS = 256
 MAX_METADATA_BYTES = 1 << 14
 """The largest size of one document's metadata, in bytes of JSON. A block whose documents all have the largest metadata
 and source fits MAX_BLOCK_BYTES."""
@@ -68,6 +69,31 @@ def check_documents(documents: object) -> None:
     for index, document in enumerate(documents):
         if not isinstance(document, Document):
             raise InvalidArgument(f"documents[{index}] is of type {type(document).__name__}; give a suffolk.Document")
+
+
+def check_source(source: str) -> None:
+    """Refuse an id that no document can have.
+
+    Raises:
+        InvalidArgument: ``source`` is no text, empty or too long.
+    """
+    if not isinstance(source, str) or not 0 < len(source) <= MAX_SOURCE_CHARACTERS:
+        raise InvalidArgument(
+            Field("id"), f" is {_short(source)}; it must be a text of 1 to {MAX_SOURCE_CHARACTERS} characters"
+        )
+
+
+def check_group(group: str) -> None:
+    """Refuse a name that no group can have.
+
+    Raises:
+        InvalidArgument: ``group`` is no text, empty or too long.
+    """
+    if not isinstance(group, str) or not 0 < len(group) <= MAX_GROUP_CHARACTERS:
+        raise InvalidArgument(
+            Field("group"),
+            f" is {_short(group)}; it must be a text of 1 to {MAX_GROUP_CHARACTERS} characters: use a hash of a long key",
+        )
 
 
 def checked_metadata(source: str, metadata: Metadata) -> Metadata:
@@ -218,3 +244,7 @@ def _json(value: object) -> str:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def _short(value: object) -> str:
+    return f"a text of {len(value)} characters" if isinstance(value, str) and value else repr(value)[:80]

@@ -52,7 +52,7 @@ class Manifest:
         created: time of publication, in ISO 8601, UTC.
         settings: the settings of the build, for information only; no code reads them.
         deletions: segments that hold the deleted documents of the live segments (datastore/deletions.py).
-        live_sequence: the last sequence number that a live store wrote to segments (serving/live_store); 0 if there is none.
+        live_sequence: the last sequence number that a live store wrote to segments (serving/store/live_store); 0 if there is none.
             All documents up to this number are in the segments, except those of groups and deleted ones.
     """
 

@@ -29,14 +29,14 @@ from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.replayer import SPARE
-from suffolk.serving.replay.summary import DEPTHS, summarize
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.replayer import SPARE
+from suffolk.serving.decoding.replay.summary import DEPTHS, summarize
 
 
 def measure_acceptance(

@@ -31,8 +31,8 @@ from suffolk.benchmarks.service.load import run_closed, run_open
 from suffolk.benchmarks.service.measure import cpu_seconds
 from suffolk.benchmarks.table import Table
 from suffolk.datastore.datastore import open_datastore
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.transport.url import parse_url
+from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.net.url import parse_url
 
 ALONE, SHARED = (4, 16, 64), (1, 16)
 """Batch sizes of the two parts."""

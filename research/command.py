@@ -11,9 +11,10 @@ import torch
 
 from suffolk.cli.exit_codes import exit_code_of
 from suffolk.cli.output_file import require_folder
-from suffolk.serving.engine.checks import whole_within
-from suffolk.serving.engine.sampling.settings import MAX_SEED
-from suffolk.serving.transport.limits import MAX_THREADS, check_range
+from suffolk.datastore.arguments import check_range
+from suffolk.serving.decoding.engine.checks import whole_within
+from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
+from suffolk.serving.net.limits import MAX_THREADS
 
 MOST_ROUNDS = 10_000
 

@@ -31,8 +31,8 @@ from suffolk.benchmarks.report import Report, write_report
 from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
-from suffolk.serving.engine.model.target_loader import DTYPES
+from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.decoding.engine.model.target_loader import DTYPES
 
 EXAMPLES = (
     "OLD_CHECKOUT . --model MODEL --datastore STORE --prompts prompts/ --threads 1 --json compared.json",

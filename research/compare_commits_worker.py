@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.loop.request import Request
-    from suffolk.serving.engine.loop.step_loop import StepLoop
+    from suffolk.serving.decoding.engine.loop.request import Request
+    from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 
 
 class Worker:
@@ -26,7 +26,7 @@ class Worker:
         import torch
 
         import suffolk
-        from suffolk.serving.engine.loop.step_loop import StepLoop
+        from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 
         if options["threads"] is not None:
             torch.set_num_threads(options["threads"])
@@ -45,7 +45,7 @@ class Worker:
     def begin(self, drafter: str, prompt: list[int], settings: dict[str, Any]) -> dict[str, Any]:
         """Read ``prompt`` and generate its first token."""
         from suffolk import SamplingSettings
-        from suffolk.serving.engine.loop.request import Request
+        from suffolk.serving.decoding.engine.loop.request import Request
 
         self._texts += 1
         name = "" if drafter == "none" else drafter

@@ -22,11 +22,11 @@ from research.command import check_timing, command_parser, cpu_clock, run_comman
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.table import format_table
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.passes import Passes
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.target_loader import DTYPES
-from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.passes import Passes
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target_loader import DTYPES
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
 
 EXAMPLES = (
     "--model MODEL --threads 1",

@@ -18,7 +18,7 @@ from research.coupling_report import NOTES, PACKAGES, coupling_lines, coupling_p
 from suffolk.benchmarks.plot import require_plots, write_plot
 from suffolk.benchmarks.report import Report, plain, write_report
 from suffolk.cli.output_file import plot_beside
-from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
+from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 
 TEMPERATURES = (0.3, 0.6, 1.0, 1.4)
 CHILDREN = (1, 2, 4, 8)

@@ -11,7 +11,7 @@ import torch
 
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target import Target
 
 NOISES = (0.5, 1.0, 2.0)
 """Standard deviations of the noise that turns a target's logits into a drafter's."""

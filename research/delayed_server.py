@@ -18,9 +18,9 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
-from suffolk.serving.transport.endpoint import Endpoint
-from suffolk.serving.transport.server import run_until_signal
+from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.net.server import run_until_signal
+from suffolk.serving.store.draft_service.server import DraftServer, DraftServerConfig
 
 
 class DelayedRetriever(Retriever):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Container
 
-from suffolk.serving.drafters.drafter_config import DrafterConfig
-from suffolk.serving.drafters.registry import BUILT_IN
+from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
+from suffolk.serving.decoding.drafters.registry import BUILT_IN
 
 
 def add_drafter_options(parser: argparse.ArgumentParser, without: Container[str] = ()) -> None:

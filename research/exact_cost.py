@@ -18,10 +18,10 @@ from research.command import check_timing, command_parser, cpu_clock, run_comman
 from research.some_passes import binary_tree, filled_cache
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.table import format_table
-from suffolk.serving.engine.model.same_bits import kernel_lines, kernels
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.target_loader import DTYPES
-from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
+from suffolk.serving.decoding.engine.model.same_bits import kernel_lines, kernels
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target_loader import DTYPES
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
 
 EXAMPLES = ("--model MODEL --dtype bfloat16",)
 CAPACITY = 2600

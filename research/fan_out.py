@@ -20,14 +20,14 @@ from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.report import Report, write_report
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.build_index.split import split
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.manifest import read_manifest
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.fanout.datastore import FanoutDatastore
-from suffolk.serving.fanout.hedging import HedgeBudget
-from suffolk.serving.fanout.open_store import connect_any
-from suffolk.serving.transport.limits import check_range
+from suffolk.serving.clients.connect import connect_any
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
+from suffolk.serving.clients.fanout.hedging import HedgeBudget
 
 DEADLINE = 5.0
 SLOW_MS, SLOW_SHARE = 20.0, 0.05

@@ -24,12 +24,12 @@ from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.calibration.calibrator import Prior
-from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.replay.read import read_recordings
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.calibration.noise_reweighting import knows_noise
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.replay.read import read_recordings
 
 RIDGE = 1.0
 LEAST, WARMEST, SUREST = 1e-6, 1.0, 4.5

@@ -25,10 +25,10 @@ from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.tokenizer import load_tokenizer
-from suffolk.serving.drafters.retrieval.prediction import PRIOR, PredictionDrafter
-from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.drafters.retrieval.prediction import PRIOR, PredictionDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import Recording
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,15 +28,15 @@ from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.calibration.calibrator import Prior
-from suffolk.serving.drafters.calibration.reliability import Reliability
-from suffolk.serving.drafters.retrieval.datastore import PRIOR as DATASTORE_PRIOR
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PRIOR as PROMPT_PRIOR
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+from suffolk.serving.decoding.drafters.retrieval.datastore import PRIOR as DATASTORE_PRIOR
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PRIOR as PROMPT_PRIOR
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recording import Recording
 
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0

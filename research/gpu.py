@@ -28,7 +28,7 @@ from research.gpu_tables import Results, page
 from suffolk.benchmarks.json_file import write_json, write_text
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
-from suffolk.serving.engine.model.passes import KINDS
+from suffolk.serving.decoding.engine.model.passes import KINDS
 
 PARTS = ("passes", "decode")
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,15 +23,15 @@ import torch
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.passes import Passes
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.passes import Passes
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain, lay_out
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 Ids = npt.NDArray[np.int64]
 Point = tuple[int, int, int]

@@ -26,12 +26,12 @@ from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
 from suffolk.build_index.options import BuildOptions
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish, read_manifest
 from suffolk.datastore.readers import wait_for_readers
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.transport.limits import check_range
+from suffolk.serving.clients.remote_datastore import connect
 
 DEADLINE = 5.0
 NOTES = (

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from research.command import command_parser, run_command
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
-from suffolk.serving.live_store.identity import log_folder
-from suffolk.serving.live_store.read_log import read_log
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.store import create_live_store, open_live_store
+from suffolk.serving.store.live_store.identity import log_folder
+from suffolk.serving.store.live_store.read_log import read_log
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.store import create_live_store, open_live_store
 
 DOCUMENT_TOKENS = 600
 CHANGED = 0.05

@@ -19,20 +19,20 @@ from research.command import command_parser, run_command
 from suffolk.benchmarks.table import format_table
 from suffolk.benchmarks.turns import alternating
 from suffolk.datastore.datastore import open_datastore
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.load import load_eagle
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import Drafter, FeatureDrafter
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recorded_states import RecordedStates
-from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.replayer import SPARE, Replayer
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter
+from suffolk.serving.decoding.drafters.neural.eagle.load import load_eagle
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, FeatureDrafter
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recorded_states import RecordedStates
+from suffolk.serving.decoding.replay.recording import Recording
+from suffolk.serving.decoding.replay.replayer import SPARE, Replayer
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 COSTS = {
@@ -126,7 +126,7 @@ def _model(
         return [drafter], None, clock.count(Target, "forward", costs, 3)
     if args.eagle:
         target, costs = Target.load(args.model), CostModel(ROWS, COSTS["head-135m"])
-        with patch("suffolk.serving.drafters.neural.eagle.drafter.measure_head", lambda *_: costs.copy()):
+        with patch("suffolk.serving.decoding.drafters.neural.eagle.drafter.measure_head", lambda *_: costs.copy()):
             head = load_eagle(args.eagle, target, 1, longest)
         return [head], target, clock.count(EagleDrafter, "_forward", costs, 2)
     return [], None, patch.object(clock, "seconds", 0.0)

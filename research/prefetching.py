@@ -23,12 +23,12 @@ from research.delayed_server import delayed_server
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.engine.loop.draft_budget import DraftBudget
-from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, PrefetchingDrafter, tree_of
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, PrefetchingDrafter, tree_of
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recording import Recording
 
 WAYS = ("none", "wait", "prefetch", "skip")
 NODES = 16

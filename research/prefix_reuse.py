@@ -18,13 +18,14 @@ import torch
 
 from research.command import command_parser, run_command
 from suffolk.benchmarks.table import format_table
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.slots import LEAST_REUSED
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.transport.limits import MAX_THREADS, check_range
+from suffolk.datastore.arguments import check_range
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.slots import LEAST_REUSED
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.limits import MAX_THREADS
 
 _SLOTS = 8
 _CASES = ("chat", "system prompt", "samples")

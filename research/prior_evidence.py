@@ -10,15 +10,15 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.calibration.calibrator import Prior
-from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
-from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.replayer import Replayer
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.calibration.noise_reweighting import knows_noise
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
+from suffolk.serving.decoding.replay.recording import Recording
+from suffolk.serving.decoding.replay.replayer import Replayer
 
 Floats = npt.NDArray[np.float64]
 TERMS = ("constant", "match", "share", "count", "depth")

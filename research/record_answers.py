@@ -12,8 +12,8 @@ from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
 from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
 from suffolk.benchmarks.prompts import STYLES, load_prompts
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recorder import require_recordable
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recorder import require_recordable
 
 EXAMPLE = "--model MODEL --prompts tuning/ --output tuning.jsonl --temperature 0 0.7"
 

@@ -23,12 +23,12 @@ from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.table import format_table
 from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
 
 WAYS = ("none", "waiting", "ahead")
 PACKAGES = ("numpy", "torch", "transformers", "grpcio")

@@ -30,14 +30,14 @@ from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.replayer import Replayed, Replayer
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import Recording
+from suffolk.serving.decoding.replay.replayer import Replayed, Replayer
 
 MAX_NODES = 64
 MEASURED = " now by a quick profile, which varies between runs; store costs with 'suffolk profile', or pass --costs"

@@ -34,12 +34,12 @@ import suffolk
 from research.command import add_seed, command_parser, run_command
 from research.cut_links import Link
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound, SuffolkError
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.replication.messages import ReplicaStatus
-from suffolk.serving.replication.peer import read_replicas
-from suffolk.serving.replication.register import open_register
-from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.store import create_live_store
+from suffolk.serving.store.replication.messages import ReplicaStatus
+from suffolk.serving.store.replication.peer import read_replicas
+from suffolk.serving.store.replication.register import open_register
+from suffolk.serving.store.replication.replica import ReplicaSettings, ReplicaStore
 
 SERVERS, WRITERS, VOCABULARY = 3, 3, 64
 SETTLE_SECONDS = 300.0
@@ -327,8 +327,11 @@ def report(servers: Servers, writers: Sequence[Writer], faults: Sequence[Fault])
 
 
 def _gap(times: Sequence[float], fault: Fault, following: float) -> float:
-    """The longest time without an acknowledgement since a fault that began within 8 s, and before the ``following`` fault."""
-    since, end = fault.since, min(fault.since + 8, following)
+    """The longest time without an acknowledgement since a fault that began within 8 s, and before the ``following`` fault.
+
+    One that began up to half a second before the ``following`` fault is that one's.
+    """
+    since, end = fault.since, max(fault.since, min(fault.since + 8, following - 0.5))
     pairs = zip(times, times[1:], strict=False)
     return max((after - max(before, since) for before, after in pairs if after > since and before < end), default=0.0)
 

@@ -20,13 +20,13 @@ import torch
 from research.command import command_parser, run_command
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.table import format_table
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.same_bits import EXACT
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.target_loader import DTYPES
-from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
-from suffolk.serving.transport.limits import check_range
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.same_bits import EXACT
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target_loader import DTYPES
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain, lay_out
 
 EXAMPLES = ("--model MODEL --text docs/benchmarks.md --dtype bfloat16",)
 BATCH = 8

@@ -20,18 +20,18 @@ from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target, make_drafters, opened_datastores
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.table import format_table
-from suffolk.serving.drafters.registry import NONE
-from suffolk.serving.engine.loop import prefill_pace
-from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
-from suffolk.serving.engine.model.same_bits import EXACT
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.near_tie import first_difference
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.transport.limits import check_range
+from suffolk.datastore.arguments import check_range
+from suffolk.serving.decoding.drafters.registry import NONE
+from suffolk.serving.decoding.engine.loop import prefill_pace
+from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.decoding.engine.model.same_bits import EXACT
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 EXAMPLES = (
     "--model MODEL --dtype bfloat16 --prompts prompts/ --datastore STORE --limit 3",

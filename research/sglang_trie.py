@@ -32,11 +32,11 @@ from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, NotFound
 from suffolk.datastore.tree_paths import path_along
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.integrations.core import DraftCore
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.sglang.corpus import DatastoreCorpus
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recording import Recording
 
 FOLDER = "sglang/kernels/jit/csrc/ngram_corpus/"
 SOURCES = ("result", "trie", "suffix_automaton", "ngram")

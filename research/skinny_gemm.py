@@ -20,9 +20,9 @@ from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.model.int8_linear import compress, round_weights
-from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, accelerate, skinny_gemm
-from suffolk.serving.engine.model.target_loader import DTYPES, read_vocab_size
+from suffolk.serving.decoding.engine.model.int8_linear import compress, round_weights
+from suffolk.serving.decoding.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, accelerate, skinny_gemm
+from suffolk.serving.decoding.engine.model.target_loader import DTYPES, read_vocab_size
 
 EXAMPLES = (
     "--threads 1",

@@ -24,9 +24,9 @@ from suffolk.benchmarks.report import Report, write_report
 from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import InvalidArgument, Unavailable
-from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.identity import Role
+from suffolk.serving.store.live_store.store import create_live_store
 
 VOCABULARY = 1000
 LIVE_BYTES = 1 << 20

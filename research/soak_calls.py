@@ -17,9 +17,9 @@ import numpy as np
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.draft_service.breaker import CircuitBreaker
-from suffolk.serving.draft_service.client import RemoteDatastore
-from suffolk.serving.transport.url import parse_url
+from suffolk.serving.clients.breaker import CircuitBreaker
+from suffolk.serving.clients.remote_datastore import RemoteDatastore
+from suffolk.serving.net.url import parse_url
 
 DEADLINE = 5.0
 GROUPS = 16

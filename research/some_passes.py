@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.engine.costs.cost_measurement import fill
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
+from suffolk.serving.decoding.engine.costs.cost_measurement import fill
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, lay_out
 
 
 def filled_cache(target: Target, slots: int, capacity: int) -> KVCache:

@@ -14,11 +14,11 @@ from research.command import check_timing, command_parser, cpu_clock, run_comman
 from research.some_passes import binary_tree, filled_cache
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.table import format_table
-from suffolk.serving.engine.model import split_attention
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.target_loader import DTYPES
-from suffolk.serving.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.model import split_attention
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target_loader import DTYPES
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 EXAMPLES = ("--model MODEL --dtype bfloat16 --contexts 8000 16000",)
 LEAST_PAIRS = {"masked": sys.maxsize, "split": 1}

@@ -22,9 +22,9 @@ from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
-from suffolk.serving.storage import fetch
-from suffolk.serving.storage.pull import pull
-from suffolk.serving.storage.push import push
+from suffolk.serving.store.storage import fetch
+from suffolk.serving.store.storage.pull import pull
+from suffolk.serving.store.storage.push import push
 
 NOTES = (
     "push and pull verify all checksums; a pull also flushes its files",

@@ -27,9 +27,9 @@ from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.table import format_table
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.transport.limits import check_range
+from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.worker.step_joiner import StepJoiner
 
 _TIMEOUT = 600

@@ -20,14 +20,14 @@ from research.command import command_parser, run_command
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.report import Report, write_report
 from suffolk.benchmarks.service.draft_server import served
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import ResourceExhausted, SuffolkError
-from suffolk.serving.draft_service.breaker import CircuitBreaker
-from suffolk.serving.draft_service.client import RemoteDatastore
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
-from suffolk.serving.transport.limits import check_range
-from suffolk.serving.transport.url import parse_url
+from suffolk.serving.clients.breaker import CircuitBreaker
+from suffolk.serving.clients.remote_datastore import RemoteDatastore
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.identity import Role
+from suffolk.serving.net.url import parse_url
 
 DEADLINE = 5.0
 WINDOWS = {"silent": 0.0, "at its quota": 1.0, "at ten times": 10.0}

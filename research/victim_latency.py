@@ -23,9 +23,9 @@ import numpy as np
 from research.command import command_parser, run_command
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.report import Report, write_report
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.transport.limits import check_range
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 
 MEGABYTE = 1 << 20

@@ -74,36 +74,36 @@ if TYPE_CHECKING:
     from suffolk.datastore.retriever import Retriever as Retriever
     from suffolk.datastore.version import __version__ as __version__
     from suffolk.datastore.watched_datastore import WatchedDatastore as WatchedDatastore
-    from suffolk.serving.draft_service.client import RemoteDatastore as RemoteDatastore
-    from suffolk.serving.drafters.drafter_config import DrafterConfig as DrafterConfig
-    from suffolk.serving.drafters.drafter_entry import DrafterEntry as DrafterEntry
-    from suffolk.serving.drafters.drafter_entry import DrafterOption as DrafterOption
-    from suffolk.serving.drafters.drafter_entry import LoadContext as LoadContext
-    from suffolk.serving.drafters.load import load_drafters as load_drafters
-    from suffolk.serving.drafters.load import make_drafter as make_drafter
-    from suffolk.serving.drafters.registry import source_bits as source_bits
-    from suffolk.serving.drafters.registry import source_name as source_name
-    from suffolk.serving.drafters.retrieval.limits import Limits as Limits
-    from suffolk.serving.engine.costs.cost_model import CostModel as CostModel
-    from suffolk.serving.engine.costs.cost_store import find_costs as find_costs
-    from suffolk.serving.engine.loop.draft_options import DraftOptions as DraftOptions
-    from suffolk.serving.engine.loop.drafter import Drafter as Drafter
-    from suffolk.serving.engine.loop.drafter import DraftRequest as DraftRequest
-    from suffolk.serving.engine.loop.drafter import FeatureDrafter as FeatureDrafter
-    from suffolk.serving.engine.loop.drafter import SampledChain as SampledChain
-    from suffolk.serving.engine.loop.engine import Engine as Engine
-    from suffolk.serving.engine.loop.generation import Generation as Generation
-    from suffolk.serving.engine.loop.step import Step as Step
-    from suffolk.serving.engine.model.target import Target as Target
-    from suffolk.serving.engine.sampling.grammar import Grammar as Grammar
-    from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
-    from suffolk.serving.fanout.appendable import AppendableFanout
-    from suffolk.serving.fanout.datastore import FanoutDatastore as FanoutDatastore
+    from suffolk.serving.clients.fanout.appendable import AppendableFanout
+    from suffolk.serving.clients.fanout.datastore import FanoutDatastore as FanoutDatastore
+    from suffolk.serving.clients.remote_datastore import RemoteDatastore as RemoteDatastore
+    from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig as DrafterConfig
+    from suffolk.serving.decoding.drafters.drafter_entry import DrafterEntry as DrafterEntry
+    from suffolk.serving.decoding.drafters.drafter_entry import DrafterOption as DrafterOption
+    from suffolk.serving.decoding.drafters.drafter_entry import LoadContext as LoadContext
+    from suffolk.serving.decoding.drafters.load import load_drafters as load_drafters
+    from suffolk.serving.decoding.drafters.load import make_drafter as make_drafter
+    from suffolk.serving.decoding.drafters.registry import source_bits as source_bits
+    from suffolk.serving.decoding.drafters.registry import source_name as source_name
+    from suffolk.serving.decoding.drafters.retrieval.limits import Limits as Limits
+    from suffolk.serving.decoding.engine.costs.cost_model import CostModel as CostModel
+    from suffolk.serving.decoding.engine.costs.cost_store import find_costs as find_costs
+    from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions as DraftOptions
+    from suffolk.serving.decoding.engine.loop.drafter import Drafter as Drafter
+    from suffolk.serving.decoding.engine.loop.drafter import DraftRequest as DraftRequest
+    from suffolk.serving.decoding.engine.loop.drafter import FeatureDrafter as FeatureDrafter
+    from suffolk.serving.decoding.engine.loop.drafter import SampledChain as SampledChain
+    from suffolk.serving.decoding.engine.loop.engine import Engine as Engine
+    from suffolk.serving.decoding.engine.loop.generation import Generation as Generation
+    from suffolk.serving.decoding.engine.loop.step import Step as Step
+    from suffolk.serving.decoding.engine.model.target import Target as Target
+    from suffolk.serving.decoding.engine.sampling.grammar import Grammar as Grammar
+    from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings as SamplingSettings
     from suffolk.serving.integrations.transformers.generate import generate as generate
-    from suffolk.serving.live_store.settings import LiveSettings as LiveSettings
-    from suffolk.serving.live_store.store import LiveStore as LiveStore
-    from suffolk.serving.storage.pull import pull as pull
-    from suffolk.serving.storage.push import push as push
+    from suffolk.serving.store.live_store.settings import LiveSettings as LiveSettings
+    from suffolk.serving.store.live_store.store import LiveStore as LiveStore
+    from suffolk.serving.store.storage.pull import pull as pull
+    from suffolk.serving.store.storage.push import push as push
     from suffolk.serving.worker.client import connect_worker as connect_worker
 
 _MODULES = {
@@ -119,28 +119,28 @@ _MODULES = {
     "suffolk.datastore.retriever": "Match Retriever",
     "suffolk.datastore.version": "__version__",
     "suffolk.datastore.watched_datastore": "WatchedDatastore",
-    "suffolk.serving.draft_service.client": "RemoteDatastore",
-    "suffolk.serving.drafters.drafter_config": "DrafterConfig",
-    "suffolk.serving.drafters.drafter_entry": "DrafterEntry DrafterOption LoadContext",
-    "suffolk.serving.drafters.load": "load_drafters make_drafter",
-    "suffolk.serving.drafters.registry": "source_bits source_name",
-    "suffolk.serving.drafters.retrieval.limits": "Limits",
-    "suffolk.serving.engine.costs.cost_model": "CostModel",
-    "suffolk.serving.engine.costs.cost_store": "find_costs",
-    "suffolk.serving.engine.loop.draft_options": "DraftOptions",
-    "suffolk.serving.engine.loop.drafter": "DraftRequest Drafter FeatureDrafter SampledChain",
-    "suffolk.serving.engine.loop.engine": "Engine",
-    "suffolk.serving.engine.loop.generation": "Generation",
-    "suffolk.serving.engine.loop.step": "Step",
-    "suffolk.serving.engine.model.target": "Target",
-    "suffolk.serving.engine.sampling.grammar": "Grammar",
-    "suffolk.serving.engine.sampling.settings": "SamplingSettings",
-    "suffolk.serving.fanout.datastore": "FanoutDatastore",
+    "suffolk.serving.clients.remote_datastore": "RemoteDatastore",
+    "suffolk.serving.decoding.drafters.drafter_config": "DrafterConfig",
+    "suffolk.serving.decoding.drafters.drafter_entry": "DrafterEntry DrafterOption LoadContext",
+    "suffolk.serving.decoding.drafters.load": "load_drafters make_drafter",
+    "suffolk.serving.decoding.drafters.registry": "source_bits source_name",
+    "suffolk.serving.decoding.drafters.retrieval.limits": "Limits",
+    "suffolk.serving.decoding.engine.costs.cost_model": "CostModel",
+    "suffolk.serving.decoding.engine.costs.cost_store": "find_costs",
+    "suffolk.serving.decoding.engine.loop.draft_options": "DraftOptions",
+    "suffolk.serving.decoding.engine.loop.drafter": "DraftRequest Drafter FeatureDrafter SampledChain",
+    "suffolk.serving.decoding.engine.loop.engine": "Engine",
+    "suffolk.serving.decoding.engine.loop.generation": "Generation",
+    "suffolk.serving.decoding.engine.loop.step": "Step",
+    "suffolk.serving.decoding.engine.model.target": "Target",
+    "suffolk.serving.decoding.engine.sampling.grammar": "Grammar",
+    "suffolk.serving.decoding.engine.sampling.settings": "SamplingSettings",
+    "suffolk.serving.clients.fanout.datastore": "FanoutDatastore",
     "suffolk.serving.integrations.transformers.generate": "generate",
-    "suffolk.serving.live_store.settings": "LiveSettings",
-    "suffolk.serving.live_store.store": "LiveStore",
-    "suffolk.serving.storage.pull": "pull",
-    "suffolk.serving.storage.push": "push",
+    "suffolk.serving.store.live_store.settings": "LiveSettings",
+    "suffolk.serving.store.live_store.store": "LiveStore",
+    "suffolk.serving.store.storage.pull": "pull",
+    "suffolk.serving.store.storage.push": "push",
     "suffolk.serving.worker.client": "connect_worker",
 }
 """Module -> the public names that it holds. A module is imported when one of its names is first used."""
@@ -198,8 +198,8 @@ def open(
     All have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
 
     Args:
-        path_or_url: a folder, a URL (``suffolk.serving.transport.url``), or the address of several servers
-            (``suffolk.serving.fanout.address``).
+        path_or_url: a folder, a URL (``suffolk.serving.net.url``), or the address of several servers
+            (``suffolk.serving.clients.fanout.address``).
         residency: how files on disk are kept in memory (``suffolk.datastore.datastore.open_datastore``); None for "mmap". Not for
             a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
@@ -212,23 +212,23 @@ def open(
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.datastore.open_datastore``. For a URL of
             storage also PermissionDenied and Unavailable.
-        InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
+        InvalidArgument, Unavailable: see ``suffolk.serving.clients.remote_datastore.connect``.
         Unavailable: another process has the folder open for appending.
     """
     from suffolk.datastore.errors import InvalidArgument
     from suffolk.datastore.file_systems import is_storage_url
-    from suffolk.serving.fanout.open_store import open_store
-    from suffolk.serving.transport.url import is_url, names_several
+    from suffolk.serving.net.url import is_url, names_several
+    from suffolk.serving.open_store import open_store
 
     if append and names_several(str(path_or_url)):
-        from suffolk.serving.fanout.appendable import connect_to_append
+        from suffolk.serving.clients.fanout.appendable import connect_to_append
 
         return connect_to_append(str(path_or_url), deadline)
     if append and is_storage_url(str(path_or_url)):
         raise InvalidArgument(f"{path_or_url}: storage takes no appends; append to a datastore's folder, and push that")
     if append and not (isinstance(path_or_url, str) and is_url(path_or_url)):
-        from suffolk.serving.live_store.settings import LiveSettings
-        from suffolk.serving.live_store.store import open_live_store
+        from suffolk.serving.store.live_store.settings import LiveSettings
+        from suffolk.serving.store.live_store.store import open_live_store
 
         return open_live_store(path_or_url, LiveSettings() if append is True else append)
     return open_store(path_or_url, residency, deadline, watch, cache)
@@ -253,6 +253,6 @@ def create(
         InvalidArgument: the folder exists, or a value is out of its bounds.
         NotFound, Corruption: the tokenizer cannot be read.
     """
-    from suffolk.serving.live_store.store import DEFAULT_SETTINGS, create_live_store
+    from suffolk.serving.store.live_store.store import DEFAULT_SETTINGS, create_live_store
 
     return create_live_store(path, tokenizer, vocab_size, order_depth, settings or DEFAULT_SETTINGS)

@@ -22,12 +22,12 @@ from suffolk.benchmarks.rollouts.memory import GroupAlone, LiveMemory, Memory, N
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 METHODS = ("prompt-lookup", "own store", "shared store")
 

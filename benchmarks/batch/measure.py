@@ -22,12 +22,12 @@ from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.loop.generation import Generation
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.near_tie import first_difference
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.loop.generation import Generation
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from suffolk.benchmarks.capacity.amounts import amount
 from suffolk.benchmarks.capacity.plan import Plan
-from suffolk.serving.engine.checked_fields import Within, check_fields
+from suffolk.serving.decoding.engine.checked_fields import Within, check_fields
 
 HOURS, SECONDS = 730, 730 * 3600
 """Of a month."""

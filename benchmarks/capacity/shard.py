@@ -9,7 +9,7 @@ from suffolk.benchmarks.capacity.index_size import directory_bytes, segment_byte
 from suffolk.benchmarks.capacity.need import Need
 from suffolk.benchmarks.capacity.queueing import NORMAL, Response, Service
 from suffolk.benchmarks.capacity.service_costs import ServiceCosts
-from suffolk.serving.draft_service.service import CHUNK
+from suffolk.serving.store.draft_service.service import CHUNK
 
 LIVE_SEGMENTS = 16
 """Segments of a live store beside the datastore, at most. They count as segments of ``ServiceCosts.segment_tokens``."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from suffolk.benchmarks.capacity.shard import GRAIN, Shard
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.draft_service.service import CHUNK
+from suffolk.serving.store.draft_service.service import CHUNK
 
 if TYPE_CHECKING:
     import simpy

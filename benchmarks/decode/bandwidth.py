@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target import Target
 
 _ITEMS = 1 << 26
 _ROUNDS = 5

@@ -29,13 +29,13 @@ from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.generation import Generation
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.near_tie import first_difference
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recorder import Recorder, opened_recorder
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.generation import Generation
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recorder import Recorder, opened_recorder
 
 WARM_UP_TOKENS = 4
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.drafters.drafter_config import DrafterConfig
-from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.transport.limits import MAX_THREADS, check_range
+from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.limits import MAX_THREADS
 
 PLAIN = "none"
 CONTROL = "none, again"

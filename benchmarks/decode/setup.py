@@ -18,16 +18,16 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.drafters.load import load_drafters, make_drafter
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
-from suffolk.serving.drafters.registry import find
-from suffolk.serving.drafters.retrieval.require_match import require_match
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.fanout.open_store import connect_any
-from suffolk.serving.transport.url import is_remote
+from suffolk.serving.clients.connect import connect_any
+from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
+from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.decoding.drafters.registry import find
+from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.net.messages.choices import merge_urls
+from suffolk.serving.net.url import is_remote
 
 Encoded: TypeAlias = list[tuple[Prompt, list[int]]]
 """Prompts and their token ids."""

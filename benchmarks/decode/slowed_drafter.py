@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, Proposal
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Proposal
 
 
 def slow_down(drafter: Drafter, seconds: float) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.piece import BesidePlain, Piece, beside_plain, ratios
-from suffolk.serving.drafters.registry import source_name
-from suffolk.serving.engine.loop.stats import PARTS
+from suffolk.serving.decoding.drafters.registry import source_name
+from suffolk.serving.decoding.engine.loop.stats import PARTS
 
 ALL = "all"
 

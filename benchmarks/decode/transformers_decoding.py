@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM, StoppingCriteria
 import suffolk
 from suffolk.benchmarks.decode.piece import Piece
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.stats import GenerationStats
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.loop.stats import GenerationStats
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 PLAIN = "transformers"
 PROMPT_LOOKUP = "transformers prompt-lookup"

@@ -15,15 +15,15 @@ import numpy.typing as npt
 import torch
 
 from suffolk.benchmarks.hierarchy.run_distribution import Floats
-from suffolk.serving.drafters.hierarchy.draft_segment import LevelQuery, Path
-from suffolk.serving.drafters.hierarchy.level_sampling import SamplerCache
-from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.neural.coupled_sampling import contexts, needs_distributions
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import chain
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.hierarchy.draft_segment import LevelQuery, Path
+from suffolk.serving.decoding.drafters.hierarchy.level_sampling import SamplerCache
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.neural.coupled_sampling import contexts, needs_distributions
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.model.language_model import PREFILL_CHUNK
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import chain
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 Ids = npt.NDArray[np.int32]
 

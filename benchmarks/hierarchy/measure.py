@@ -13,19 +13,19 @@ import numpy as np
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, read_stacks, wanted_levels
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
-from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
-from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
-from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
+from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size
+from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.hierarchy.agreement import Ids
     from suffolk.benchmarks.hierarchy.measurement import Measurements
     from suffolk.benchmarks.hierarchy.trial import TrialSummary
     from suffolk.datastore.retriever import Retriever
-    from suffolk.serving.drafters.hierarchy.load import StackLoader
-    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
+    from suffolk.serving.decoding.engine.model.target import Target
 
 _WARM_UP = 64
 """Tokens of the first prompt that a warm-up run reads."""
@@ -99,7 +99,7 @@ def measure_hierarchy(
     settings = SamplingSettings(
         options.max_new_tokens, options.temperature, seed=options.seed, verification=options.verification
     )
-    from suffolk.serving.drafters.hierarchy.load import StackLoader
+    from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 
     texts = load_prompts(options.prompts, "chat", options.limit, options.seed)
     prompts = [np.asarray(encode_prompt(each, target.tokenizer, model), np.int32) for each in texts]

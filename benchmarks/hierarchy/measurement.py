@@ -18,13 +18,13 @@ from suffolk.benchmarks.hierarchy.run_distribution import (
 from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial
 from suffolk.benchmarks.progress import tracked
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.draft_segment import Floats
-from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.load import StackLoader
-from suffolk.serving.drafters.hierarchy.plan import Prediction, predict
-from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.stack_spec import (
+from suffolk.serving.decoding.drafters.hierarchy.draft_segment import Floats
+from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
+from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
+from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
+from suffolk.serving.decoding.drafters.hierarchy.plan import Prediction, predict
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
     RETRIEVAL,
     TARGET,
     StackLevel,
@@ -32,8 +32,8 @@ from suffolk.serving.drafters.hierarchy.stack_spec import (
     level_name,
     require_stack,
 )
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 _LONGEST = 3
 """Accepted runs are measured up to this multiple of the plans' depth, since a draft may exceed the requested length."""

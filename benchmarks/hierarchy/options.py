@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, MOST_LEVELS, RETRIEVAL, StackLevel, read_stack
-from suffolk.serving.drafters.neural.early_exit.config import KIND, ExitConfig
-from suffolk.serving.drafters.neural.head_kind import kind_of
-from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE
+from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
+    DRAFT_MODEL,
+    MOST_LEVELS,
+    RETRIEVAL,
+    StackLevel,
+    read_stack,
+)
+from suffolk.serving.decoding.drafters.neural.early_exit.config import KIND, ExitConfig
+from suffolk.serving.decoding.drafters.neural.head_kind import kind_of
+from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE
 
 Stack = tuple[StackLevel, ...]
 _LAST = 1 << 20

@@ -10,18 +10,18 @@ import torch
 
 from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer
 from suffolk.benchmarks.progress import part_progress
-from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, Floats, LevelQuery
-from suffolk.serving.drafters.hierarchy.level_sampling import (
+from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegment, Floats, LevelQuery
+from suffolk.serving.decoding.drafters.hierarchy.level_sampling import (
     FreshUniforms,
     SamplerCache,
     match_draft,
     speculative_sample,
 )
-from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.neural.coupled_sampling import needs_distributions
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.neural.coupled_sampling import needs_distributions
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)
 """Drafted tokens of the timed passes; costs in between are interpolated.

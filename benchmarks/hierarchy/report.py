@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions
 from suffolk.build_index.report import count
 from suffolk.datastore.printable import printable
-from suffolk.serving.drafters.hierarchy.plan import Plan, fastest
+from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.hierarchy.measure import HierarchyResult, Outcome

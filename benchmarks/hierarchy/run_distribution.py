@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.serving.drafters.hierarchy.level import RunDistribution
+from suffolk.serving.decoding.drafters.hierarchy.level import RunDistribution
 
 Floats = npt.NDArray[np.float64]
 Starts = Floats

@@ -10,12 +10,12 @@ import numpy as np
 from suffolk.benchmarks.hierarchy.agreement import Ids
 from suffolk.benchmarks.progress import part_progress
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 PLAIN = ""
 _MOST_NODES = 256

@@ -11,12 +11,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from suffolk.benchmarks.host.clock import HostClock
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.pass_result import PassResult
-from suffolk.serving.engine.model.passes import StaticPasses
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.passes import StaticPasses
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 _SURE = 1000.0
 """The logit of a text's next token; those of others are 0. No noise of a sampler makes up for it."""

@@ -21,14 +21,14 @@ from suffolk.benchmarks.host.word_texts import VOCAB, Ids, WordTexts
 from suffolk.benchmarks.progress import tracked
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import read_costs
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.model.passes import Passes
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import read_costs
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.model.passes import Passes
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 PLAIN, HYBRID = "plain", "hybrid"
 SLOW_GPU = CostModel((1, 2, 4, 8, 16, 32, 64), (0.0705, 0.0721, 0.073, 0.0745, 0.0784, 0.08, 0.0827), 0.0, 8.74e-06)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 
 PARTS = ("scheduling", "loading", "drafting", "learning", "planning", "verification", "bookkeeping", "streaming")
 

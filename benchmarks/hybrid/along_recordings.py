@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.benchmarks.hybrid.hindsight_drafter import HindsightDrafter
-from suffolk.serving.drafters.registry import source_name
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.replay.recorded_states import RecordedStates
-from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.replayer import SPARE, Replayed, Replayer
+from suffolk.serving.decoding.drafters.registry import source_name
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.replay.recorded_states import RecordedStates
+from suffolk.serving.decoding.replay.recording import Recording
+from suffolk.serving.decoding.replay.replayer import SPARE, Replayed, Replayer
 
 
 class AlongRecordings:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter
 
 if TYPE_CHECKING:
     import torch
 
-    from suffolk.serving.engine.model.kv_cache import KVCache
+    from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 
 
 class CombinedSources:

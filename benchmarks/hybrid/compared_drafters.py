@@ -12,13 +12,13 @@ from suffolk.benchmarks.hybrid.switching_drafter import SwitchingDrafter
 from suffolk.benchmarks.hybrid.switching_rules import Rule, arctic_inference, sam_decoding
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
-from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
 
 TEXT = ("datastore", "prompt-lookup")
 HYBRID = "hybrid"

@@ -12,15 +12,15 @@ from typing import Any
 from unittest.mock import patch
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, stored_costs
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.pass_result import PassResult
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, stored_costs
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 COUNTED = (DraftModelDrafter.name, TokenRecyclingDrafter.name)
 """Networks with countable time: draft models, and token recycling, which takes almost none."""

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from suffolk.benchmarks.hybrid.combined_sources import CombinedSources
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import path_along
-from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, GeneratedLogits, LogitsDrafter, tree_of
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, GeneratedLogits, LogitsDrafter, tree_of
 
 HINDSIGHT = "hindsight"
 Path = tuple[Ids, npt.NDArray[np.uint32]]

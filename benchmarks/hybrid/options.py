@@ -9,9 +9,9 @@ from typing import Any
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.hybrid.hindsight_drafter import HINDSIGHT
 from suffolk.benchmarks.report import plain
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.serving.transport.limits import check_range
 
 PARTS = ("nodes", "planned", "service")
 

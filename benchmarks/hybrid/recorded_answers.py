@@ -9,12 +9,12 @@ from pathlib import Path
 from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recorder import Recorder
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recorder import Recorder
+from suffolk.serving.decoding.replay.recording import Recording
 
 SLOTS = 8
 Encoded = Sequence[tuple[Prompt, list[int]]]

@@ -22,13 +22,13 @@ from suffolk.benchmarks.turns import alternating, rotated
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.load import load_drafters
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.replayer import SPARE
+from suffolk.serving.decoding.drafters.load import load_drafters
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.drafter import CacheDrafter, Drafter
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.replayer import SPARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.costs.cost_model import CostModel, Sample
+    from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Sample
 
 NODES = (4, 8, 16, 32, 64)
 """Tree sizes in the break-even table."""

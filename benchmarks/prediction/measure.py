@@ -27,15 +27,15 @@ from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import Prompt
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.turns import rotated
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.loop.generation import Generation
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.near_tie import first_difference
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.replayer import Replayer
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.loop.generation import Generation
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import Recording
+from suffolk.serving.decoding.replay.replayer import Replayer
 
 NO_PREDICTION = "no prediction"
 _ALONE = "prediction"

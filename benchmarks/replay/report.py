@@ -15,12 +15,12 @@ from suffolk.benchmarks.table import format_table
 from suffolk.build_index.report import count
 from suffolk.datastore.printable import printable
 from suffolk.datastore.version import __version__
-from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.summary import DEPTHS, summarize
+from suffolk.serving.decoding.replay.recording import Recording
+from suffolk.serving.decoding.replay.summary import DEPTHS, summarize
 
 if TYPE_CHECKING:
-    from suffolk.serving.drafters.retrieval.limits import Limits
-    from suffolk.serving.replay.replayer import Replayed
+    from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+    from suffolk.serving.decoding.replay.replayer import Replayed
 
 ALL = "all"
 

@@ -13,18 +13,18 @@ from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.replay.report import results
 from suffolk.benchmarks.stopping import Stop, keep
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.load import load_drafters, make_drafter
-from suffolk.serving.replay.replayer import SPARE, Replayed, Replayer
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
+from suffolk.serving.decoding.replay.replayer import SPARE, Replayed, Replayer
 
 if TYPE_CHECKING:
-    from suffolk.serving.drafters.drafter_config import DrafterConfig
-    from suffolk.serving.drafters.retrieval.limits import Limits
-    from suffolk.serving.engine.costs.cost_model import CostModel
-    from suffolk.serving.engine.loop.drafter import Drafter
-    from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.replay.recorded_states import RecordedStates
-    from suffolk.serving.replay.recording import Recording
+    from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
+    from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+    from suffolk.serving.decoding.engine.loop.drafter import Drafter
+    from suffolk.serving.decoding.engine.model.target import Target
+    from suffolk.serving.decoding.replay.recorded_states import RecordedStates
+    from suffolk.serving.decoding.replay.recording import Recording
 
 Rows = list[dict[str, Any]]
 
@@ -108,7 +108,7 @@ def _add(done: Callable[[int], None], before: int, number: int) -> None:
 
 
 def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:
-    from suffolk.serving.replay.recorded_states import RecordedStates  # imports torch
+    from suffolk.serving.decoding.replay.recorded_states import RecordedStates  # imports torch
 
     return RecordedStates(target, drafter, capacity)
 

@@ -122,7 +122,7 @@ def _measure_batches(
 ) -> dict[str, Any]:
     if not options.grpc:
         return {}
-    from suffolk.serving.draft_service.client import connect  # load gRPC only if it is measured
+    from suffolk.serving.clients.remote_datastore import connect  # load gRPC only if it is measured
 
     with served(path) as url:
         remote = connect(url, GRPC_DEADLINE_S)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
+from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
 
 
 @dataclass(frozen=True, slots=True)

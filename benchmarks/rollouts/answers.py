@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from suffolk.benchmarks.decode.setup import Encoded
 from suffolk.benchmarks.rollouts.options import RolloutOptions
 from suffolk.datastore.errors import Corruption
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 Answers: TypeAlias = list[list[int]]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 SOURCE = 1 << 30
 _DEPTH = 24

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.pass_result import PassResult
-from suffolk.serving.engine.model.row_contexts import RowContexts
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import TreeLayout
-from suffolk.serving.engine.sampling.sampler import Sampler
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.sampling.sampler import Sampler
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 _TIMED_ROWS = 16
 

@@ -16,14 +16,14 @@ from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.rollouts.answers import Answers
 from suffolk.benchmarks.rollouts.counted_passes import CountedPasses
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)

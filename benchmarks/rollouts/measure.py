@@ -22,10 +22,10 @@ from suffolk.benchmarks.rollouts.summary import summarize
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.turns import rotated
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:

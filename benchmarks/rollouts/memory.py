@@ -15,11 +15,11 @@ from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.store import LiveStore, create_live_store
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.store import LiveStore, create_live_store
 
 
 class Memory(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from suffolk.serving.transport.retry_times import RETRY_SECONDS, sent_retry_seconds
+from suffolk.serving.net.retry_times import RETRY_SECONDS, sent_retry_seconds
 
 METHOD = "/suffolk.v1.DraftService/Draft"
 CHANNELS = 4

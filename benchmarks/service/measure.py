@@ -22,10 +22,10 @@ from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import Load, run_closed, run_open
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.draft_service import wire
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.proto import draft_pb2
-from suffolk.serving.transport.url import parse_url
+from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.net.messages import columns
+from suffolk.serving.net.proto import draft_pb2
+from suffolk.serving.net.url import parse_url
 
 MAX_DEPTH = 10
 
@@ -155,8 +155,8 @@ def _request(contexts: Sequence[Any], options: ServiceOptions) -> bytes:
     request = draft_pb2.DraftRequest(
         max_match=options.max_match,
         max_depth=MAX_DEPTH,
-        max_nodes=wire.pack_sizes([options.max_nodes]),
-        **wire.pack_contexts([np.asarray(context, np.int32) for context in contexts], options.max_match),
+        max_nodes=columns.pack_sizes([options.max_nodes]),
+        **columns.pack_contexts([np.asarray(context, np.int32) for context in contexts], options.max_match),
     )
     return request.SerializeToString()
 

@@ -30,11 +30,11 @@ from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests, generate
 from suffolk.benchmarks.worker.streams import Answer, StreamRun, run_streams
 from suffolk.datastore.errors import Internal, InvalidArgument
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.openai.server import OpenAIServer
-from suffolk.serving.transport.config import ServerConfig
-from suffolk.serving.transport.endpoint import parse_endpoint
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.endpoint import parse_endpoint
+from suffolk.serving.worker.openai.server import OpenAIServer
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.service import DecodeService
 

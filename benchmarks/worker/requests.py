@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.worker.streams import Answer, Ask, Stopwatch
 from suffolk.datastore.errors import Internal, InvalidArgument
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 
 if TYPE_CHECKING:  # the clients' process needs no torch
-    from suffolk.serving.engine.loop.engine import Engine
+    from suffolk.serving.decoding.engine.loop.engine import Engine
 
 ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE = "engine", "gRPC", "HTTP, streamed", "HTTP, whole"
 TRANSPORTS = (ENGINE, GRPC, HTTP_STREAM, HTTP_WHOLE)

@@ -15,7 +15,7 @@ void bind_searcher(pybind11::module_& module);
 void bind_live(pybind11::module_& module);
 void bind_merged(pybind11::module_& module);
 
-// Operands are addresses, so that the extension is built without torch. serving/engine/model/skinny_gemm.py checks them.
+// Operands are addresses, so that the extension is built without torch. serving/decoding/engine/model/skinny_gemm.py checks them.
 void bind_kernels(pybind11::module_& module);
 
 }  // namespace suffolk::bindings

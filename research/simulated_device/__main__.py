@@ -15,7 +15,7 @@ from research.simulated_device.simulation import Load
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.costs.cost_store import read_costs
+from suffolk.serving.decoding.engine.costs.cost_store import read_costs
 
 _HEADERS = (
     "drafter", "tokens/s", "speed-up", "M", "nodes", "of best fixed", "best nodes", "of ceiling",

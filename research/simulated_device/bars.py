@@ -15,8 +15,8 @@ from research.simulated_device.device import Disturbances, DraftTimes, costs_lik
 from research.simulated_device.simulation import Load, Result
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import read_costs
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import read_costs
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 GPU = CostModel(ROWS, (7.05, 7.21, 7.3, 7.45, 7.84, 8.0, 8.27))

@@ -17,14 +17,14 @@ from research.simulated_device.sources import KnowingDrafter, damage, take_time
 from suffolk.benchmarks.turns import alternating
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.policy.planner import Planner
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.policy.planner import Planner
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recording import Recording
 
 NAMES = ("prompt-lookup", "datastore", "hybrid")
 WITH_MODEL = "hybrid with a draft model"

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from research.simulated_device.clock import VirtualClock
-from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 
 _PERIOD = 3.0
 """Seconds between two changes of speed of an unsteady device."""

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from research.simulated_device.device import Device
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.registry import source_bits
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
-from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
+from suffolk.serving.decoding.drafters.registry import source_bits
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
+from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 
 _DEPTH = 8
 Ids = npt.NDArray[np.int32]

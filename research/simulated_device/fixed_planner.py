@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
-from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 
 
 class FixedPlanner(VerifyAllPlanner):

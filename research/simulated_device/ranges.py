@@ -20,7 +20,7 @@ from research.simulated_device.device import costs_like
 from research.simulated_device.fixed_planner import FixedPlanner
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
-from suffolk.serving.engine.policy import constants
+from suffolk.serving.decoding.engine.policy import constants
 
 _FACTORS = (0.5, 2.0)
 _NEAR_ONE = ("MARGIN", "MEMORY", "RECOVERY")

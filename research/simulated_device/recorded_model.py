@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 
 from research.simulated_device.device import Device
-from suffolk.serving.engine.model.kv_cache import KVCache
-from suffolk.serving.engine.model.pass_result import PassResult
-from suffolk.serving.engine.model.row_contexts import RowContexts
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import TreeLayout
-from suffolk.serving.engine.sampling.sampler import Sampler
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.sampling.sampler import Sampler
 
 
 class RecordedCache:

@@ -11,13 +11,13 @@ import numpy as np
 
 from research.simulated_device.device import Device
 from research.simulated_device.recorded_model import RecordedModel, RecordedPasses, RecordedSampler
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.model.passes import Passes
-from suffolk.serving.engine.policy.planner import Planner
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.model.passes import Passes
+from suffolk.serving.decoding.engine.policy.planner import Planner
+from suffolk.serving.decoding.replay.recording import Recording
 
 _NAME = "drafter"
 

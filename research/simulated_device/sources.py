@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from research.simulated_device.device import Device, DraftSeconds
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 _SOURCE = 1 << 31
 _DEPTH = 20

@@ -1,1 +1,9 @@
-"""A cluster on Ray: store servers, workers and an HTTP front. Ray places processes; requests go over gRPC and HTTP."""
+"""A cluster on Ray: store servers, workers and an HTTP front. Ray places processes; requests go over gRPC and HTTP.
+
+``config.py`` is the cluster's file. ``controller.py`` is the actor that starts, watches and replaces servers, each a process beside
+an actor of Ray (``server_actor.py``). ``front.py`` spreads requests over workers.
+
+Threads: actors take one call at a time; the controller's loop is a thread of its own.
+
+Begin with ``controller.py``.
+"""

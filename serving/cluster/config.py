@@ -14,13 +14,13 @@ import yaml
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.toml import tomllib
+from suffolk.serving.clients.fanout.topology import MAX_REPLICAS
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
 from suffolk.serving.cluster.published_config import Source, check_published
 from suffolk.serving.cluster.server_client import ServerClient
-from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
-from suffolk.serving.fanout.topology import MAX_REPLICAS
-from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.decoding.engine.checked_fields import Within, check_fields, from_json
+from suffolk.serving.net.endpoint import Endpoint
 
 Count = Annotated[int, Within(0, 1024)]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")

@@ -18,8 +18,8 @@ from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
-from suffolk.serving.engine.checked_fields import from_json
-from suffolk.serving.replication.peer import have_leaders
+from suffolk.serving.decoding.engine.checked_fields import from_json
+from suffolk.serving.store.replication.peer import have_leaders
 
 CONTROLLER = "controller"
 """Name of the actor, in the namespace of its cluster."""

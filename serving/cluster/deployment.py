@@ -23,7 +23,7 @@ from suffolk.serving.cluster.controller import CONTROLLER, namespace_of
 from suffolk.serving.cluster.front import front_app
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.node import HEAD
-from suffolk.serving.transport.endpoint import Endpoint, check_free
+from suffolk.serving.net.endpoint import Endpoint, check_free
 
 _MAX_ONGOING = 4096
 """Requests that a replica forwards at a time; workers have limits of their own."""

@@ -24,11 +24,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.serving.openai.errors import error_body
-from suffolk.serving.transport.host_rules import HostRules
-from suffolk.serving.transport.http_body import read_body
-from suffolk.serving.transport.http_errors import error_response
-from suffolk.serving.transport.http_hosts import HostMiddleware
+from suffolk.serving.net.host_rules import HostRules
+from suffolk.serving.net.http_body import read_body
+from suffolk.serving.net.http_errors import error_response
+from suffolk.serving.net.http_hosts import HostMiddleware
+from suffolk.serving.worker.openai.errors import error_body
 
 Workers = Callable[[], Awaitable[list[str]]]
 """Gives the HTTP addresses of the workers that take requests now."""

@@ -12,8 +12,8 @@ from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.node import node_folder
 from suffolk.serving.cluster.replica_words import replica_words, require_register
 from suffolk.serving.cluster.shards import shards_at
-from suffolk.serving.replication.servicer import MAX_FOLLOWERS
-from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.store.replication.servicer import MAX_FOLLOWERS
 
 MAX_COPIES = 1 + MAX_FOLLOWERS
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.serving.live_store.identity import has_log, is_live
+from suffolk.serving.store.live_store.identity import has_log, is_live
 
 
 @dataclass(frozen=True)

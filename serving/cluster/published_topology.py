@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 from suffolk.serving.cluster.config import StoresConfig
 from suffolk.serving.cluster.shards import shards_at
-from suffolk.serving.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 
 LOG = logging.getLogger("suffolk.cluster")
 FILE = "topology.json"

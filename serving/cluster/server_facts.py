@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import grpc
 
-from suffolk.serving.draft_service import limits
-from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.transport.call_errors import call_error
-from suffolk.serving.transport.channel import open_channel
-from suffolk.serving.transport.url import parse_url
+from suffolk.datastore import limits
+from suffolk.serving.net.call_errors import call_error
+from suffolk.serving.net.channel import open_channel
+from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.net.url import parse_url
 from suffolk.serving.worker.client import connect_worker
 
 _DEADLINE = 5.0

@@ -10,13 +10,13 @@ from typing import Literal
 from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
+from suffolk.serving.clients.fanout.topology import MAX_REPLICAS
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.live_copies import live_words, worker_options
 from suffolk.serving.cluster.option_words import option_words
 from suffolk.serving.cluster.published_topology import topology_files
 from suffolk.serving.cluster.shards import shard_words, shards_of
-from suffolk.serving.fanout.topology import MAX_REPLICAS
-from suffolk.serving.transport.endpoint import Endpoint, parse_endpoint
+from suffolk.serving.net.endpoint import Endpoint, parse_endpoint
 
 DRAIN_SECONDS = 2.0
 """Seconds for which a stopping server still answers new requests: longer than the front and clients need to notice."""

@@ -15,7 +15,7 @@ from suffolk.serving.cluster.live_copies import MAX_COPIES
 from suffolk.serving.cluster.live_files import LiveFiles
 from suffolk.serving.cluster.replica_words import require_register
 from suffolk.serving.cluster.shards import Shard, shards_of
-from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.net.endpoint import Endpoint
 
 Placement = Mapping[str, Mapping[str, str]]
 """Key of a shard -> node -> HOST:PORT of its copy there, the node that may lead first at the front."""

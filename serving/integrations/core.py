@@ -11,33 +11,34 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import DEFAULT_MAX_NODES
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.datastore.watched_datastore import WatchedDatastore
-from suffolk.serving.draft_service.breaker import CircuitBreaker
-from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.draft_service.later_retriever import LaterRetriever
-from suffolk.serving.draft_service.text_appender import TextAppender, open_appendable
-from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.require_match import require_match
-from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.engine.loop.draft_failures import DraftFailures
-from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
-from suffolk.serving.engine.loop.drafter import GREEDY, DraftRequest
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
-from suffolk.serving.fanout.open_store import connect_any
+from suffolk.serving.clients.breaker import CircuitBreaker
+from suffolk.serving.clients.connect import connect_any
+from suffolk.serving.clients.text_appender import TextAppender
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import GREEDY, DraftRequest
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.integrations.chain_planner import ChainPlanner
 from suffolk.serving.integrations.flat_draft import best_chain, masked_tree
 from suffolk.serving.integrations.options import IntegrationOptions
 from suffolk.serving.integrations.running_requests import Context, RunningRequest, RunningRequests
-from suffolk.serving.transport.url import is_remote
+from suffolk.serving.net.messages.choices import merge_urls
+from suffolk.serving.net.url import is_remote
+from suffolk.serving.open_store import open_appendable
 
 Result = TypeVar("Result")
 _NODES = 2
@@ -102,7 +103,7 @@ class DraftCore:
         except SuffolkError:
             self._close_memory()
             raise
-        remote = {name for store in self._stores if isinstance(store, LaterRetriever) for name in store.names}
+        remote = {name for store in self._stores if isinstance(store, AsyncRetriever) for name in store.names}
         self._has_remote = bool(remote)
         local = {name for store in self._stores for name in store.names} - remote
         self._without_remote = DraftOptions(datastores=tuple(sorted(local)))

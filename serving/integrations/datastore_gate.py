@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from suffolk.serving.engine.policy.acceptance_model import Estimate
+from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
 from suffolk.serving.integrations.linear_costs import LinearCosts
 
 _GAIN = 0.3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from suffolk.serving.engine.costs.cost_model import CostModel, Floats
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Floats
 
 _ROW_COST = 0.1
 """Prior time of one more row, as a share of a pass with one row. It is twice that of 135M parameters on a CPU core."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,20 +7,22 @@ from typing import Any
 
 import grpc
 
+from suffolk.datastore.arguments import check_deadline
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, Unavailable
-from suffolk.serving.engine.checks import number, text, whole_within
-from suffolk.serving.engine.loop.draft_options import DraftOptions, options_or_default
-from suffolk.serving.engine.loop.prompt import Prompt
-from suffolk.serving.engine.loop.stats import GenerationStats
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.sampling.log_probabilities import LogProbability
-from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_or_default
-from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
-from suffolk.serving.transport.call_errors import call_error
-from suffolk.serving.transport.channel import open_channel
-from suffolk.serving.transport.limits import MAX_NODES, PING_SECONDS, check_deadline
-from suffolk.serving.transport.server_info import parse_server_info
-from suffolk.serving.transport.url import WORKER_PORT, describe_url, parse_url
+from suffolk.datastore.retriever import MAX_NODES
+from suffolk.serving.decoding.engine.checks import number, text, whole_within
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions, options_or_default
+from suffolk.serving.decoding.engine.loop.prompt import Prompt
+from suffolk.serving.decoding.engine.loop.stats import GenerationStats
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings, settings_or_default
+from suffolk.serving.net.call_errors import call_error
+from suffolk.serving.net.channel import open_channel
+from suffolk.serving.net.limits import PING_SECONDS
+from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
+from suffolk.serving.net.server_info import parse_server_info
+from suffolk.serving.net.url import WORKER_PORT, describe_url, parse_url
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.settings import pack_settings
 from suffolk.serving.worker.wire import pack_options, pack_prompt, unpack_step

@@ -8,13 +8,13 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.arguments import check_size
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
-from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
-from suffolk.serving.transport.error_details import abort_call
-from suffolk.serving.transport.limits import check_size
-from suffolk.serving.transport.tokens import unpack_tokens
+from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.net.error_details import abort_call
+from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
+from suffolk.serving.net.tokens import unpack_tokens
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.service import DecodeService

@@ -10,7 +10,7 @@ import numpy as np
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.serving.drafters.retrieval.retrieval_scorer import known_end
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import known_end
 
 Passages = dict[str, Any]
 """The passages of one datastore, ready for JSON (docs/reference/step-trace.md)."""

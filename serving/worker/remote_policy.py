@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from suffolk.datastore.errors import Field, InvalidArgument, PermissionDenied
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)

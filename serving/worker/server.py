@@ -10,14 +10,14 @@ from grpc_health.v1 import health
 from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import Internal
-from suffolk.serving.proto import decode_pb2_grpc
-from suffolk.serving.transport.config import ServerConfig
-from suffolk.serving.transport.grpc_server import build_grpc_server
-from suffolk.serving.transport.http_app import build_app
-from suffolk.serving.transport.http_errors import plain_error
-from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits
-from suffolk.serving.transport.quota_metrics import QuotaMetrics
-from suffolk.serving.transport.server import Server
+from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.grpc_server import build_grpc_server
+from suffolk.serving.net.http_app import build_app
+from suffolk.serving.net.http_errors import plain_error
+from suffolk.serving.net.http_server import SPARE_CONNECTIONS, HttpLimits
+from suffolk.serving.net.proto import decode_pb2_grpc
+from suffolk.serving.net.quota_metrics import QuotaMetrics
+from suffolk.serving.net.server import Server
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.grpc_server import DecodeServicer
 from suffolk.serving.worker.service import DecodeService

@@ -8,23 +8,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from suffolk.datastore.arguments import check_range, check_size
 from suffolk.datastore.errors import Field, PermissionDenied, SuffolkError, Unavailable, Unsupported
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.limits import MAX_NAME
+from suffolk.datastore.retriever import MAX_NODES, Retriever
 from suffolk.datastore.version import __version__
-from suffolk.serving.draft_service.text_appender import TextAppender
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.loop.generation import Generation
-from suffolk.serving.engine.loop.prompt import encode_text, has_template
-from suffolk.serving.proto import decode_pb2
-from suffolk.serving.replay.recorder import Recorder
-from suffolk.serving.replay.recording import FINISHED
-from suffolk.serving.transport.admission import AdmissionController
-from suffolk.serving.transport.identity import EVERY_TENANT, OPERATOR, Role, caller
-from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range, check_size
-from suffolk.serving.transport.request_metrics import CallOutcome
-from suffolk.serving.transport.store_names import tenant_of
-from suffolk.serving.transport.usage import take_queries
+from suffolk.serving.clients.text_appender import TextAppender
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.loop.generation import Generation
+from suffolk.serving.decoding.engine.loop.prompt import encode_text, has_template
+from suffolk.serving.decoding.replay.recorder import Recorder
+from suffolk.serving.decoding.replay.recording import FINISHED
+from suffolk.serving.net.admission import AdmissionController
+from suffolk.serving.net.identity import EVERY_TENANT, OPERATOR, Role, caller
+from suffolk.serving.net.proto import decode_pb2
+from suffolk.serving.net.request_metrics import CallOutcome
+from suffolk.serving.net.store_names import tenant_of
+from suffolk.serving.net.usage import take_queries
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.metrics import AppenderMetrics, WorkerMetrics

@@ -9,12 +9,12 @@ from typing import Any
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.engine.sampling.grammar import Grammar
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.proto import decode_pb2
-from suffolk.serving.transport.limits import check_range
-from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.proto import decode_pb2
+from suffolk.serving.net.tokens import pack_tokens, to_tokens, unpack_tokens
 from suffolk.serving.worker import limits
 
 FIELDS = tuple(field.name for field in decode_pb2.SamplingSettings.DESCRIPTOR.fields)

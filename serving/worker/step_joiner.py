@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from suffolk.serving.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step import Step
 
 
 class StepJoiner:

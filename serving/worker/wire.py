@@ -6,17 +6,17 @@ from collections import Counter
 
 import numpy as np
 
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
-from suffolk.serving.drafters.registry import source_name
-from suffolk.serving.engine.loop.draft_counts import STAGES
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.prompt import Prompt, read_prompt
-from suffolk.serving.engine.loop.stats import PARTS, GenerationStats
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.sampling.log_probabilities import LogProbability
-from suffolk.serving.proto import decode_pb2
-from suffolk.serving.transport.limits import check_range
-from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+from suffolk.serving.decoding.drafters.registry import source_name
+from suffolk.serving.decoding.engine.loop.draft_counts import STAGES
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.prompt import Prompt, read_prompt
+from suffolk.serving.decoding.engine.loop.stats import PARTS, GenerationStats
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
+from suffolk.serving.net.proto import decode_pb2
+from suffolk.serving.net.tokens import pack_tokens, to_tokens, unpack_tokens
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.settings import require_known
 

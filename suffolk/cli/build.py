@@ -37,9 +37,9 @@ from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.paths import name_text
 from suffolk.datastore.readers import reader_lines, wait_for_readers
-from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.storage.build import build_at
-from suffolk.serving.storage.push import KEEP
+from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.store.storage.build import build_at
+from suffolk.serving.store.storage.push import KEEP
 
 EXAMPLES = """
 suffolk build --tokenizer MODEL_FOLDER --output STORE src/ notes.txt more.jsonl.zst

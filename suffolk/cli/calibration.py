@@ -18,9 +18,9 @@ from typing import Any
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.printable import printable
-from suffolk.serving.drafters.calibration.calibration import Learned
-from suffolk.serving.drafters.calibration.calibration_file import read_calibration
-from suffolk.serving.drafters.calibration.reliability import Reliability
+from suffolk.serving.decoding.drafters.calibration.calibration import Learned
+from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration
+from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
 
 EXAMPLES = """
 suffolk worker --model MODEL_FOLDER --datastore code/ --calibration code.json      learns, and keeps it

@@ -29,8 +29,8 @@ from suffolk.benchmarks.capacity.report import plan_lines, plan_result
 from suffolk.benchmarks.capacity.service_costs import read_costs
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, passed_on, rare
-from suffolk.serving.draft_service.limits import MAX_BATCH
-from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within
+from suffolk.datastore.limits import MAX_BATCH
+from suffolk.serving.decoding.engine.checked_fields import ABOVE_0, Share, Within
 
 EXAMPLES = """
 suffolk capacity --tokens 1e12 --workers 200 --steps-per-second 40 --batch 8

@@ -27,14 +27,14 @@ from suffolk.cli.change_report import change_report
 from suffolk.cli.documents import FORMS, example_id, whole_ids
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.datastore.appendable import LiveDeletion, LiveStats
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.paths import name_text
-from suffolk.serving.live_store.identity import has_log, published
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.stats import LiveDeletion, LiveStats
-from suffolk.serving.live_store.store import open_live_store
-from suffolk.serving.transport.url import is_url
+from suffolk.serving.net.url import is_url
+from suffolk.serving.store.live_store.identity import has_log, published
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.store import open_live_store
 
 EXAMPLES = """
 suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst:4711 --id chats.jsonl#conversation-17

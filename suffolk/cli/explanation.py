@@ -15,11 +15,11 @@ from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.errors import PermissionDenied, Unsupported
 from suffolk.datastore.printable import printable
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.hybrid.explanation import Explanation
-from suffolk.serving.drafters.registry import source_name
+from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
+from suffolk.serving.decoding.drafters.registry import source_name
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.loop.step import Step
+    from suffolk.serving.decoding.engine.loop.step import Step
 
 BATCH = 256
 """Contexts of one call of a draft service."""

@@ -27,21 +27,21 @@ from suffolk.cli.source_table import print_sources
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.hybrid.explanation import Explanation
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
-from suffolk.serving.drafters.registry import NONE, find
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.prompt import encode_chat, encode_text, has_template, read_prompt
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
+from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.decoding.drafters.registry import NONE, find
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text, has_template, read_prompt
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.costs.cost_model import CostModel
-    from suffolk.serving.engine.loop.drafter import Drafter
-    from suffolk.serving.engine.loop.engine import Engine
-    from suffolk.serving.engine.loop.generation import Generation
-    from suffolk.serving.engine.loop.step import Step
-    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+    from suffolk.serving.decoding.engine.loop.drafter import Drafter
+    from suffolk.serving.decoding.engine.loop.engine import Engine
+    from suffolk.serving.decoding.engine.loop.generation import Generation
+    from suffolk.serving.decoding.engine.loop.step import Step
+    from suffolk.serving.decoding.engine.model.target import Target
 
 
 def run(options: Options) -> int:
@@ -72,7 +72,7 @@ def run(options: Options) -> int:
         kept_calibration(options.calibration) as calibration,
         opened_stores(options.datastore if uses_stores else [], options.deadline_ms, limits, options.model) as stores,
     ):
-        from suffolk.serving.drafters.load import load_drafters, make_drafter
+        from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 
         config = options.drafter_config()
         if not config.parts():
@@ -98,9 +98,9 @@ def _generate(
     stores: list[Retriever],
     draft_options: DraftOptions,
 ) -> int:
-    from suffolk.serving.engine.costs.cost_store import find_costs
-    from suffolk.serving.engine.loop.request import Request
-    from suffolk.serving.replay.recorder import opened_recorder
+    from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+    from suffolk.serving.decoding.engine.loop.request import Request
+    from suffolk.serving.decoding.replay.recorder import opened_recorder
 
     Request(0, target, ids, settings, options=draft_options)  # refuse bad settings before costs are measured
     drafters = {} if drafter is None else {name: drafter}
@@ -179,7 +179,7 @@ def _engine(
     costs: CostModel | None = None,
 ) -> Engine:
     """An engine for one request of that size at a time."""
-    from suffolk.serving.engine.loop.engine import Engine
+    from suffolk.serving.decoding.engine.loop.engine import Engine
 
     room = settings.max_new_tokens
     if target.context_length is not None:
@@ -192,7 +192,7 @@ def _compare(
     target: Target, ids: list[int], settings: SamplingSettings, drafted: Generation, draft_options: DraftOptions
 ) -> tuple[dict[str, Any], list[Step]]:
     """Decode without drafts. Returns the comparison, ready for JSON, and the steps."""
-    from suffolk.serving.engine.sampling.near_tie import first_difference
+    from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
 
     with _engine(target, {}, len(ids), settings, 1) as engine:
         plain = engine.generate(ids, settings, options=DraftOptions(trace=draft_options.trace))

@@ -11,10 +11,10 @@ from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, argument, option, rare
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.drafters.registry import NONE, find, names
-from suffolk.serving.engine.checked_fields import Share
-from suffolk.serving.engine.sampling import settings as limits
-from suffolk.serving.engine.sampling.settings import VERIFICATIONS, SamplingSettings
+from suffolk.serving.decoding.drafters.registry import NONE, find, names
+from suffolk.serving.decoding.engine.checked_fields import Share
+from suffolk.serving.decoding.engine.sampling import settings as limits
+from suffolk.serving.decoding.engine.sampling.settings import VERIFICATIONS, SamplingSettings
 
 EXAMPLES = """
 suffolk generate --model MODEL_FOLDER "Write a sort function."

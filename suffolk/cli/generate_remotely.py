@@ -9,8 +9,8 @@ from suffolk.cli.generation_output import generation_facts, show
 from suffolk.cli.options.setting import settings_of
 from suffolk.cli.source_colours import Colours
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 LOCAL = (
     "compare_plain", "deadline_ms", "costs", "calibration", "explain", "trace", "record", "max_match", "min_match", "max_depth",

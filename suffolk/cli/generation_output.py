@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
 from suffolk.cli.source_colours import Colours, legend, paint
-from suffolk.serving.drafters.registry import source_name
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.registry import source_name
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 class Stream(Protocol):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from suffolk.benchmarks.json_file import write_text
 from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.loop.step_trace import StepTrace
-from suffolk.serving.playground.report import report_page
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step_trace import StepTrace
+from suffolk.serving.net.playground.report import report_page
 from suffolk.serving.worker.passages import Passages, find_passages
 from suffolk.serving.worker.trace_json import trace_json
 
@@ -49,7 +49,7 @@ def write_trace(
     """Write the page of ``answers`` to ``file``. ``facts``: model, prompt and settings, as for ``report_page``.
     Raises as ``write_text``.
     """
-    from suffolk.serving.openai.token_texts import TokenTexts  # imports transformers
+    from suffolk.serving.worker.openai.token_texts import TokenTexts  # imports transformers
 
     texts = TokenTexts(tokenizer)
     found = [

@@ -13,7 +13,7 @@ from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import PermissionDenied
 
 if TYPE_CHECKING:
-    from suffolk.serving.drafters.calibration.calibration import Calibration
+    from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 
 RECORD = (
     "add a JSON line for every finished text, for 'suffolk replay'. It holds prompt and text as token ids, which anyone with the "
@@ -36,8 +36,8 @@ class CalibrationOptions(Options):
 @contextlib.contextmanager
 def kept_calibration(path: Path | None) -> Iterator[Calibration]:
     """The calibration in ``path``, or an empty one; written back at the end, also after Ctrl-C. Raises as ``read_calibration``."""
-    from suffolk.serving.drafters.calibration.calibration import Calibration
-    from suffolk.serving.drafters.calibration.calibration_file import read_calibration, write_calibration
+    from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+    from suffolk.serving.decoding.drafters.calibration.calibration_file import read_calibration, write_calibration
 
     require_folder("--calibration", path)
     if path is not None and path.exists() and not path.is_file():
@@ -53,6 +53,6 @@ def kept_calibration(path: Path | None) -> Iterator[Calibration]:
 def require_record(file: Path | None) -> None:
     """Check that ``file``, if there is one, can take recordings. Raises as ``require_recordable``."""
     if file is not None:
-        from suffolk.serving.replay.recorder import require_recordable
+        from suffolk.serving.decoding.replay.recorder import require_recordable
 
         require_recordable(file)

@@ -8,15 +8,15 @@ from typing import Annotated
 
 from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
-from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.live_store.identity import is_free
-from suffolk.serving.live_store.log import DURABILITIES, INTERVAL
-from suffolk.serving.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS, LiveSettings
-from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
-from suffolk.serving.replication.follower import open_replica
-from suffolk.serving.replication.peer import Peer
-from suffolk.serving.replication.register import open_register
-from suffolk.serving.replication.replica import DEFAULT_MAX_LAG, ReplicaSettings
+from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.store.live_store.identity import is_free
+from suffolk.serving.store.live_store.log import DURABILITIES, INTERVAL
+from suffolk.serving.store.live_store.settings import DEFAULT_GROUP_TOKENS, EVICTIONS, LiveSettings
+from suffolk.serving.store.live_store.store import LiveStore, create_live_store, open_live_store
+from suffolk.serving.store.replication.follower import open_replica
+from suffolk.serving.store.replication.peer import Peer
+from suffolk.serving.store.replication.register import open_register
+from suffolk.serving.store.replication.replica import DEFAULT_MAX_LAG, ReplicaSettings
 
 
 @dataclass(frozen=True, kw_only=True)

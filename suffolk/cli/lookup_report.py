@@ -66,7 +66,7 @@ def _continuations(store: Retriever, tree: DraftTree, top: int, has_text: bool) 
 
 
 def _tree(store: Retriever, matched: list[int], tree: DraftTree, has_text: bool) -> dict[str, Any]:
-    from suffolk.serving.draft_service.http_messages import tree_json
+    from suffolk.serving.store.draft_service.http_messages import tree_json
 
     texts = node_texts(store, matched, tree) if has_text else [str(token) for token in tree.tokens.tolist()]
     names = store.names if len(store.names) > 1 else ()

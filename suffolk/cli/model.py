@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
-from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.engine.model.model_folder import find_folder
-from suffolk.serving.transport.limits import MAX_THREADS
+from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.decoding.engine.model.model_folder import find_folder
+from suffolk.serving.net.limits import MAX_THREADS
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.decoding.engine.model.target import Target
 
 MODEL = "model folder in the Hugging Face layout, or hub name"
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
@@ -41,7 +41,7 @@ def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerat
     find_folder(model)  # before torch is loaded, which takes seconds
     import torch
 
-    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.decoding.engine.model.target import Target
 
     silence_transformers()
     if options.threads is not None:

@@ -26,10 +26,10 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import option
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.engine.costs.cost_grid import SIZES, grid
-from suffolk.serving.engine.model.model_folder import find_folder
-from suffolk.serving.transport.limits import MAX_NODES
+from suffolk.datastore.retriever import MAX_NODES
+from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.decoding.engine.costs.cost_grid import SIZES, grid
+from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 CONTEXTS = [128, 1024]
 EXAMPLES = """
@@ -77,11 +77,11 @@ def run(options: Options) -> int:
     largest = grid(contexts, options.slots, None)
     find_folder(options.model)
 
-    from suffolk.serving.engine.costs.cost_measurement import time_points
-    from suffolk.serving.engine.costs.cost_model import CostModel
-    from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
-    from suffolk.serving.engine.model.int8_linear import compress
-    from suffolk.serving.engine.model.same_bits import kernel_lines, kernels
+    from suffolk.serving.decoding.engine.costs.cost_measurement import time_points
+    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+    from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
+    from suffolk.serving.decoding.engine.model.int8_linear import compress
+    from suffolk.serving.decoding.engine.model.same_bits import kernel_lines, kernels
 
     loading = replace(options, exact="near-ties") if options.as_draft_model else options  # as draft models are loaded
     target = load_target(options.model, loading, max(batch * (size + context) for size, batch, context in largest))

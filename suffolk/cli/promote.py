@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.serving.fanout.address import parse_address
-from suffolk.serving.replication.peer import Found, Peer, read_replicas
-from suffolk.serving.transport.url import names_several
+from suffolk.serving.clients.fanout.address import parse_address
+from suffolk.serving.net.url import names_several
+from suffolk.serving.store.replication.peer import Found, Peer, read_replicas
 
 EXAMPLES = """
 suffolk promote grpc://10.0.0.2:7700/chat                            this copy leads from now on

@@ -16,7 +16,7 @@ from suffolk.build_index.report import count, megabytes
 from suffolk.cli.change_report import change_report
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.serving.storage.pull import PullReport, pull
+from suffolk.serving.store.storage.pull import PullReport, pull
 
 EXAMPLES = """
 suffolk pull s3://bucket/code code/

@@ -36,15 +36,15 @@ from suffolk.cli.stores import checked_stores
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.drafters.registry import find, names
-from suffolk.serving.drafters.retrieval.require_match import require_match
-from suffolk.serving.engine.checked_fields import Within
+from suffolk.serving.decoding.drafters.registry import find, names
+from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.decoding.engine.checked_fields import Within
 
 if TYPE_CHECKING:
-    from suffolk.serving.drafters.retrieval.limits import Limits
-    from suffolk.serving.engine.costs.cost_model import CostModel
-    from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.replay.recording import Recording
+    from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+    from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+    from suffolk.serving.decoding.engine.model.target import Target
+    from suffolk.serving.decoding.replay.recording import Recording
 
 EXAMPLES = """
 suffolk worker --model MODEL_FOLDER --record day.jsonl                    records a day of traffic
@@ -202,8 +202,8 @@ def _check(options: Options, chosen: Sequence[str]) -> None:
 
 
 def _recordings(options: Options) -> list[Recording]:
-    from suffolk.serving.replay.logs import LogReader
-    from suffolk.serving.replay.read import read_recordings
+    from suffolk.serving.decoding.replay.logs import LogReader
+    from suffolk.serving.decoding.replay.read import read_recordings
 
     name = options.tokenizer or options.model
     logs = None if name is None else LogReader(name)
@@ -262,7 +262,7 @@ def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
     """The costs that the options select, and their origin in words."""
     if wanted == NO_COSTS:
         return None, ""
-    from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, read_costs
+    from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, read_costs
 
     path = Path(wanted)
     if wanted == STORED:

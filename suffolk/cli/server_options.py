@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.transport.config import ServerConfig
-from suffolk.serving.transport.endpoint import Endpoint, parse_endpoint
-from suffolk.serving.transport.logs import FORMATS, configure_logs
-from suffolk.serving.transport.tls import TlsFiles
-from suffolk.serving.transport.tracing import start_tracing
-from suffolk.serving.transport.url import DRAFT_PORT
+from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.endpoint import Endpoint, parse_endpoint
+from suffolk.serving.net.logs import FORMATS, configure_logs
+from suffolk.serving.net.tls import TlsFiles
+from suffolk.serving.net.tracing import start_tracing
+from suffolk.serving.net.url import DRAFT_PORT
 
 
 def listen_option(port: int) -> Any:

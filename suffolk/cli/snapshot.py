@@ -15,8 +15,8 @@ from typing import Annotated
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.live_store.snapshot import LOCK_SECONDS, snapshot
+from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.store.live_store.snapshot import LOCK_SECONDS, snapshot
 
 EXAMPLES = """
 suffolk snapshot STORE /backup/store-monday       a full copy

@@ -10,7 +10,7 @@ from rich.color import Color, ColorSystem
 from rich.console import Console
 from rich.style import Style
 
-from suffolk.serving.drafters.registry import source_name
+from suffolk.serving.decoding.drafters.registry import source_name
 
 COLOURS = (32, 208, 130, 145, 126, 132, 179, 38, 65, 93)
 """Colours of the 256-colour palette, by source id: datastore, prompt-lookup, draft-model, early-exit, redrafter, eagle, hierarchy,

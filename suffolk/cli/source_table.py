@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from suffolk.cli.source_colours import source_style
-from suffolk.serving.drafters.registry import source_name
+from suffolk.serving.decoding.drafters.registry import source_name
 
 STAGES = ("proposed", "verified", "accepted")
 CAPTION = "A node of several sources counts for each of them, and once for all drafts."

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from suffolk.cli.unpublished import unpublished_note
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.draft_service.choices import merge_urls
-from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.drafters.retrieval.require_match import require_match
-from suffolk.serving.fanout.open_store import open_store
-from suffolk.serving.live_store.store import LiveStore
-from suffolk.serving.transport.url import is_remote
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.net.messages.choices import merge_urls
+from suffolk.serving.net.url import is_remote
+from suffolk.serving.open_store import open_store
+from suffolk.serving.store.live_store.store import LiveStore
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def opened_stores(
         if store.info().get("tokenizer") is not None:
             require_match(store, name, limits, model, fingerprint(load_tokenizer(model)))
             return
-        from suffolk.serving.engine.model.target_loader import read_vocab_size
+        from suffolk.serving.decoding.engine.model.target_loader import read_vocab_size
 
         require_match(store, name, limits, model, None, read_vocab_size(model))
         log.warning(

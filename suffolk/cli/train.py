@@ -19,15 +19,15 @@ from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transfo
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, passed_on, rare
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.training import options as limits
-from suffolk.serving.drafters.training.heads import HEADS, head_maker, option_lines
-from suffolk.serving.drafters.training.options import Regeneration, TrainOptions
-from suffolk.serving.engine.checked_fields import Share
-from suffolk.serving.engine.model.model_folder import find_folder
-from suffolk.serving.engine.sampling.settings import Seed, Temperature
+from suffolk.serving.decoding.drafters.training import options as limits
+from suffolk.serving.decoding.drafters.training.heads import HEADS, head_maker, option_lines
+from suffolk.serving.decoding.drafters.training.options import Regeneration, TrainOptions
+from suffolk.serving.decoding.engine.checked_fields import Share
+from suffolk.serving.decoding.engine.model.model_folder import find_folder
+from suffolk.serving.decoding.engine.sampling.settings import Seed, Temperature
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.decoding.engine.model.target import Target
 
 _EXAMPLES = """
 suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD
@@ -162,7 +162,7 @@ def run(options: Options) -> int:
     find_folder(options.model)
 
     from suffolk.build_index.progress import show_progress
-    from suffolk.serving.drafters.training.run import train
+    from suffolk.serving.decoding.drafters.training.run import train
 
     def load(run_options: TrainOptions) -> Target:
         return load_target(run_options.model, options, run_options.batch * run_options.window, accelerate=False)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from suffolk.build_index.report import count
 from suffolk.datastore.errors import Corruption, Unsupported
-from suffolk.serving.live_store.check_log import unpublished
-from suffolk.serving.live_store.identity import has_log, log_folder
+from suffolk.serving.store.live_store.check_log import unpublished
+from suffolk.serving.store.live_store.identity import has_log, log_folder
 
 
 def unpublished_note(store: str | Path) -> str | None:

@@ -20,9 +20,9 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument
-from suffolk.serving.live_store.check_log import check_log
-from suffolk.serving.live_store.identity import has_log, log_folder, published
-from suffolk.serving.transport.url import is_url
+from suffolk.serving.net.url import is_url
+from suffolk.serving.store.live_store.check_log import check_log
+from suffolk.serving.store.live_store.identity import has_log, log_folder, published
 
 EXAMPLES = """
 suffolk verify STORE                     read every byte once and compare the checksums

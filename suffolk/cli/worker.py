@@ -24,23 +24,24 @@ from suffolk.cli.server_options import is_on
 from suffolk.cli.stores import opened_stores
 from suffolk.cli.worker_options import EXAMPLES as EXAMPLES
 from suffolk.cli.worker_options import Options
+from suffolk.datastore.appendable import Appendable
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.draft_service.appendable import Appendable
-from suffolk.serving.draft_service.text_appender import TextAppender, open_appendable
-from suffolk.serving.drafters.neural.tree_bounds import rows_behind
-from suffolk.serving.live_store.store import LiveStore
-from suffolk.serving.openai.errors import error_body
-from suffolk.serving.openai.origins import check_origins
-from suffolk.serving.transport.config import ServerConfig
-from suffolk.serving.transport.server import ignore_sighup, run_until_signal
-from suffolk.serving.transport.starting_page import starting_page
-from suffolk.serving.transport.url import names_several
+from suffolk.serving.clients.text_appender import TextAppender
+from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.server import ignore_sighup, run_until_signal
+from suffolk.serving.net.starting_page import starting_page
+from suffolk.serving.net.url import names_several
+from suffolk.serving.open_store import open_appendable
+from suffolk.serving.store.live_store.store import LiveStore
+from suffolk.serving.worker.openai.errors import error_body
+from suffolk.serving.worker.openai.origins import check_origins
 
 if TYPE_CHECKING:
-    from suffolk.serving.drafters.calibration.calibration import Calibration
-    from suffolk.serving.engine.loop.drafter import Drafter
-    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+    from suffolk.serving.decoding.engine.loop.drafter import Drafter
+    from suffolk.serving.decoding.engine.model.target import Target
     from suffolk.serving.worker.service import DecodeService
 
 LOG = logging.getLogger("suffolk.worker")
@@ -79,7 +80,7 @@ def opened_memory(name: str | None, model: str) -> Iterator[Appendable | None]:
     if name is None:
         yield None
         return
-    from suffolk.serving.fanout.appendable import connect_to_append
+    from suffolk.serving.clients.fanout.appendable import connect_to_append
 
     with connect_to_append(name) if names_several(name) else open_appendable(name, model) as store:
         yield store
@@ -90,7 +91,7 @@ def require_room(target: Target, slots: int, capacity: int, models: Sequence[Dra
 
     Without this check the system would kill the process later.
     """
-    from suffolk.serving.engine.model import memory
+    from suffolk.serving.decoding.engine.model import memory
 
     needed = memory.cache_bytes(target.model.config, slots * capacity, target.dtype.itemsize)
     if target.device.type == "cpu":  # CPU caches take memory only as texts fill them; elsewhere it is already allocated
@@ -133,7 +134,7 @@ def _make_drafters(
     options: Options, target: Target, stores: list[Retriever], calibration: Calibration
 ) -> dict[str, Drafter]:
     """The drafters that requests may name. Raises ResourceExhausted: their caches do not fit."""
-    from suffolk.serving.drafters.load import load_drafters, make_drafter
+    from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 
     limits, capacity = options.limits(), _capacity(options, target)
     models = load_drafters(target, options.drafter_config(), options.slots, capacity, stores, limits, calibration)
@@ -154,9 +155,9 @@ def _opened_service(
     memory: Appendable | None,
 ) -> Iterator[DecodeService]:
     """The service with its engine. Texts that end while the engine closes are still recorded and remembered."""
-    from suffolk.serving.engine.costs.cost_store import find_costs
-    from suffolk.serving.engine.loop.engine import Engine
-    from suffolk.serving.replay.recorder import opened_recorder
+    from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+    from suffolk.serving.decoding.engine.loop.engine import Engine
+    from suffolk.serving.decoding.replay.recorder import opened_recorder
     from suffolk.serving.worker.remote_policy import RemotePolicy
     from suffolk.serving.worker.service import DecodeService
 
@@ -194,7 +195,7 @@ def _opened_service(
 
 def _serve(options: Options, server: ServerConfig, service: DecodeService, starting: ExitStack) -> None:
     """Serve until a signal. Closes ``starting``, which holds the port, first."""
-    from suffolk.serving.openai.server import OpenAIServer
+    from suffolk.serving.worker.openai.server import OpenAIServer
 
     LOG.info("%s", _facts(service))
     running = OpenAIServer(server, service, check_origins(options.cors_origin), options.tool_format)

@@ -12,10 +12,10 @@ from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
 from suffolk.cli.server_options import ServerOptions, http_option, listen_option, switch_option
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.drafters.registry import NONE, find, names
-from suffolk.serving.engine.checked_fields import Within
-from suffolk.serving.openai.tool_format import AUTO, FORMATS
-from suffolk.serving.transport.url import WORKER_PORT, names_several
+from suffolk.serving.decoding.drafters.registry import NONE, find, names
+from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.net.url import WORKER_PORT, names_several
+from suffolk.serving.worker.openai.tool_format import AUTO, FORMATS
 
 EXAMPLES = """
 suffolk worker --model MODEL_FOLDER                         gRPC on 127.0.0.1:7710, HTTP on 127.0.0.1:7711

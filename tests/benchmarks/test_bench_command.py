@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.cli.commands import COMMANDS
 from suffolk.cli.main import main as suffolk
-from suffolk.serving.engine.sampling.settings import MAX_SEED
+from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
 
 GUIDE = Path(__file__).parents[2] / "benchmarks" / "README.md"
 NONE = "./no-such-folder/x"

@@ -21,7 +21,7 @@ from suffolk.cli.main import main
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import read_manifest, writer_lock
-from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.interrupts import default_interrupts
 from tests.support.waiting import until
 

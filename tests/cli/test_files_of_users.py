@@ -19,9 +19,9 @@ from suffolk.cli.main import main
 from suffolk.cli.options.config_file import read_toml
 from suffolk.cli.serve import parse_stores
 from suffolk.datastore.tokenizer import load_tokenizer
-from suffolk.serving.fanout.topology import read_topology
-from suffolk.serving.transport.access_file import add_token, read_access_file
-from suffolk.serving.transport.send_token import read_token
+from suffolk.serving.clients.fanout.topology import read_topology
+from suffolk.serving.net.access_file import add_token, read_access_file
+from suffolk.serving.net.send_token import read_token
 from tests.support.build_blocks import blocks, options
 from tests.support.building import tokenizer_json
 from tests.support.stores import make_store

@@ -13,8 +13,8 @@ from suffolk.cli.options.setting import settings_of
 from suffolk.cli.options.values import read_texts
 from suffolk.cli.train import Options
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.training.heads import HEADS, HeadOption, head_maker, option_lines
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.drafters.training.heads import HEADS, HeadOption, head_maker, option_lines
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
 KINDS = ("early-exit", "redrafter", "eagle")

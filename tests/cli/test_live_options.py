@@ -10,7 +10,7 @@ import pytest
 from suffolk.cli.live_options import LiveOptions
 from suffolk.cli.main import main
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.live_store.store import LiveStore
+from suffolk.serving.store.live_store.store import LiveStore
 from tests.support.stores import word_tokenizer
 from tests.support.waiting import until
 

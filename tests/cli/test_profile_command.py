@@ -12,8 +12,8 @@ import pytest
 
 from suffolk.cli.main import main
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import (
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import (
     CostKey,
     costs_path,
     find_costs,
@@ -21,9 +21,9 @@ from suffolk.serving.engine.costs.cost_store import (
     save_costs,
     stored_costs,
 )
-from suffolk.serving.engine.model import int8_linear, skinny_gemm
-from suffolk.serving.engine.model.int8_linear import compress
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model import int8_linear, skinny_gemm
+from suffolk.serving.decoding.engine.model.int8_linear import compress
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import save_tiny, tiny_model
 
 KEY = CostKey("abc", "float32", 1000, "a processor", 2, "2.9", 1)

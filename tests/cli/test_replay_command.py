@@ -11,14 +11,14 @@ import pytest
 
 from suffolk.cli.main import main
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recorder import Recorder
-from suffolk.serving.replay.replayer import Replayer
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recorder import Recorder
+from suffolk.serving.decoding.replay.replayer import Replayer
 from suffolk.serving.worker.service import DecodeService
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny

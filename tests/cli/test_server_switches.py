@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from suffolk.cli.server_options import is_on
-from suffolk.serving.transport.config import ServerConfig
-from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.endpoint import Endpoint
 
 LOCAL, PUBLIC = Endpoint("127.0.0.1", 8000), Endpoint("0.0.0.0", 8000)
 

@@ -11,8 +11,8 @@ import pytest
 
 from suffolk.cli.source_colours import COLOURS, Colours, legend, paint, source_style
 from suffolk.cli.source_table import print_sources
-from suffolk.serving.drafters.plugins import MOST_SOURCES
-from suffolk.serving.drafters.registry import BUILT_IN
+from suffolk.serving.decoding.drafters.plugins import MOST_SOURCES
+from suffolk.serving.decoding.drafters.registry import BUILT_IN
 
 VISION = {
     "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],

@@ -15,10 +15,10 @@ from suffolk.benchmarks.batch import measure as batches
 from suffolk.benchmarks.decode.way import Way
 from suffolk.cli.bench import report_options
 from suffolk.cli.main import main
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.replay.replayer import Replayer
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, save_costs
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.replay.replayer import Replayer
 from tests.support import forked
 from tests.support.interrupts import default_interrupts
 from tests.support.processes import WAIT

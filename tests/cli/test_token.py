@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.cli.main import main
-from suffolk.serving.transport.access_file import read_access_file
+from suffolk.serving.net.access_file import read_access_file
 
 
 def test_tokens_are_added_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

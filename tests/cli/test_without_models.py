@@ -11,8 +11,8 @@ import transformers
 
 from suffolk.cli.commands import COMMANDS
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import COUNTS, Recording
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import COUNTS, Recording
 from tests.support.building import make_texts, tokenize, write_jsonl, write_tokenizer
 from tests.support.json_lines import write_rows
 from tests.support.without_models import python, suffolk
@@ -102,8 +102,8 @@ def test_public_names_without_models() -> None:
 def test_a_store_and_its_service_without_models(store: Path) -> None:
     code = (
         "import suffolk\n"
-        "from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig\n"
-        "from suffolk.serving.transport.endpoint import Endpoint\n"
+        "from suffolk.serving.store.draft_service.server import DraftServer, DraftServerConfig\n"
+        "from suffolk.serving.net.endpoint import Endpoint\n"
         "free = Endpoint('127.0.0.1', 0)\n"
         f"with suffolk.open({str(store)!r}) as local:\n"
         "    config = DraftServerConfig(listen=(free,), http=free)\n"

@@ -12,8 +12,8 @@ from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.manifest import read_manifest
-from suffolk.serving.storage.pull import pull
-from suffolk.serving.storage.push import push
+from suffolk.serving.store.storage.pull import pull
+from suffolk.serving.store.storage.push import push
 from tests.support.building import make_texts, write_jsonl, write_tokenizer
 from tests.support.copies import require_equal, require_whole
 from tests.support.fork_server import ForkServer

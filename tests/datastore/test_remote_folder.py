@@ -1,4 +1,4 @@
-"""Folders at URLs. The tests of serving/storage use them with a real S3 server."""
+"""Folders at URLs. The tests of serving/store/storage use them with a real S3 server."""
 
 from __future__ import annotations
 

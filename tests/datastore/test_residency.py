@@ -19,8 +19,8 @@ import pytest
 from suffolk.cli.main import main
 from suffolk.datastore.datastore import RESIDENCIES, open_datastore
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.draft_service.metrics import DraftMetrics
-from suffolk.serving.transport.admission import AdmissionController
+from suffolk.serving.net.admission import AdmissionController
+from suffolk.serving.store.draft_service.metrics import DraftMetrics
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.stores import make_store
 from tests.support.waiting import until

@@ -6,8 +6,8 @@ import re
 import urllib.request
 from pathlib import Path
 
-from suffolk.serving.draft_service.text_appender import TextAppender
-from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.clients.text_appender import TextAppender
+from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.draft_server import serving
 from tests.support.replica_pair import make_replica
 from tests.support.stores import make_store

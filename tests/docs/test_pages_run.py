@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suffolk.cli.main import main
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import save_tiny
 from tests.support.worker_server import working
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from suffolk.serving.engine.policy import constants
+from suffolk.serving.decoding.engine.policy import constants
 
 PAGE = Path(__file__).parents[2] / "docs" / "design" / "policy.md"
 

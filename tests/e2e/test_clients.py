@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.clients.checks import CHECKS, Worker
-from tests.serving.openai.test_tools import TEMPLATE
+from tests.serving.worker.openai.test_tools import TEMPLATE
 from tests.support.grammars import ending_target
 from tests.support.openai_server import answering
 

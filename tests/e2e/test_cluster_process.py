@@ -22,9 +22,9 @@ from research.cluster_load import Load
 from research.local_ray import LocalRay, local_ray
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.fanout.placement import shard_of
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
+from suffolk.serving.clients.fanout.placement import shard_of
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.identity import Role
 from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.processes import ROOT, SUFFOLK, WAIT
 from tests.support.quick_costs import known_costs

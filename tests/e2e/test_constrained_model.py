@@ -12,15 +12,15 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.loop.prompt import encode_chat
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.grammar import Grammar
-from suffolk.serving.engine.sampling.near_tie import first_difference
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.openai.call_reader import ToolCall
-from suffolk.serving.openai.tool_choice import read_tool_choice
-from suffolk.serving.openai.tool_format import find_format
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.loop.prompt import encode_chat
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.worker.openai.call_reader import ToolCall
+from suffolk.serving.worker.openai.tool_choice import read_tool_choice
+from suffolk.serving.worker.openai.tool_format import find_format
 from tests.support.drafters import eager_decoder
 
 MODEL = os.environ.get("SUFFOLK_TEST_MODEL", "")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.identity import Role
 from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
 from tests.support.processes import Running, running
 from tests.support.relay import Relay

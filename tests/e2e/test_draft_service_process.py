@@ -16,8 +16,8 @@ import pytest
 
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from tests.support.brute_force import assert_same_tree
 from tests.support.draft_server import drafted
 from tests.support.forked import suffolk
@@ -171,9 +171,9 @@ def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
 STUCK = """
 import logging
 import threading
-from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
-from suffolk.serving.transport.server import run_until_signal
-from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.store.draft_service.server import DraftServer, DraftServerConfig
+from suffolk.serving.net.server import run_until_signal
+from suffolk.serving.net.endpoint import Endpoint
 from tests.support.brute_force import BruteForceRetriever
 retriever = BruteForceRetriever([[1, 2, 3]], 9)
 retriever.gate.clear()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.fanout.datastore import FanoutDatastore
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_loop
 from tests.support.fanout import opened, replicas, serve
 from tests.support.processes import WAIT, Running, running

@@ -14,7 +14,7 @@ import pytest
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.manifest import tokenizer_name
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.draft_service.client import RemoteDatastore, connect
+from suffolk.serving.clients.remote_datastore import RemoteDatastore, connect
 from tests.support import forked
 from tests.support.forked import suffolk
 from tests.support.processes import running

@@ -10,7 +10,7 @@ import pytest
 
 import suffolk
 from suffolk.cli.main import main
-from suffolk.serving.draft_service.client import RemoteDatastore
+from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from tests.support.processes import running
 from tests.support.stores import word_tokenizer
 

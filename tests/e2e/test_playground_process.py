@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from suffolk.cli.main import main
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.identity import Role
 from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
 from tests.support.drafted_answers import HOSTILE_ID, HOSTILE_TEXT, PROMPT, TOKENS, DraftedAnswer, draft_answer
 from tests.support.forked import running

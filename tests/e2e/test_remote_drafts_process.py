@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.serving.draft_service.client import RemoteDatastore, connect
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.clients.remote_datastore import RemoteDatastore, connect
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_loop
 from tests.support.processes import WAIT, Running, running
 from tests.support.stores import make_store

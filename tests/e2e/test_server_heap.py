@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.transport.heap import ARENAS
+from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.net.heap import ARENAS
 from tests.support.processes import running
 from tests.support.stores import make_store
 from tests.support.waiting import HANG

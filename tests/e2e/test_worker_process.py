@@ -19,8 +19,8 @@ import pytest
 
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.live_store.store import open_live_store
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.store.live_store.store import open_live_store
 from suffolk.serving.worker.client import connect_worker
 from tests.support import forked
 from tests.support.forked import suffolk
@@ -144,7 +144,7 @@ def page(address: str) -> str:
 
 DYING = """
 import sys
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.cli.main import main
 load = Target.load
 def load_dying(*arguments, **options):

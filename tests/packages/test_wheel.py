@@ -94,8 +94,8 @@ def test_the_wheel_installs_the_package_alone(site: Path) -> None:
     package = [folder for folder in (ROOT / "suffolk").iterdir() if folder.is_dir()]  # links included
     sources = [path for folder in package for path in folder.rglob("*.*")] + list((ROOT / "suffolk").glob("*.*"))
     assert found == {str(path.relative_to(ROOT)) for path in sources if path.suffix in KEPT}
-    pages = {path.name for path in (site / "suffolk" / "serving" / "playground" / "static").iterdir()}
-    assert pages == {path.name for path in (ROOT / "serving" / "playground" / "static").iterdir()}
+    pages = {path.name for path in (site / "suffolk" / "serving" / "net" / "playground" / "static").iterdir()}
+    assert pages == {path.name for path in (ROOT / "serving" / "net" / "playground" / "static").iterdir()}
     assert (site / "suffolk/benchmarks/demo/prompts.jsonl").is_file()
     [extension] = site.rglob("*.so")
     assert extension.parent == site / "suffolk" / "datastore"

@@ -18,30 +18,30 @@ from functools import cache
 import numpy as np
 import torch
 
-from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
-from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.model import EagleHead
-from suffolk.serving.drafters.neural.eagle.training import new_head
-from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.drafters.neural.early_exit.shallow import shallow
-from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
-from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
-from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
-from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
-from suffolk.serving.drafters.retrieval.with_request_texts import WithRequestTexts
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter
+from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.decoding.drafters.neural.eagle.training import new_head
+from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
+from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.redrafter.config import RedrafterConfig
+from suffolk.serving.decoding.drafters.neural.redrafter.drafter import RedrafterDrafter
+from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
+from suffolk.serving.decoding.drafters.retrieval.prediction import PredictionDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
 from tests.support.hierarchies import DEPTHS, hierarchy

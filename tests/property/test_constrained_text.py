@@ -15,19 +15,19 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.drafters.neural.early_exit.shallow import shallow
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, SampledChain
-from suffolk.serving.engine.loop.permitted_draft import permitted_draft
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.verify_step import Outcome, verify
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.grammar import Grammar
-from suffolk.serving.engine.sampling.near_tie import first_difference
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
+from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, SampledChain
+from suffolk.serving.decoding.engine.loop.permitted_draft import permitted_draft
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.verify_step import Outcome, verify
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.near_tie import first_difference
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import Free, MadeUpDrafter, SingleRun, eager_decoder, knowing, lying, random_tree, tree
 from tests.support.grammars import END, GRAMMARS, Oracle, check_text, ending_target, tokens_of

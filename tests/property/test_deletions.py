@@ -14,7 +14,7 @@ from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import write_segment
-from suffolk.serving.drafters.registry import source_bits
+from suffolk.serving.decoding.drafters.registry import source_bits
 from tests.property.test_retrieval import VOCAB_SIZES, Documents, corpora, cut, paths, queries
 from tests.support import oracle
 from tests.support.examples import examples

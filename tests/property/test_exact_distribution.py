@@ -19,13 +19,18 @@ import pytest
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.engine.model.row_contexts import RowContexts
-from suffolk.serving.engine.sampling.sampler import Sampler
-from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification.match import accept
-from suffolk.serving.engine.sampling.verification.rejection import VerifiedChain, acceptance, residual, verify_chain
-from suffolk.serving.engine.sampling.verification.typical import typical_path
+from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
+from suffolk.serving.decoding.engine.sampling.sampler import Sampler
+from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededUniforms
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.sampling.verification.match import accept
+from suffolk.serving.decoding.engine.sampling.verification.rejection import (
+    VerifiedChain,
+    acceptance,
+    residual,
+    verify_chain,
+)
+from suffolk.serving.decoding.engine.sampling.verification.typical import typical_path
 from tests.support import biased_rules
 from tests.support.drafters import tree
 from tests.support.toy_target import (

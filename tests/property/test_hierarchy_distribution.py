@@ -13,17 +13,22 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from suffolk.serving.drafters.hierarchy import level_sampling
-from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, LevelQuery, LevelReply
-from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
-from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification.rejection import VerifiedChain, acceptance, residual, verify_chain
+from suffolk.serving.decoding.drafters.hierarchy import level_sampling
+from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegment, LevelQuery, LevelReply
+from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.decoding.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededUniforms
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.sampling.verification.rejection import (
+    VerifiedChain,
+    acceptance,
+    residual,
+    verify_chain,
+)
 from tests.property.test_exact_distribution import check_biased
 from tests.property.test_redrafter_distribution import differs
 from tests.support.hierarchies import DEPTHS, hierarchy, noisy
@@ -229,7 +234,7 @@ def test_a_level_that_tells_the_distribution_of_the_one_below_is_found(
         distributions = [below.toy.distribution(path + found.tokens[:place]) for place in range(len(found))]
         return DraftSegment(found.tokens, found.draft_probs, torch.from_numpy(np.stack(distributions)))
 
-    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.speculative_sample", wrong)
+    monkeypatch.setattr("suffolk.serving.decoding.drafters.hierarchy.recursion.speculative_sample", wrong)
     check_biased(target, texts(levels, target, script), 0.01)
 
 
@@ -247,7 +252,7 @@ def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, mon
         found: DraftSegment = speculative_sample(sampler, uniforms, request, path, draft, *rest)  # type: ignore[arg-type]
         return DraftSegment((draft.tokens + found.tokens)[: len(found)], found.draft_probs, found.distribution)
 
-    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.speculative_sample", wrong)
+    monkeypatch.setattr("suffolk.serving.decoding.drafters.hierarchy.recursion.speculative_sample", wrong)
     check_biased(target, texts(levels, target, script), 0.01)
 
 
@@ -280,7 +285,7 @@ def test_coins_of_a_level_that_also_choose_are_found(monkeypatch: pytest.MonkeyP
             coins, _ = super().take(count)
             return coins, coins
 
-    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.FreshUniforms", Same)
+    monkeypatch.setattr("suffolk.serving.decoding.drafters.hierarchy.recursion.FreshUniforms", Same)
     found, _ = counts_of_stack(3)
     assert differs(found, distribution_of_texts(FEW, LENGTH))
 

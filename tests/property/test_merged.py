@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from suffolk.build_index.delete import delete
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.merged import MergedDatastore
-from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.store.live_store.store import create_live_store
 from tests.property.test_retrieval import Documents, corpora, cut, paths, queries
 from tests.support import oracle
 from tests.support.examples import examples

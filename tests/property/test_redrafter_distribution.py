@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from suffolk.serving.drafters.neural.redrafter.beams import BeamSearch, take
-from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
-from suffolk.serving.engine.loop.drafter import DraftRequest, SampledChain
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification.rejection import verify_chain
+from suffolk.serving.decoding.drafters.neural.redrafter.beams import BeamSearch, take
+from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, SampledChain
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededUniforms
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.sampling.verification.rejection import verify_chain
 from tests.support.heads import drafter_of, last_states, random_head
 from tests.support.short_texts import counts_of_texts, distribution_of_texts
 from tests.support.tiny_models import tiny_model

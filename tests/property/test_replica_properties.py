@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore.documents import Document
-from suffolk.serving.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replica import ReplicaStore
 from tests.support.examples import examples
 from tests.support.replica_pair import PLAIN, Following, contents, follow, lead, make_replica
 

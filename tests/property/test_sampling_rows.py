@@ -12,9 +12,9 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffolk.serving.engine.model.row_contexts import RowContexts
-from suffolk.serving.engine.sampling.sampler import Sampler
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
+from suffolk.serving.decoding.engine.sampling.sampler import Sampler
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import random_tree
 from tests.support.examples import examples
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from suffolk.serving.fanout.datastore import FanoutDatastore
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
 from tests.property.test_retrieval import Documents, corpora, paths, queries
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever

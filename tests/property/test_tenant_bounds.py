@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.draft_service.live_calls import Append, LiveCalls
-from suffolk.serving.draft_service.service import DraftService
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.transport.identity import EVERY_TENANT, Identity, Role, acting_as
-from suffolk.serving.transport.quota import Quota
-from suffolk.serving.transport.usage import Usages, set_usages
+from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role, acting_as
+from suffolk.serving.net.quota import Quota
+from suffolk.serving.net.usage import Usages, set_usages
+from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
+from suffolk.serving.store.draft_service.service import DraftService
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.examples import examples
 
 QUOTAS = {"acme": 30, "beta": 12}

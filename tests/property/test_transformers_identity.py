@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import MadeUpDrafter, eager_decoder, knowing, random_tree
 from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model
 

@@ -6,11 +6,11 @@ import pytest
 
 from research.acceptance import measure_acceptance
 from suffolk.benchmarks.prompts import Prompt
-from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import Free
 from tests.support.tiny_models import VOCAB, tiny_model
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from research.command import run_command
-from suffolk.serving.engine.sampling.settings import MAX_SEED
+from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
 
 ROOT = Path(__file__).parents[2]
 NONE = "./no-such-folder/x"

@@ -16,7 +16,7 @@ from research import coupling
 from research.coupling import CHILDREN, compare
 from research.coupling_pairs import CouplingOptions, logits_by_context
 from research.coupling_report import statement
-from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
+from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 from tests.support.tiny_models import save_tiny
 
 

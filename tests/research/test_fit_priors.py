@@ -10,11 +10,11 @@ from research.logistic_fit import fit_logistic, log_loss, probabilities
 from research.prior_evidence import TERMS, Evidence, evidence_of, features_of, gather, join
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import Recording
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import tree
 

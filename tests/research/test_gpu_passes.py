@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from research.gpu_passes import Scope, compare
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
 SCOPE = Scope(points=((1, 1, 20), (2, 4, 30)), mixed=((0, 3), (2, 5)), timed=1, new_tokens=6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research.prefix_reuse import measure
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import VOCAB, tiny_model
 
 TEXT = np.random.default_rng(0).integers(0, VOCAB, 200).tolist()

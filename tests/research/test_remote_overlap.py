@@ -10,8 +10,8 @@ import pytest
 from research import remote_overlap
 from research.remote_overlap import RemoteOverlapOptions, measure_remote_overlap
 from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import FoundCosts
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import FoundCosts
 from tests.support.building import write_jsonl
 from tests.support.forked import suffolk
 from tests.support.tiny_models import save_tiny

@@ -8,11 +8,11 @@ import pytest
 from research.replay import replay
 from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import Recording
 from tests.support.drafters import MadeUpDrafter, tree
 
 COSTS = CostModel([1, 2, 64], [1.0, 1.0, 8.0])

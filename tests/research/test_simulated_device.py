@@ -15,9 +15,9 @@ from research.simulated_device.device import Disturbances, DraftTimes
 from research.simulated_device.ranges import changed
 from research.simulated_device.simulation import Load
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.policy import constants, planner
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.engine.policy import constants, planner
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import Recording
 from tests.support.stores import make_store
 
 VOCAB = 500

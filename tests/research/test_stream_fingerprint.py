@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from research.stream_fingerprint import main, named, one_by_one, send
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from tests.support.openai_server import answering
 from tests.support.worker_server import talking_target
 

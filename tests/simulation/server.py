@@ -17,21 +17,21 @@ import numpy as np
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Corruption, ResourceExhausted, SuffolkError
 from suffolk.datastore.query import parse_query
-from suffolk.serving.live_store.batch import make_batch
-from suffolk.serving.live_store.clock import StoreClock
-from suffolk.serving.live_store.contents import live_pages, select
-from suffolk.serving.live_store.identity import StoreIdentity, log_folder
-from suffolk.serving.live_store.log import ALWAYS, NONE
-from suffolk.serving.live_store.log_file import HEADER_BYTES
-from suffolk.serving.live_store.origin import unpack_origin
-from suffolk.serving.live_store.record import encode
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.writer import LiveWriter
-from suffolk.serving.replication.feed import Feed, Subscription
-from suffolk.serving.replication.follower import TICK_SECONDS, Leader
-from suffolk.serving.replication.member import Member
-from suffolk.serving.replication.messages import Hello, ReplicaStatus, changes_of
-from suffolk.serving.replication.servicer import HEARTBEAT_SECONDS
+from suffolk.serving.store.live_store.batch import make_batch
+from suffolk.serving.store.live_store.clock import StoreClock
+from suffolk.serving.store.live_store.contents import live_pages, select
+from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
+from suffolk.serving.store.live_store.log import ALWAYS, NONE
+from suffolk.serving.store.live_store.log_file import HEADER_BYTES
+from suffolk.serving.store.live_store.origin import unpack_origin
+from suffolk.serving.store.live_store.record import encode
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.writer import LiveWriter
+from suffolk.serving.store.replication.feed import Feed, Subscription
+from suffolk.serving.store.replication.follower import TICK_SECONDS, Leader
+from suffolk.serving.store.replication.member import Member
+from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, changes_of
+from suffolk.serving.store.replication.servicer import HEARTBEAT_SECONDS
 from tests.simulation.world import SimulatedRegister, World
 
 VOCABULARY = 32

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.replication.feed import COPY_SECONDS
+from suffolk.serving.store.replication.feed import COPY_SECONDS
 from tests.simulation.server import MAX_LAG, VOCABULARY, Process, Server
 from tests.simulation.world import World
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 
 from suffolk.datastore.errors import Unavailable
-from suffolk.serving.replication.register import Entry, Leadership
+from suffolk.serving.store.replication.register import Entry, Leadership
 
 
 class World:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.engine.sampling.verification.match import accept
-from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
+from suffolk.serving.decoding.engine.sampling.verification.match import accept
+from suffolk.serving.decoding.engine.sampling.verification.rejection import acceptance, residual
 from tests.support.toy_target import Outcomes, Text, ToyTarget
 
 

@@ -12,7 +12,7 @@ from suffolk.datastore.context_query import ContextQuery, Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unavailable
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.serving.drafters.registry import source_bits
+from suffolk.serving.decoding.drafters.registry import source_bits
 from tests.support import oracle
 
 

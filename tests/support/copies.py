@@ -8,7 +8,7 @@ from pathlib import Path
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
-from suffolk.serving.storage.generations import newest_number, read_generation
+from suffolk.serving.store.storage.generations import newest_number, read_generation
 
 
 def require_equal(store: Path, copy: Path) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.draft_service.client import RemoteDatastore, connect
-from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.clients.remote_datastore import RemoteDatastore, connect
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.store.draft_service.server import DraftServer, DraftServerConfig
 from tests.support.waiting import HANG
 
 LOOPBACK = Endpoint("127.0.0.1", 0)

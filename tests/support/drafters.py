@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
-from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.loop.step_loop import StepLoop, rows_needed
-from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.log_probabilities import LogProbability
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop, rows_needed
+from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
 class MadeUpDrafter:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.calibration.calibrator import Prior
-from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededNoise
 
 Path = tuple[int, ...]
 Kind = tuple[int, int, int, int]
@@ -22,7 +22,7 @@ STRENGTH = 40.0
 
 
 class OracleCalibrator:
-    """Like ``suffolk.serving.drafters.calibration.calibrator.Calibrator``, with sparse tables."""
+    """Like ``suffolk.serving.decoding.drafters.calibration.calibrator.Calibrator``, with sparse tables."""
 
     def __init__(self, prior: Prior, decay: float) -> None:
         self._prior = prior

@@ -12,19 +12,19 @@ import torch
 from safetensors.torch import save_file
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.neural.eagle.config import EagleConfig
-from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.layer import causal
-from suffolk.serving.drafters.neural.eagle.model import EagleHead
-from suffolk.serving.drafters.neural.eagle.training import TrainableEagleHead
-from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
-from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
-from suffolk.serving.drafters.training.head import Batch
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import chain
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.neural.eagle.config import EagleConfig
+from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter
+from suffolk.serving.decoding.drafters.neural.eagle.layer import causal
+from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.decoding.drafters.neural.eagle.training import TrainableEagleHead
+from suffolk.serving.decoding.drafters.neural.shared_embeddings import SharedEmbeddings
+from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.decoding.drafters.training.head import Batch
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import chain
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import VOCAB, tiny_model
 
 FREE = CostModel([1], [1e-12])

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import suffolk
-from suffolk.serving.fanout.datastore import FanoutDatastore
-from suffolk.serving.fanout.replica import Replica
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
+from suffolk.serving.clients.fanout.replica import Replica
 from tests.support.processes import Running, running
 
 

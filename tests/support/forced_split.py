@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from suffolk.serving.engine.model import split_attention
+from suffolk.serving.decoding.engine.model import split_attention
 
 
 def force(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.waiting import HANG
 
 

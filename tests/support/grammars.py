@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from llguidance import LLMatcher
 
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
 
 END = 256

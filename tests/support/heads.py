@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.neural.redrafter.config import BeamConfig, LossConfig, RedrafterConfig
-from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
-from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
-from suffolk.serving.drafters.neural.redrafter.training import TrainableRedrafterHead
-from suffolk.serving.drafters.training.head import Batch
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import DraftRequest, tree_of
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.neural.redrafter.config import BeamConfig, LossConfig, RedrafterConfig
+from suffolk.serving.decoding.drafters.neural.redrafter.drafter import RedrafterDrafter
+from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.decoding.drafters.neural.redrafter.training import TrainableRedrafterHead
+from suffolk.serving.decoding.drafters.training.head import Batch
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, tree_of
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone
 from tests.support.tiny_models import VOCAB, tiny_model
 

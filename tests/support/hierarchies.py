@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
-from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.drafters.hierarchy.recursion import StackedLevel
-from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.neural.early_exit.shallow import shallow
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter
+from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.decoding.drafters.hierarchy.recursion import StackedLevel
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.drafters import Free
 from tests.support.tiny_models import VOCAB, tiny_model
 

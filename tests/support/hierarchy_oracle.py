@@ -8,9 +8,9 @@ from itertools import combinations, product
 import numpy as np
 from hypothesis import strategies as st
 
-from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.plan import DEPTH, Plan, fastest, plans_by_size
+from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
+from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
+from suffolk.serving.decoding.drafters.hierarchy.plan import DEPTH, Plan, fastest, plans_by_size
 
 
 def fastest_plan(levels: Levels, depth: int = DEPTH) -> Plan:

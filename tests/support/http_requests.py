@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from suffolk.serving.transport.server import Server
+from suffolk.serving.net.server import Server
 from tests.support.waiting import HANG
 
 

@@ -15,7 +15,7 @@ from tests.support.brute_force import BruteForceRetriever
 
 
 class LaterBruteForce(BruteForceRetriever):
-    """The oracle as a ``LaterRetriever``.
+    """The oracle as a ``AsyncRetriever``.
 
     ``prompt``: whether calls finish at once; otherwise they wait for ``answer``. ``later``: the contexts of each
     asynchronous call, as lists.

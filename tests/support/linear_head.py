@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-import suffolk.serving.drafters.training.run  # noqa: F401 - imported here, before any fork
-from suffolk.serving.drafters.training.head import Batch, HeadLoss
-from suffolk.serving.drafters.training.heads import HEADS, HeadKind, HeadOption
-from suffolk.serving.engine.model.target import Target
+import suffolk.serving.decoding.drafters.training.run  # noqa: F401 - imported here, before any fork
+from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss
+from suffolk.serving.decoding.drafters.training.heads import HEADS, HeadKind, HeadOption
+from suffolk.serving.decoding.engine.model.target import Target
 
 DEPTH = 2
 

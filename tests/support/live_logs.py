@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from suffolk.serving.live_store.log import NONE, Log
-from suffolk.serving.live_store.read_log import read_log
-from suffolk.serving.live_store.record import Change, encode_body
+from suffolk.serving.store.live_store.log import NONE, Log
+from suffolk.serving.store.live_store.read_log import read_log
+from suffolk.serving.store.live_store.record import Change, encode_body
 
 
 def make_change(sequence: int, *documents: list[int], removed: tuple[int, ...] = (), drop_before: int = 0) -> Change:

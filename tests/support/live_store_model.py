@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from suffolk.serving.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.settings import LiveSettings
 
 
 @dataclass(frozen=True)

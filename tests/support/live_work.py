@@ -22,13 +22,13 @@ import numpy as np
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import NotFound
-from suffolk.serving.live_store import removed_text, writer
-from suffolk.serving.live_store.check_log import check_log
-from suffolk.serving.live_store.contents import live_pages
-from suffolk.serving.live_store.identity import is_free
-from suffolk.serving.live_store.origin import unpack_origin
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.store import LiveStore, create_live_store, open_live_store
+from suffolk.serving.store.live_store import removed_text, writer
+from suffolk.serving.store.live_store.check_log import check_log
+from suffolk.serving.store.live_store.contents import live_pages
+from suffolk.serving.store.live_store.identity import is_free
+from suffolk.serving.store.live_store.origin import unpack_origin
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.store import LiveStore, create_live_store, open_live_store
 
 VOCABULARY = 64
 THREADS = 2

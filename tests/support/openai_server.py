@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 
-from suffolk.serving.openai.server import OpenAIServer
+from suffolk.serving.worker.openai.server import OpenAIServer
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.waiting import HANG
 from tests.support.worker_server import working

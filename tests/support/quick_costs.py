@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suffolk.serving.engine.costs import cost_measurement
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.costs import cost_measurement
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, save_costs
+from suffolk.serving.decoding.engine.model.target import Target
 
 cost_measurement.QUICK_SECONDS = 0.4
 

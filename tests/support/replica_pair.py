@@ -6,11 +6,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from suffolk.datastore.errors import Unavailable
-from suffolk.serving.live_store.settings import LiveSettings
-from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.replication.messages import changes_of
-from suffolk.serving.replication.register import StoredRegister
-from suffolk.serving.replication.replica import ReplicaSettings, ReplicaStore
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.store import create_live_store
+from suffolk.serving.store.replication.messages import changes_of
+from suffolk.serving.store.replication.register import StoredRegister
+from suffolk.serving.store.replication.replica import ReplicaSettings, ReplicaStore
 
 VOCABULARY = 40
 PLAIN = LiveSettings(threads=1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.serving.draft_service.client import RemoteDatastore, connect
+from suffolk.serving.clients.remote_datastore import RemoteDatastore, connect
 from tests.support.live_work import tokens_of
 
 GROUPS = 3

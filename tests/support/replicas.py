@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.live_store.store import create_live_store
-from suffolk.serving.replication.messages import ReplicaStatus
-from suffolk.serving.replication.peer import read_replicas
+from suffolk.serving.store.live_store.store import create_live_store
+from suffolk.serving.store.replication.messages import ReplicaStatus
+from suffolk.serving.store.replication.peer import read_replicas
 from tests.support.processes import Running, running
 from tests.support.replica_pair import make_replica
 from tests.support.waiting import until

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from suffolk.build_index.progress import SilentProgress, WorkProgress
-from suffolk.serving.drafters.training import run
-from suffolk.serving.drafters.training.options import TrainOptions
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.drafters.training import run
+from suffolk.serving.decoding.drafters.training.options import TrainOptions
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.linear_head import weights
 
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.draft_service.text_appender import TextAppender
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.replay.recorder import Recorder
-from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.clients.text_appender import TextAppender
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.replay.recorder import Recorder
+from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer

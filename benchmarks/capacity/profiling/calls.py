@@ -18,10 +18,10 @@ from suffolk.benchmarks.service.cores import on_core
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import run_closed, run_open
 from suffolk.benchmarks.service.measure import cpu_seconds
-from suffolk.serving.draft_service import wire
-from suffolk.serving.draft_service.client import connect
-from suffolk.serving.proto import draft_pb2
-from suffolk.serving.transport.url import parse_url
+from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.net.messages import columns
+from suffolk.serving.net.proto import draft_pb2
+from suffolk.serving.net.url import parse_url
 
 BATCHES = (1, 32)
 CLIENTS = 4
@@ -94,8 +94,8 @@ def draft_request(contexts: Sequence[Any], max_nodes: int) -> bytes:
     return draft_pb2.DraftRequest(
         max_match=MAX_MATCH,
         max_depth=MAX_DEPTH,
-        max_nodes=wire.pack_sizes([max_nodes]),
-        **wire.pack_contexts([np.asarray(context, np.int32) for context in contexts], MAX_MATCH),
+        max_nodes=columns.pack_sizes([max_nodes]),
+        **columns.pack_contexts([np.asarray(context, np.int32) for context in contexts], MAX_MATCH),
     ).SerializeToString()
 
 
@@ -124,5 +124,7 @@ def _alone(
 
 def _reply_bytes(remote: Any, batches: Sequence[Any], max_nodes: int) -> float:
     """Mean size of a reply."""
-    replies = [wire.pack_trees(remote.draft_batch(batch, MAX_MATCH, 1, MAX_DEPTH, max_nodes)) for batch in batches[:64]]
+    replies = [
+        columns.pack_trees(remote.draft_batch(batch, MAX_MATCH, 1, MAX_DEPTH, max_nodes)) for batch in batches[:64]
+    ]
     return float(np.mean([reply.ByteSize() for reply in replies]))

@@ -12,10 +12,10 @@ from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteria
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError, Unsupported
-from suffolk.serving.drafters.registry import NONE
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
+from suffolk.serving.decoding.drafters.registry import NONE
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, SamplingSettings
 from suffolk.serving.integrations.transformers.row_processors import row_processors
 from suffolk.serving.integrations.transformers.session import find_session
 

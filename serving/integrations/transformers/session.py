@@ -12,17 +12,17 @@ from typing import Any
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.drafters.load import make_drafter
-from suffolk.serving.drafters.registry import NONE
-from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.drafters.retrieval.require_match import require_match
-from suffolk.serving.engine.costs.cost_store import find_costs
-from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.model import tree_attention
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.planner import Planner
-from suffolk.serving.fanout.open_store import open_store
+from suffolk.serving.decoding.drafters.load import make_drafter
+from suffolk.serving.decoding.drafters.registry import NONE
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.decoding.engine.costs.cost_store import find_costs
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.model import tree_attention
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.policy.planner import Planner
+from suffolk.serving.open_store import open_store
 
 _ATTRIBUTE = "_suffolk_sessions"
 _LOCK = threading.Lock()

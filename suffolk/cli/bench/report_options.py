@@ -13,7 +13,7 @@ from suffolk.benchmarks.stopping import exit_code, stop_lines
 from suffolk.benchmarks.table import Table
 from suffolk.cli.options.setting import Options, option
 from suffolk.cli.output_file import plot_beside, require_page
-from suffolk.serving.engine.sampling.settings import Seed
+from suffolk.serving.decoding.engine.sampling.settings import Seed
 
 
 @dataclass(frozen=True, kw_only=True)

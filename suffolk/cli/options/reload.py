@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from suffolk.cli.options.setting import Options
-from suffolk.serving.transport.logs import set_log_requests
-from suffolk.serving.transport.server import Server
+from suffolk.serving.net.logs import set_log_requests
+from suffolk.serving.net.server import Server
 
 LOG = logging.getLogger("suffolk.server")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.serving.transport.access_file import read_access_file
-from suffolk.serving.transport.access_rules import AccessRules
-from suffolk.serving.transport.identity import Identity
+from suffolk.serving.net.access_file import read_access_file
+from suffolk.serving.net.access_rules import AccessRules
+from suffolk.serving.net.identity import Identity
 
 EXAMPLES = """
 suffolk token list access.toml

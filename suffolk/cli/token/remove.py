@@ -7,7 +7,7 @@ from pathlib import Path
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument
-from suffolk.serving.transport.access_file import remove_token
+from suffolk.serving.net.access_file import remove_token
 
 EXAMPLES = """
 suffolk token remove access.toml ci

@@ -13,13 +13,13 @@ import pytest
 
 from suffolk.benchmarks.batch.measure import run_batch
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.loop.generation import Generation
-from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.loop.generation import Generation
+from suffolk.serving.decoding.engine.loop.request import Request
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import tiny_model
 
 SETTINGS = SamplingSettings(max_new_tokens=6)

@@ -7,7 +7,7 @@ import pytest
 from suffolk.benchmarks.decode.report import decoding_notes
 from suffolk.benchmarks.decode.summary import summarize
 from suffolk.benchmarks.demo.run import busy
-from suffolk.serving.engine.loop.stats import PARTS
+from suffolk.serving.decoding.engine.loop.stats import PARTS
 
 
 def run_row(drafter: str, tokens: int, steps: int, seconds: float, **changes: object) -> dict[str, object]:

@@ -9,10 +9,10 @@ import pytest
 
 from suffolk.benchmarks.decode.way import DecodedText, Way, decode_in_turns
 from suffolk.datastore.errors import ResourceExhausted, SuffolkError
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import VOCAB, tiny_model
 
 PROMPT = [1, 2, 3, 4] * 6

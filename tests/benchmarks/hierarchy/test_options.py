@@ -12,10 +12,10 @@ from suffolk.benchmarks.hierarchy.agreement import Agreement, ModelVariant
 from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuring, read_stacks, wanted_levels
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.plan import plans_by_size
-from suffolk.serving.drafters.hierarchy.stack_spec import read_stack
-from suffolk.serving.drafters.neural.early_exit.training import new_head
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.drafters.hierarchy.plan import plans_by_size
+from suffolk.serving.decoding.drafters.hierarchy.stack_spec import read_stack
+from suffolk.serving.decoding.drafters.neural.early_exit.training import new_head
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from suffolk.benchmarks.hierarchy import pass_seconds
 from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import tiny_model
 
 

@@ -16,8 +16,8 @@ from suffolk.benchmarks.hybrid.compared_drafters import (
 from suffolk.benchmarks.hybrid.hindsight_drafter import HindsightDrafter, right
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.registry import source_bits
-from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.drafters.registry import source_bits
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import MadeUpDrafter, tree
 

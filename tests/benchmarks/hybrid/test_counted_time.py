@@ -10,11 +10,11 @@ import pytest
 
 from suffolk.benchmarks.hybrid.counted_time import CountedTime, require_counted
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.model.tree_layout import chain
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import chain
 from tests.support.tiny_models import VOCAB, tiny_model
 
 COSTS = CostModel([1, 8], [3.0, 5.0])

@@ -10,10 +10,10 @@ import pytest
 
 from suffolk.benchmarks.hybrid.summary import MEAN
 from suffolk.cli.main import main
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
-from suffolk.serving.engine.model.int8_linear import compress
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
+from suffolk.serving.decoding.engine.model.int8_linear import compress
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.measurements import read_report
 from tests.support.prompt_sets import make_prompt_sets
 

@@ -9,9 +9,9 @@ import pytest
 from suffolk.benchmarks.hybrid import recorded_answers as module
 from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
 from suffolk.benchmarks.prompts import Prompt
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.recording import Recording
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.recording import Recording
 from tests.support.tiny_models import tiny_model
 
 PROMPTS = [(Prompt("one", "a", ()), [1, 2, 3]), (Prompt("two", "a", ()), [4] * 20)]

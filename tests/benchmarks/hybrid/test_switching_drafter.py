@@ -10,8 +10,8 @@ import pytest
 from suffolk.benchmarks.hybrid.switching_drafter import SwitchingDrafter
 from suffolk.benchmarks.hybrid.switching_rules import arctic_inference, frequency_score, sam_decoding
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from tests.support.drafters import MadeUpDrafter, tree
 
 

@@ -13,11 +13,11 @@ from suffolk.benchmarks.rollouts.answers import AnswerFile
 from suffolk.benchmarks.rollouts.memory import Memory, make_memory
 from suffolk.cli.main import main
 from suffolk.datastore.errors import Corruption, Unsupported
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.drafter import DraftRequest, tree_of
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, save_costs
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, tree_of
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.measurements import read_report, result_files
 
 WORDS = ("--samples", "2", "--max-new-tokens", "20", "--ignore-eos")

@@ -23,10 +23,10 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, Unavailable, Unsupported
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
-from suffolk.serving.storage.build import build_at
-from suffolk.serving.storage.generations import generation_numbers
-from suffolk.serving.storage.pull import pull
-from suffolk.serving.storage.push import push
+from suffolk.serving.store.storage.build import build_at
+from suffolk.serving.store.storage.generations import generation_numbers
+from suffolk.serving.store.storage.pull import pull
+from suffolk.serving.store.storage.push import push
 from tests.support.building import (
     ROOT,
     command,

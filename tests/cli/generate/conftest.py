@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.engine.costs.cost_measurement import measure
-from suffolk.serving.engine.costs.cost_store import CostKey, costs_path, save_costs
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.costs.cost_measurement import measure
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, costs_path, save_costs
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.generate_command import store_of
 from tests.support.tiny_models import save_tiny
 

@@ -11,11 +11,11 @@ from suffolk.cli.explanation import Passage, copied_passages, explain
 from suffolk.cli.main import main
 from suffolk.cli.source_colours import Colours
 from suffolk.datastore.draft_tree import RETRIEVED
-from suffolk.serving.drafters.hybrid.explanation import Explanation
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
-from suffolk.serving.engine.loop.step import Step
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, save_costs
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.draft_server import connected, serving
 from tests.support.generate_command import PROMPT, generate
 from tests.support.stores import make_store

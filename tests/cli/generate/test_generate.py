@@ -15,10 +15,10 @@ from suffolk.cli.main import main
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.loop.generation import Generation
-from suffolk.serving.engine.sampling.settings import VERIFICATIONS, SamplingSettings
-from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.loop.generation import Generation
+from suffolk.serving.decoding.engine.sampling.settings import VERIFICATIONS, SamplingSettings
+from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.generate_command import PROMPT, generate, store_of
 
 

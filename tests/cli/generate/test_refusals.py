@@ -144,7 +144,7 @@ def test_a_prompt_beyond_the_context_is_refused_before_costs_are_measured(
     def measured(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("suffolk.serving.engine.costs.cost_store.find_costs", measured)
+    monkeypatch.setattr("suffolk.serving.decoding.engine.costs.cost_store.find_costs", measured)
     assert "the prompt has 5000 tokens" in refused(capsys, "--model", model, "x" * 5000)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import CostKey, save_costs
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.generate_command import PROMPT, generate, refused
 
 

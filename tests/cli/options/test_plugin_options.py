@@ -11,8 +11,8 @@ import pytest
 from suffolk.cli.main import main
 from suffolk.cli.options.config_file import read_config
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters import plugins
-from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption
+from suffolk.serving.decoding.drafters import plugins
+from suffolk.serving.decoding.drafters.drafter_entry import DrafterEntry, DrafterOption
 
 
 def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:

@@ -19,11 +19,11 @@ from suffolk.serving.cluster.front import WORKER_HEADER, front_app
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.server_client import ServerClient
 from suffolk.serving.cluster.server_facts import server_facts
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.endpoint import Endpoint
-from suffolk.serving.transport.host_rules import HostRules
-from suffolk.serving.transport.identity import Role
-from suffolk.serving.transport.tls import TlsFiles
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.net.host_rules import HostRules
+from suffolk.serving.net.identity import Role
+from suffolk.serving.net.tls import TlsFiles
 from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.openai_server import answering
 from tests.support.worker_server import talking_target

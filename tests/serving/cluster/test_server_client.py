@@ -10,14 +10,14 @@ import pytest
 from suffolk.build_index.on_ray.nodes import Node
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
+from suffolk.serving.clients.fanout.datastore import connect_several
 from suffolk.serving.cluster.config import StoresConfig, config_from
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter, topologies_of
 from suffolk.serving.cluster.server_facts import server_facts
 from suffolk.serving.cluster.server_process import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
-from suffolk.serving.fanout.datastore import connect_several
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.identity import Role
 from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.stores import make_store
 from tests.support.waiting import HANG

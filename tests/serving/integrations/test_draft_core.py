@@ -18,7 +18,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import IntegrationOptions, read_options
 from suffolk.serving.integrations.running_requests import Context
-from suffolk.serving.live_store.store import create_live_store
+from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.draft_server import serving
 from tests.support.simulated_host import CLOCK, SimulatedHost
 from tests.support.stores import make_store

@@ -16,8 +16,8 @@ from transformers.generation.streamers import BaseStreamer
 
 import suffolk
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.costs.cost_store import FoundCosts
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.costs.cost_store import FoundCosts
 from suffolk.serving.integrations.transformers import session
 from tests.support.stores import make_store
 from tests.support.tiny_models import VOCAB, tiny_model

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.worker.client import WorkerClient
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.worker_server import calling, talking_target, working

@@ -12,14 +12,14 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop import prompt as prompts
-from suffolk.serving.engine.loop.prompt import PromptTooLong, encode_text
-from suffolk.serving.engine.model.row_contexts import RowContexts
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.bad_words import BadWords
-from suffolk.serving.openai.schema import ChatBody, CompletionBody
-from suffolk.serving.transport.http_body import InvalidField, parse_body
+from suffolk.serving.decoding.engine.loop import prompt as prompts
+from suffolk.serving.decoding.engine.loop.prompt import PromptTooLong, encode_text
+from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.bad_words import BadWords
+from suffolk.serving.net.http_body import InvalidField, parse_body
 from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.schema import ChatBody, CompletionBody
 from tests.support.http_requests import ask
 from tests.support.openai_server import answering
 from tests.support.worker_server import calling
@@ -95,8 +95,8 @@ def test_long_lists_end_at_their_limit(kind: type[Any], body: Any) -> None:
 def test_bodies_are_admitted_before_they_are_parsed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(target, slots=1, queue=0) as server:
         parsed: list[bytes] = []
-        monkeypatch.setattr("suffolk.serving.openai.endpoint.parse_body", lambda kind, data: parsed.append(data))
-        monkeypatch.setattr("suffolk.serving.openai.app.parse_body", lambda kind, data: parsed.append(data))
+        monkeypatch.setattr("suffolk.serving.worker.openai.endpoint.parse_body", lambda kind, data: parsed.append(data))
+        monkeypatch.setattr("suffolk.serving.worker.openai.app.parse_body", lambda kind, data: parsed.append(data))
         with server.service.admission.admit_call():
             for path in ("/v1/completions", "/tokenize", "/detokenize"):
                 assert ask(server, "POST", path, {"prompt": "x"})[0] == 429

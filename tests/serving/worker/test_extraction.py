@@ -9,11 +9,11 @@ import pytest
 
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
-from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.engine import Engine
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.engine import Engine
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from tests.support.stores import make_store
 from tests.support.worker_server import calling, working

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.serving.draft_service.text_appender import TextAppender
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.live_store.store import LiveStore, create_live_store
-from suffolk.serving.openai.server import OpenAIServer
+from suffolk.serving.clients.text_appender import TextAppender
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.store.live_store.store import LiveStore, create_live_store
+from suffolk.serving.worker.openai.server import OpenAIServer
 from tests.support.http_requests import ask
 from tests.support.waiting import until
 from tests.support.worker_server import calling, page, working

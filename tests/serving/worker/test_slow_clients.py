@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import grpc
 import pytest
 
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.settings import pack_settings
 from tests.support.waiting import until

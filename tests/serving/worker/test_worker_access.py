@@ -13,16 +13,16 @@ import pytest
 
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
-from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.drafter_entry import LoadContext
-from suffolk.serving.drafters.hybrid.load import load_hybrid
-from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
-from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.stats import GenerationStats
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.transport.access_file import add_token
-from suffolk.serving.transport.identity import Role
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
+from suffolk.serving.decoding.drafters.hybrid.load import load_hybrid
+from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.stats import GenerationStats
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.identity import Role
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
@@ -128,7 +128,7 @@ def test_a_caller_drafts_from_its_own_datastores_alone(server: WorkerServer, fol
 
 
 def by_source(stats: GenerationStats) -> list[dict[str, Any]]:
-    from suffolk.serving.drafters.registry import source_name
+    from suffolk.serving.decoding.drafters.registry import source_name
 
     return [row | {"source": source_name(row["source"])} for row in stats.drafted.rows()]
 

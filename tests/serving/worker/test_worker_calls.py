@@ -19,11 +19,11 @@ from suffolk.datastore.errors import (
     Unavailable,
     Unsupported,
 )
-from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.grammar import Grammar
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.proto import decode_pb2
+from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.proto import decode_pb2
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.settings import FIELDS, pack_settings, unpack_settings

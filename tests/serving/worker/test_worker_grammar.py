@@ -7,12 +7,12 @@ import re
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.prompt import encode_text
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.grammar import Grammar
-from suffolk.serving.engine.sampling.grammar_compiler import GrammarCompiler
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.proto import decode_pb2
+from suffolk.serving.decoding.engine.loop.prompt import encode_text
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.grammar_compiler import GrammarCompiler
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.proto import decode_pb2
 from suffolk.serving.worker.client import WorkerClient
 from suffolk.serving.worker.settings import unpack_settings
 from tests.support.drafters import eager_decoder

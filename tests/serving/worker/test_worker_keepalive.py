@@ -12,9 +12,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from suffolk.datastore.errors import Unavailable
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.transport import grpc_server
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net import grpc_server
 from suffolk.serving.worker import client
 from suffolk.serving.worker.client import connect_worker
 from tests.support.gates import Gate

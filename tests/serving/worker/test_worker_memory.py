@@ -6,10 +6,10 @@ import pytest
 
 from suffolk.cli.worker import require_room
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
-from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.engine.model import memory
-from suffolk.serving.engine.model.target import Target
+from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter
+from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.decoding.engine.model import memory
+from suffolk.serving.decoding.engine.model.target import Target
 from tests.support import eagle_heads
 from tests.support.drafters import Free, MadeUpDrafter, tree
 from tests.support.hierarchies import level

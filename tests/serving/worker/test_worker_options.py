@@ -9,14 +9,14 @@ import grpc
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.drafter_entry import LoadContext
-from suffolk.serving.drafters.hybrid.load import load_hybrid
-from suffolk.serving.engine.loop.draft_options import MAX_PREDICTION, DraftOptions
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
-from suffolk.serving.replay.read import read_recordings
-from suffolk.serving.replay.recorder import Recorder
+from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
+from suffolk.serving.decoding.drafters.hybrid.load import load_hybrid
+from suffolk.serving.decoding.engine.loop.draft_options import MAX_PREDICTION, DraftOptions
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.replay.read import read_recordings
+from suffolk.serving.decoding.replay.recorder import Recorder
+from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.worker.client import WorkerClient
 from suffolk.serving.worker.limits import MAX_DATASTORES
 from suffolk.serving.worker.server import WorkerServer

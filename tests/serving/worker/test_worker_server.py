@@ -19,12 +19,12 @@ from suffolk.datastore.errors import (
     SuffolkError,
     Unavailable,
 )
-from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.engine.loop.draft_counts import STAGES
-from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.transport.endpoint import Endpoint
-from suffolk.serving.transport.tls import TlsFiles
+from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.decoding.engine.loop.draft_counts import STAGES
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.net.tls import TlsFiles
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.certificates import make_certificates, needs_openssl
@@ -183,7 +183,8 @@ def test_reflection_lists_the_service(server: WorkerServer) -> None:
             "grpc.reflection.v1alpha.ServerReflection",
         }
         assert (
-            database.FindFileContainingSymbol("suffolk.v1.DecodeService").name == "suffolk/serving/proto/decode.proto"
+            database.FindFileContainingSymbol("suffolk.v1.DecodeService").name
+            == "suffolk/serving/net/proto/decode.proto"
         )
         request = health_pb2.HealthCheckRequest(service="suffolk.v1.DecodeService")
         reply = health_pb2_grpc.HealthStub(channel).Check(request, timeout=HANG)

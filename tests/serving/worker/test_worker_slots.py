@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.gates import Gate
 from tests.support.waiting import until
 from tests.support.worker_server import calling, talking_target, working

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
+from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.grpc_server import unpack_call
 from suffolk.serving.worker.server import WorkerServer

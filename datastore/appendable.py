@@ -1,0 +1,158 @@
+"""The interface of a datastore that is appended to: a live store of this process, or one behind a draft service."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from suffolk.datastore.context_query import Groups, Tokens
+from suffolk.datastore.documents import NO_METADATA, Document, Metadata
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+
+MAX_KEY = 128
+"""Characters of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The outcome of an append.
+
+    Attributes:
+        sequence: number of the first document; the others follow. Numbers rise over the life of a store.
+        documents, tokens: what was appended.
+        replaced: documents that the append removed: the group's old content, or its oldest documents.
+        durable: whether the change is on disk, and survives a power loss. It survives the end of the process in any case.
+    """
+
+    sequence: int
+    documents: int
+    tokens: int
+    replaced: int
+    durable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStats:
+    """The state of a live store.
+
+    Attributes:
+        generation: number of the published generation; 0 if there is none.
+        tokens, documents, bytes: of the documents in memory.
+        published_tokens, published_documents: of the published generation, without deleted documents.
+        segments, deletions: segments that a query searches, and how many of them are deletions.
+        merge_debt_tokens, merged_tokens: tokens in running and due merges, and tokens that merges wrote.
+        next_sequence, flushed_sequence: the number of the next document, and the last one in published files.
+        oldest_time: time of the oldest document in memory, in seconds; 0 if there is none.
+        log_bytes, log_files, unflushed_bytes: size of the log, and how much of it a power loss may lose.
+        torn_bytes: bytes that were cut off the log when the store was opened.
+        evicted_documents, evicted_tokens: what bounds and time to live removed since the store was opened.
+        clock_behind_seconds: how far the system's clock was behind the newest document when the store was opened.
+        log_failure: why appends are refused until the store is opened again; None if they are not.
+        background_error: why the last background eviction, publication or log rewrite failed; None if it did not.
+    """
+
+    generation: int
+    tokens: int
+    documents: int
+    bytes: int
+    published_tokens: int
+    published_documents: int
+    segments: int
+    deletions: int
+    merge_debt_tokens: int
+    merged_tokens: int
+    next_sequence: int
+    flushed_sequence: int
+    oldest_time: int
+    log_bytes: int
+    log_files: int
+    unflushed_bytes: int
+    torn_bytes: int
+    evicted_documents: int
+    evicted_tokens: int
+    clock_behind_seconds: float
+    log_failure: str | None
+    background_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentState:
+    """The documents with one id.
+
+    Attributes:
+        documents, tokens: how many, and their tokens.
+        sequence: number of the newest one in memory; 0 if all are in published files.
+    """
+
+    documents: int
+    tokens: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """Documents and tokens of one group."""
+
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDeletion:
+    """The outcome of a deletion.
+
+    Attributes:
+        documents, tokens: what was deleted, in memory and in published files.
+        generation: number of the published generation; a new one if published documents were deleted.
+        unknown_ids: the given ids that no document has.
+    """
+
+    documents: int
+    tokens: int
+    generation: int
+    unknown_ids: tuple[str, ...]
+
+
+@runtime_checkable
+class Appendable(Retriever, Protocol):
+    """The methods of ``LiveStore`` that change or count documents, with its arguments and errors. Thread-safe."""
+
+    def append(
+        self,
+        document: str | Tokens,
+        *,
+        id: str | None = None,
+        metadata: Metadata = NO_METADATA,
+        group: str | None = None,
+        replace: bool = False,
+        key: str | None = None,
+    ) -> Appended: ...
+
+    def append_batch(
+        self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
+    ) -> Appended: ...
+
+    def get(self, id: str) -> DocumentState: ...
+
+    def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion: ...
+
+    def seal(self) -> int | None: ...
+
+    def stats(self) -> LiveStats: ...
+
+    def group_stats(self, group: str) -> GroupStats: ...
+
+
+def new_key() -> str:
+    """A random key."""
+    return secrets.token_hex(16)
+
+
+def check_key(key: str) -> str:
+    """``key``. Raises InvalidArgument: it is empty or too long."""
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
+        raise InvalidArgument(f"key is {key!r}; give a text of 1 to {MAX_KEY} characters")
+    return key

@@ -1,0 +1,245 @@
+"""A live datastore with copies on several servers, for callers that append."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from suffolk.datastore.appendable import Appended, DocumentState, GroupStats, LiveDeletion, LiveStats, new_key
+from suffolk.datastore.arguments import check_deadline, check_flag, check_groups
+from suffolk.datastore.context_query import Groups, Tokens
+from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents
+from suffolk.datastore.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
+from suffolk.serving.clients.fanout.address import parse_address
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore
+from suffolk.serving.clients.fanout.placement import shard_of
+from suffolk.serving.clients.fanout.replica_set import ReplicaSet
+from suffolk.serving.clients.fanout.servers import Servers
+from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, MAX_DEADLINE, RemoteDatastore
+from suffolk.serving.net.store_names import tenant_of
+
+T = TypeVar("T")
+REPEAT_SECONDS = 10.0
+"""How long a change of which the outcome is unknown is repeated."""
+REFUSED_SECONDS = 3.0
+"""The same for a change that is refused: another copy leads soon, if one can."""
+TRY_SECONDS = 1.0
+"""Deadline of the first try of a change. After each that was too short, the next has twice as much: large changes may need it."""
+FIND_SECONDS = 0.5
+"""Deadline of the question who leads."""
+PAUSE_SECONDS = 0.1
+_LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_seconds")
+"""Numbers of ``LiveStats`` that do not add up: each shard counts on its own."""
+
+
+def connect_to_append(name: str, deadline: float | None = None) -> AppendableFanout:
+    """Open the live datastore at an address with several servers. Arguments and errors as ``connect_several``."""
+    address = parse_address(name)
+    deadline = deadline or address.deadline or DEFAULT_DEADLINE
+    check_deadline(deadline, MAX_DEADLINE)
+    return AppendableFanout(Servers(name, address, deadline), deadline)
+
+
+class Leader(NamedTuple):
+    """The copy that led last, and its epoch. ``remote``: None if it did not answer since."""
+
+    epoch: int = 0
+    remote: RemoteDatastore | None = None
+
+
+class AppendableFanout(FanoutDatastore):
+    """A ``FanoutDatastore`` that appends and deletes at the copy that leads. Thread-safe.
+
+    A group lies in one shard, by consistent hashing of tenant and group. A document without a group may lie in any; those of one
+    append lie together. Arguments, results and errors are those of ``LiveStore``. A change that a server refused is made at the
+    leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, since another copy may
+    lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
+    """
+
+    def __init__(self, servers: Servers, deadline: float) -> None:
+        super().__init__(servers, deadline)
+        self._leaders: dict[str, Leader] = {}  # by the first URL of a shard
+
+    def append(
+        self,
+        document: str | Tokens,
+        *,
+        id: str | None = None,
+        metadata: Metadata = NO_METADATA,
+        group: str | None = None,
+        replace: bool = False,
+        key: str | None = None,
+    ) -> Appended:
+        """See ``LiveStore.append``."""
+        ids: Any = self._ids(document)
+        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
+
+    def append_batch(
+        self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
+    ) -> Appended:
+        """See ``LiveStore.append_batch``.
+
+        Raises:
+            InvalidArgument: also if the groups are in several shards, because the documents would not appear together.
+        """
+        check_documents(documents)
+        check_groups(group)
+        check_flag("replace", replace)
+        groups = [group] * len(documents) if group is None or isinstance(group, str) else list(group)
+        shards = {self._shard_of(name) for name in groups if name is not None}
+        if len(shards) > 1:
+            raise InvalidArgument(
+                f"the groups of {len(documents)} documents are in {len(shards)} shards; append the documents of each group alone"
+            )
+        shard = shards.pop() if shards else self._any_shard(documents)
+        named = new_key() if key is None else key
+        return self._make(shard, lambda seconds, store: store.append_once(documents, group, replace, named, seconds))
+
+    def get(self, id: str) -> DocumentState:
+        """See ``LiveStore.get``. The leader of each shard is asked; numbers add up, and the sequence is the largest."""
+        found: list[DocumentState] = []
+        for shard in range(len(self.servers.shards)):
+            with suppress(NotFound):
+                found.append(self._ask_leader(shard, lambda store: store.get(id)))
+        if not found:
+            raise NotFound(f"datastore {self.name} has no document with the id {id!r}")
+        documents, tokens = sum(each.documents for each in found), sum(each.tokens for each in found)
+        return DocumentState(documents, tokens, max(each.sequence for each in found))
+
+    def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion:
+        """See ``LiveStore.delete``. Ids and conditions are looked for in each shard, one after the other."""
+
+        def delete(shard: int) -> LiveDeletion:
+            gone = LiveDeletion(0, 0, 0, ())
+            return self._make(shard, lambda seconds, store: store.delete(ids, where, group, seconds), gone)
+
+        if group is not None:
+            return delete(self._shard_of(group))
+        done = list(map(delete, range(len(self.servers.shards))))
+        unknown = set(done[0].unknown_ids).intersection(*(each.unknown_ids for each in done))
+        return LiveDeletion(
+            sum(each.documents for each in done),
+            sum(each.tokens for each in done),
+            max(each.generation for each in done),
+            tuple(sorted(unknown)),
+        )
+
+    def seal(self) -> int | None:
+        """Raises Unsupported: published files would have no copies."""
+        raise Unsupported(
+            f"{self.url} has copies on several servers, and published files would have none; do not seal it"
+        )
+
+    def stats(self) -> LiveStats:
+        """The leaders' statistics; see ``LiveStore.stats``. Sizes are sums over shards. Generation, sequences and clock are the
+        largest."""
+        shards = range(len(self.servers.shards))
+        found = [asdict(self._ask_leader(shard, lambda store: store.stats())) for shard in shards]
+        return LiveStats(**{name: _total(name, [each[name] for each in found]) for name in found[0]})
+
+    def group_stats(self, group: str) -> GroupStats:
+        """See ``LiveStore.group_stats``."""
+        return self.servers.shards[self._shard_of(group)].ask_any(lambda store: store.group_stats(group))
+
+    def _any_shard(self, documents: Sequence[Document]) -> int:
+        """A shard for documents without a group, the same one for the same first document."""
+        if not documents:
+            return 0  # its leader refuses them
+        first = documents[0]
+        return self._shard_of(f"\0{first.source or ' '.join(map(str, first.tokens))}")
+
+    def _shard_of(self, group: str) -> int:
+        return shard_of(tenant_of(self.name), group, len(self.servers.shards))
+
+    def _make(self, number: int, change: Callable[[float, RemoteDatastore], T], gone: T | None = None) -> T:
+        """Make a change at the leader of a shard. ``change``: gets a deadline in seconds and the leader.
+
+        Args:
+            gone: the outcome if a repetition finds nothing; None: the error is raised.
+        """
+        seconds, begun = TRY_SECONDS, time.monotonic()
+        unknown: SuffolkError | None = None
+        while True:
+            try:
+                return self._ask_leader(number, partial(change, seconds))
+            except NotFound:
+                if unknown is None or gone is None:
+                    raise
+                return gone
+            except (Unavailable, DeadlineExceeded) as error:
+                unknown = unknown if error.change == "none" else error
+                if time.monotonic() > begun + (REFUSED_SECONDS if unknown is None else REPEAT_SECONDS):
+                    raise unknown or error from None
+                if isinstance(error, DeadlineExceeded):  # a refusal says nothing about the time that is needed
+                    seconds = min(2 * seconds, REPEAT_SECONDS)
+            time.sleep(PAUSE_SECONDS)
+
+    def _ask_leader(self, number: int, ask: Callable[[RemoteDatastore], T]) -> T:
+        """The answer of the leader of a shard. If the server that led refuses, look for the leader once more."""
+        shard = self.servers.shards[number]
+        key = shard.replicas[0].address.url
+        epoch, remote = self._leaders.get(key, Leader())
+        if remote is not None and any(each.remote is remote and not each.mismatched for each in shard):
+            try:
+                return ask(remote)
+            except (Unavailable, DeadlineExceeded) as error:
+                self._leaders[key] = Leader(epoch)
+                if error.change != "none":
+                    raise
+        leader = find_leader(shard, epoch)
+        self._leaders[key] = leader
+        assert leader.remote is not None
+        return ask(leader.remote)
+
+
+def _total(name: str, values: Sequence[Any]) -> Any:
+    """A field of ``LiveStats`` of several shards; of texts, the first that is one."""
+    known = [each for each in values if each is not None]
+    if name == "oldest_time":
+        return min(filter(None, known), default=0)  # 0: there is no document
+    if name in _LARGEST:
+        return max(known)
+    return sum(known) if known and not isinstance(known[0], str) else next(iter(known), None)
+
+
+def find_leader(shard: ReplicaSet, last: int = 0) -> Leader:
+    """The copy that leads in the latest epoch. One that leads in a later epoch than ``last`` is taken before all have answered.
+
+    Raises:
+        Unavailable: none of those that answer leads.
+    """
+    fitting = [each for each in shard if not each.mismatched]
+    problems = [each.problem for each in shard if each.mismatched]
+    found = Leader()
+    pool = ThreadPoolExecutor(max(1, len(fitting)), "suffolk-leader")
+    asked = {pool.submit(each.remote.info, FIND_SECONDS): each.remote for each in fitting}
+    pool.shutdown(wait=False)
+    for answer in as_completed(asked):
+        try:
+            state = answer.result().get("replica")
+        except SuffolkError as error:
+            problems.append(str(error))
+            continue
+        if state is not None and state["leads"]:
+            found = max(found, Leader(int(state["epoch"]), asked[answer]), key=lambda each: each.epoch)
+            if found.epoch > last > 0:
+                break
+    if found.remote is None:
+        reason = "; ".join(problems) or "all of them answer"
+        raise Unavailable(
+            f"no copy leads, so nothing is changed ({reason}); see what the copies are with 'suffolk promote --dry-run'",
+            change="none",
+        )
+    return found

@@ -1,0 +1,76 @@
+"""The replicas of one shard: which one gets a call."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
+
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
+from suffolk.serving.clients.fanout.hedging import HedgeBudget, LatencyWindow
+from suffolk.serving.clients.fanout.replica import Replica
+from suffolk.serving.clients.remote_datastore import RemoteDatastore
+
+T = TypeVar("T")
+
+
+class ReplicaSet:
+    """Servers with the same text. Thread-safe.
+
+    Attributes:
+        replicas: all of them, in the order of the topology.
+        budget: of second calls.
+        latencies: of answered calls.
+    """
+
+    def __init__(self, replicas: Sequence[Replica], zone: str) -> None:
+        """``zone``: the caller's; its replicas are preferred while one of them is up."""
+        self.replicas = tuple(replicas)
+        self.budget = HedgeBudget()
+        self.latencies = LatencyWindow()
+        self._zone = zone
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a replica gets calls: see ``Replica.is_up``."""
+        return any(replica.is_up for replica in self.replicas)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a replica is up and answers: see ``Replica.healthy``."""
+        return any(replica.healthy for replica in self.replicas)
+
+    def choose(self, tried: Collection[Replica] = ()) -> Replica | None:
+        """The less loaded of two random replicas that are up and not ``tried`` (Mitzenmacher 2001); None if there is none.
+
+        Those that are in step come first, then those in the caller's zone.
+        """
+        up = [replica for replica in self.replicas if replica.is_up and replica not in tried]
+        up = [replica for replica in up if replica.in_step] or up
+        near = [replica for replica in up if replica.address.zone == self._zone] if self._zone else up
+        found = near or up
+        return min(random.sample(found, min(2, len(found))), key=Replica.load, default=None)
+
+    def unavailable(self) -> Unavailable:
+        """The error of a call that no replica can take."""
+        problems = "; ".join(f"{each.label}: {each.problem or 'its last calls failed'}" for each in self.replicas)
+        return Unavailable(f"no server is up: {problems}; servers are probed once a second; are they running?")
+
+    def ask_any(self, ask: Callable[[RemoteDatastore], T]) -> T:
+        """The answer of the first replica that has one, those that are up first. Raises the last error.
+
+        Replicas with another vocabulary or tokenizer are not asked.
+        """
+        error: SuffolkError = self.unavailable()
+        fitting = [each for each in self.replicas if not each.mismatched]
+        for replica in sorted(fitting, key=lambda each: not each.is_up):
+            try:
+                return ask(replica.remote)
+            except InvalidArgument:
+                raise
+            except SuffolkError as found:
+                error = found
+        raise error
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self.replicas)

@@ -1,0 +1,205 @@
+"""The servers of a datastore: opened, probed, and replaced when their topology file changes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.clients.fanout.address import Address
+from suffolk.serving.clients.fanout.replica import Replica
+from suffolk.serving.clients.fanout.replica_set import ReplicaSet
+from suffolk.serving.clients.fanout.topology import ReplicaAddress, Topology, read_topology
+from suffolk.serving.clients.remote_datastore import INFO_DEADLINE, TOKENIZER_DEADLINE
+
+UPKEEP_SECONDS = 1.0
+"""Seconds between two probes of an ejected server, and between two looks at the topology file."""
+PROBE_DEADLINE = 1.0
+_PROBES = 32
+"""Probes at a time."""
+_FULL_ROUND = 10
+"""Rounds of upkeep after which servers that are up are probed too: another datastore may be served there."""
+LOG = logging.getLogger("suffolk.fanout")
+
+
+class Servers:
+    """All servers of a datastore, by shard. A thread probes them and follows the topology file. Thread-safe.
+
+    Attributes:
+        vocab_size: the vocabulary size of the datastore.
+        shards: the replica sets of now.
+        names: the names of its datastores, searched as one; one for most.
+        partial: answers that lack a shard, and those whose counts are not proven.
+    """
+
+    def __init__(self, name: str, address: Address, deadline: float) -> None:
+        """Connect.
+
+        Args:
+            name: the address as it was given, for messages.
+            deadline: seconds that a draft or lookup may take.
+
+        Raises:
+            InvalidArgument: two servers differ in their vocabulary or tokenizer.
+            Unavailable, NotFound, PermissionDenied and others: no server answers; the first error.
+        """
+        self.name, self._address, self._deadline = name, address, deadline
+        self.vocab_size = 0
+        self.names: tuple[str, ...] = ("",)
+        self.partial = {"shard": 0, "unproven": 0}
+        self._tokenizer: str | None = None
+        self._known_by = ""  # the server that set vocabulary and tokenizer
+        self._retired: list[tuple[float, Replica]] = []  # when to close them: their last calls may still run
+        self._seen = _identity(address.file)
+        self._lock, self._count_lock = threading.Lock(), threading.Lock()
+        self.shards: tuple[ReplicaSet, ...] = ()
+        self.shards = self._connect(address.topology)
+        self._closed = threading.Event()
+        errors = self._probe(self._replicas(), INFO_DEADLINE)  # with the first connections
+        refused = [error for error in errors if isinstance(error, InvalidArgument)]
+        if refused or not any(shard.is_up for shard in self.shards):
+            self._close_replicas()
+            raise (refused or errors)[0]
+        for replica in self._replicas():
+            if replica.problem:
+                LOG.warning("%s: %s is not used: %s", name, replica.label, replica.problem)
+        self._thread = threading.Thread(target=self._run, name="suffolk-fanout", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, and close all connections."""
+        self._closed.set()
+        self._thread.join()
+        self._close_replicas()
+
+    def count_partial(self, reason: str) -> None:
+        """Count a partial answer. ``reason``: a key of ``partial``."""
+        with self._count_lock:
+            self.partial[reason] += 1
+
+    def upkeep(self, everything: bool = False) -> None:
+        """Take up a changed topology file, and probe the servers that are ejected, or ``everything``."""
+        with self._lock:
+            self._close_retired()
+            self._follow_file()
+            self._probe([replica for replica in self._replicas() if everything or not replica.is_up])
+
+    def _run(self) -> None:
+        rounds = 0
+        while not self._closed.wait(UPKEEP_SECONDS):
+            rounds += 1
+            try:
+                self.upkeep(everything=rounds % _FULL_ROUND == 0)
+            except Exception:  # without this thread, no server would ever return
+                LOG.exception("%s: upkeep failed; it goes on in a second", self.name)
+
+    def _follow_file(self) -> None:
+        file = self._address.file
+        seen = _identity(file)
+        if file is None or seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            shards = self._connect(read_topology(file))
+        except SuffolkError as error:
+            LOG.warning("%s: the changed file is not used, the servers stay: %s", self.name, error)
+            return
+        kept = {replica for shard in shards for replica in shard}
+        gone = [replica for replica in self._replicas() if replica not in kept]
+        self._probe([replica for replica in kept if not replica.is_up])
+        if not any(shard.is_up for shard in shards):
+            LOG.warning("%s: no server of the changed file answers; they are probed once a second", self.name)
+        self.shards = shards
+        end = time.monotonic() + max(self._deadline, TOKENIZER_DEADLINE)  # the longest call
+        self._retired += [(end, replica) for replica in gone]
+
+    def _close_retired(self) -> None:
+        now = time.monotonic()
+        for end, replica in self._retired:
+            if end <= now:
+                replica.remote.close()
+        self._retired = [each for each in self._retired if each[0] > now]
+
+    def _connect(self, topology: Topology) -> tuple[ReplicaSet, ...]:
+        """The replica sets of a topology. Servers that are connected stay connected."""
+        present = {replica.address: replica for replica in self._replicas()}
+
+        def replica(address: ReplicaAddress) -> Replica:
+            return present.get(address) or Replica(address, self._deadline)
+
+        return tuple(ReplicaSet(list(map(replica, shard.replicas)), self._address.zone) for shard in topology.shards)
+
+    def _probe(self, replicas: Sequence[Replica], deadline: float = PROBE_DEADLINE) -> list[SuffolkError]:
+        """Probe servers at the same time. Returns the errors of those that did not pass.
+
+        A server that is up and gives no answer stays up: its calls decide.
+        """
+        if not replicas:
+            return []
+
+        def ask(replica: Replica) -> dict[str, Any] | SuffolkError:
+            try:
+                return replica.remote.info(deadline)
+            except SuffolkError as error:
+                return error
+
+        with ThreadPoolExecutor(min(_PROBES, len(replicas)), "suffolk-probe") as pool:
+            answers = list(pool.map(ask, replicas))
+        errors: list[SuffolkError] = []
+        for replica, answer in zip(replicas, answers, strict=True):
+            if isinstance(answer, SuffolkError):
+                if not replica.is_up:
+                    errors.append(_refuse(replica, answer, mismatched=False))
+            elif mismatch := self._mismatch(replica, answer):
+                errors.append(_refuse(replica, mismatch, mismatched=True))
+            else:
+                replica.probed(int(answer["generation"]), bool(answer.get("replica", {}).get("in_step", True)))
+        return errors
+
+    def _mismatch(self, replica: Replica, info: dict[str, Any]) -> InvalidArgument | None:
+        """The error of a server with another vocabulary or tokenizer. The first server sets them."""
+        tokenizer = info.get("tokenizer")
+        if not self.vocab_size:
+            self.vocab_size, self.names = int(info["vocab_size"]), replica.remote.names
+            self._known_by = replica.label
+        for field, found, expected in (
+            ("vocabulary", info["vocab_size"], self.vocab_size),
+            ("tokenizer", tokenizer, self._tokenizer or tokenizer),
+        ):
+            if found is not None and found != expected:
+                return InvalidArgument(
+                    f"{self.name}: {replica.label} has another {field} ({str(found)[:12]}) than {self._known_by} "
+                    f"({str(expected)[:12]}); serve the same datastore on both"
+                )
+        self._tokenizer = self._tokenizer or tokenizer
+        return None
+
+    def _replicas(self) -> list[Replica]:
+        return [replica for shard in self.shards for replica in shard]
+
+    def _close_replicas(self) -> None:
+        for replica in [*self._replicas(), *(replica for _, replica in self._retired)]:
+            replica.remote.close()
+
+
+def _refuse(replica: Replica, error: SuffolkError, mismatched: bool) -> SuffolkError:
+    """Keep a server ejected. Returns ``error``; logs it once if the server or its address must be changed."""
+    if isinstance(error, InvalidArgument) and replica.problem != str(error):
+        LOG.warning("%s", error)
+    replica.refuse(str(error), mismatched)
+    return error
+
+
+def _identity(file: Path | None) -> tuple[int, ...] | None:
+    """Differs after each replacement of the file; None if there is none."""
+    try:
+        status = None if file is None else os.stat(file)
+    except OSError:
+        return None
+    return None if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)

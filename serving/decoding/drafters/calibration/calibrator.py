@@ -1,0 +1,71 @@
+"""Learns acceptance probabilities of retrieved nodes online (csrc/drafting/calibrator.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Coefficients of the prior log-odds of acceptance.
+
+    They are linear in log(match length), log-odds of the share, log(parent's count) and log(depth).
+    """
+
+    constant: float
+    match: float
+    share: float
+    count: float
+    depth: float
+
+
+class Calibrator:
+    """P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
+
+    The prior of a fine table is a coarse table of match length and share. The prior of the coarse table is a ``Prior``. Evidence
+    decays by the factor ``decay`` per observed tree.
+
+    Attributes:
+        reliability: its reliability diagram.
+    """
+
+    def __init__(self, prior: Prior, decay: float = 0.999) -> None:
+        self._native = _native.Calibrator(prior.constant, prior.match, prior.share, prior.count, prior.depth, decay)
+        self.reliability = Reliability(decay)
+
+    def score(self, tree: DraftTree) -> DraftTree:
+        """``tree`` with each node's score replaced by the probability that its path is accepted.
+
+        A child's score is at most its parent's. Raises InvalidArgument if ``tree`` is malformed.
+        """
+        return score_trees([self], [tree])[0]
+
+    def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
+        """Learn from nodes whose parent was accepted. ``tokens``: generated after the tree's root.
+
+        Raises InvalidArgument if ``tree`` is malformed, and then learns nothing.
+        """
+        chances, taken = self._native.learn(tree, tokens)
+        self.reliability.add(chances, taken.astype(np.bool_))
+
+    def state(self) -> npt.NDArray[np.float64]:
+        """float64[n], the state for ``restore``."""
+        return np.asarray(self._native.state(), np.float64)
+
+    def restore(self, state: npt.NDArray[np.float64]) -> None:
+        """Load a state. Raises InvalidArgument if it is malformed."""
+        self._native.restore(state)
+
+
+def score_trees(calibrators: Sequence[Calibrator], trees: Sequence[DraftTree]) -> list[DraftTree]:
+    """``Calibrator.score`` of each of ``trees`` by its own calibrator."""
+    scores = _native.score_trees([each._native for each in calibrators], trees)
+    return [tree.with_scores(each) for tree, each in zip(trees, scores, strict=True)]

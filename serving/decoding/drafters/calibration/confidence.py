@@ -1,0 +1,91 @@
+"""Maps a neural drafter's own probabilities to acceptance probabilities, learned online.
+
+A drafter's probabilities are close to acceptance probabilities (EAGLE-2, Li et al. 2024, section 4.1), but not equal.
+Calibration makes them comparable with those of other sources.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
+
+Floats = npt.NDArray[np.float64]
+
+CHAIN_PRIOR = 0.6
+"""Prior of every token of a sampled chain. It is constant, because scores of a chain must not depend on the sampled tokens."""
+_EDGES = np.array([0.003, 0.01, 0.03, 0.07, 0.15, 0.25, 0.4, 0.55, 0.7, 0.82, 0.9, 0.95, 0.98, 0.995])
+_DEPTHS = np.array([2, 3, 5])
+_STRENGTH = 20.0
+"""Strength of the drafter's own probability as a prior, in observations."""
+_LIKELY = 4
+_MIDDLES = (np.append(_EDGES, 1.0)[_LIKELY:] + _EDGES[_LIKELY - 1 :]) / 2
+"""Midpoints of the bins from 0.07 on. Their hit rate scales the drafter's probabilities."""
+_BELIEF = 4.0
+"""Strength of the prior that the drafter's probabilities are right, in tokens."""
+_DECAY = 0.999
+"""Factor of old evidence per call of ``learn``."""
+
+
+class Confidence:
+    """P(child accepted | parent accepted) by draft probability, depth, and whether the target samples. Not thread-safe.
+
+    Bins without evidence use the draft probability, scaled by the drafter's overall hit rate.
+
+    Attributes:
+        reliability: its reliability diagram.
+    """
+
+    def __init__(self) -> None:
+        self._tallies = np.zeros((2, 2, len(_DEPTHS) + 1, len(_EDGES) + 1))  # hits, and tokens seen
+        self.reliability = Reliability(_DECAY)
+
+    def chances(self, draft_probs: Floats, depths: npt.NDArray[np.int64], sampled: bool) -> Floats:
+        """The acceptance probabilities, in the shape of ``draft_probs``. ``depths`` is broadcast to that shape."""
+        cells = _cells(draft_probs, depths, sampled)
+        hits, seen = (tally[cells] for tally in self._tallies)
+        return np.asarray((hits + _STRENGTH * self._kept(sampled) * draft_probs) / (seen + _STRENGTH), np.float64)
+
+    def learn(
+        self, draft_probs: Floats, depths: npt.NDArray[np.int64], sampled: bool, taken: npt.NDArray[np.bool_]
+    ) -> None:
+        """Learn from the candidates of one accepted parent. ``taken``: which of them was accepted.
+
+        The arrays have one length; ``depths`` may be a single depth.
+        """
+        known = np.isfinite(draft_probs)
+        draft_probs, depths, taken = draft_probs[known], np.broadcast_to(depths, known.shape)[known], taken[known]
+        self.reliability.add(np.minimum(self.chances(draft_probs, depths, sampled), 1.0), taken)
+        self._tallies *= _DECAY
+        cells = _cells(draft_probs, depths, sampled)
+        np.add.at(self._tallies[0], cells, taken)
+        np.add.at(self._tallies[1], cells, 1.0)
+
+    def state(self) -> Floats:
+        """float64[n], the state for ``restore``."""
+        return np.array(self._tallies.ravel())
+
+    def restore(self, state: Floats) -> None:
+        """Load a state. Raises InvalidArgument if it is malformed."""
+        if state.shape != (self._tallies.size,):
+            raise InvalidArgument(
+                Field("calibration"), f": a state has {state.size} entries; it must have {self._tallies.size}"
+            )
+        hits, seen = tallies = state.reshape(self._tallies.shape).copy()
+        if not bool(np.all(np.isfinite(tallies)) and np.all(hits >= 0) and np.all(hits <= seen)):
+            raise InvalidArgument(
+                Field("calibration"), ": a state has an entry that is not finite, below 0, or more hits than were seen"
+            )
+        self._tallies = tallies
+
+    def _kept(self, sampled: bool) -> float:
+        """Hits of likely candidates, divided by the hits that their draft probabilities predict; at most 1."""
+        hits, seen = self._tallies[:, int(sampled), :, _LIKELY:]
+        return min(1.0, float((hits.sum() + _BELIEF) / ((seen * _MIDDLES).sum() + _BELIEF)))
+
+
+def _cells(draft_probs: Floats, depths: npt.NDArray[np.int64], sampled: bool) -> tuple[npt.NDArray[np.intp], ...]:
+    level = np.broadcast_to(np.searchsorted(_DEPTHS, depths, side="right"), draft_probs.shape)
+    return np.full(draft_probs.shape, int(sampled)), level, np.searchsorted(_EDGES, draft_probs, side="right")

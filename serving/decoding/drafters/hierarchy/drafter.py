@@ -1,0 +1,193 @@
+"""The hierarchy drafter: a stack of levels. Each level verifies the draft of the level below it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.drafters.hierarchy.level_batcher import LevelBatcher
+from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.decoding.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.hierarchy.round_policy import RoundPolicy
+from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
+from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER
+from suffolk.serving.decoding.drafters.neural.stateful_drafter import StatefulDrafter
+from suffolk.serving.decoding.drafters.registry import source_bits
+from suffolk.serving.decoding.engine.loop.draft_failures import failure_stats, failures_by_reason
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Proposal, datastore_names
+from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
+from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
+
+SOURCE = source_bits("hierarchy")
+
+
+class HierarchyDrafter(StatefulDrafter[StackState]):
+    """Drafts chains with a stack of levels; the target verifies the top level's chain. Not thread-safe.
+
+    Under verification ``match``, levels sample with the target's noise. Under ``rejection`` at a temperature above 0, each level
+    does speculative sampling of the draft below. The target gets the distributions of its tokens (``SampledChain``).
+
+    Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1.
+
+    Attributes:
+        datastores: names of the datastores that its bottom level searches (``DatastoreReader``).
+    """
+
+    name = "hierarchy"
+
+    def __init__(
+        self,
+        levels: Sequence[StackedLevel],
+        vocab_size: int,
+        eos_ids: frozenset[int] = frozenset(),
+        slots: int = 8,
+        thrifty: bool = True,
+    ) -> None:
+        """Take ownership of the levels.
+
+        Args:
+            levels: one or more, from the bottom up. Only the bottom level may be retrieval.
+            vocab_size: the target's.
+            eos_ids: the target's tokens that end a text.
+            slots: the slots of the levels' caches. Further requests get no drafts.
+            thrifty: whether to skip drafts and rounds that are expected to cost more than they save.
+        """
+        super().__init__("hierarchy", slots)
+        self._levels = list(levels)
+        self._models = [level for level in levels if isinstance(level, ModelLevel)]
+        self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
+        self.datastores = tuple(name for source in self._sources for name in datastore_names(source))
+        self._recursion = Recursion(self._levels, vocab_size, eos_ids)
+        self._batcher = LevelBatcher(self._levels, self._recursion, self.failures)
+        self._calibrator = SegmentCalibrator(retrieval=isinstance(levels[-1], RetrievalLevel))
+        self._thrifty = thrifty
+        self._rounds = RoundPolicy([level.costs for level in self._models])
+        self._prefill = PrefillPolicy()
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of all levels' caches."""
+        return sum(level.cache_bytes for level in self._models)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        self._calls += 1
+        states = [self._open(request) for request in requests]
+        ready = [
+            state for state in states if state is not None and self._fits(state) and self._reads(state, len(requests))
+        ]
+        budgets = [PrefillBudget() for _ in self._models]
+        self._draft([state for state in ready if self._is_up_to_date(state, budgets)])
+        return [
+            DraftTree.empty()
+            if state is None
+            else self._calibrator.proposal(state.segment, state.request.settings, SOURCE)
+            for state in states
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        state = self._states.get(request_id)
+        if state is None:
+            return
+        if len(state.segment):
+            accepted = self._calibrator.learn(state.segment, state.request.settings, tokens)
+            self._rounds.learn(accepted, min(len(state.segment), len(tokens)))
+        for source in self._sources:
+            source.observe(request_id, tokens)
+
+    def _released(self, request_id: int, state: StackState) -> None:
+        self._prefill.release(request_id, len(state.request.tokens) - state.request.prompt_tokens)
+        for source in self._sources:
+            source.release(request_id)
+        for level in self._models:
+            level.clear(state.slot)
+        self._free.append(state.slot)
+
+    def stats(self) -> dict[str, float]:
+        """The usual counters, and the passes and rows of each model level."""
+        failures = sum((failures_by_reason(source.stats()) for source in self._sources), self.failures.by_reason)
+        counters: dict[str, float] = {
+            "calls": self._calls,
+            "passes": self._passes_made(),
+            "prefill_seconds": self._prefill_seconds,
+            "unread": self._prefill.refused,
+        }
+        for level in self._models:
+            counters |= {f"{level.name}: passes": level.passes, f"{level.name}: rows": level.rows}
+        return counters | failure_stats(failures)
+
+    def close(self) -> None:
+        super().close()
+        for source in self._sources:
+            source.close()
+
+    def _open(self, request: DraftRequest) -> StackState | None:
+        """The request's state at the beginning of a step; None if no slot is free."""
+        state = self._states.get(request.request_id)
+        if state is None:
+            if not self._has_slot():
+                return None
+            state = self._states[request.request_id] = StackState(self._free.pop(), len(self._levels))
+        state.begin(
+            request, min(request.max_nodes, request.room), self._calibrator, self._rounds if self._thrifty else None
+        )
+        return state
+
+    def _fits(self, state: StackState) -> bool:
+        tokens = state.request.tokens
+        limit = min((level.limit for level in self._models), default=math.inf)
+        if len(tokens) >= limit:
+            self.failures.add(
+                "ResourceExhausted", f"a text has {len(tokens)} tokens, and a level reads {limit - 1} with a draft"
+            )
+            return False
+        if self._models and (highest := int(tokens.max())) >= self._recursion.common_vocab:
+            self.failures.add("Unsupported", f"a text has token {highest}, which a level does not know")
+            return False
+        state.room = int(min(state.room, limit - len(tokens)))
+        return state.room > 0
+
+    def _reads(self, state: StackState, requests: int) -> bool:
+        """Whether the levels should read the request's text (``PrefillPolicy``)."""
+        if not (self._thrifty and self._models):
+            return True
+        request, size = state.request, len(state.request.tokens)
+        room = request.settings.max_new_tokens - (size - request.prompt_tokens)
+        share = self._rounds.saving(self._levels[-1].tokens, request.budget, requests, size)
+        return self._prefill.reads(request.request_id, share, self._rounds.prefill_seconds(size), room, request.budget)
+
+    def _is_up_to_date(self, state: StackState, budgets: Sequence[PrefillBudget]) -> bool:
+        """Read pending text within each level's budget. Returns whether every level has read it, except for its last tokens."""
+        tokens, is_up_to_date = state.request.tokens, True
+        for level, budget in zip(self._models, budgets, strict=True):
+            pending = level.pending(state.slot, tokens)
+            if pending <= LEFT_OVER:
+                continue
+            if size := budget.take(pending - 1):
+                begin = time.perf_counter()
+                level.read(state.slot, tokens, size)
+                self._prefill_seconds += time.perf_counter() - begin
+            is_up_to_date &= size == pending - 1
+        return is_up_to_date
+
+    def _draft(self, states: Sequence[StackState]) -> None:
+        """Draft for ``states``, and learn the cost."""
+        if not states:
+            return
+        requests = [state.request for state in states]
+        begin = time.perf_counter()
+        most = sum(request.budget.model_seconds for request in requests) if self._thrifty else float("inf")
+        passes = self._passes_made()
+        self._batcher.draft(states, most)
+        seconds = time.perf_counter() - begin
+        rounds = sum(state.rounds for state in states) if self._models else len(states)
+        if rounds or self._passes_made() > passes:  # lower levels may have made passes without a round of the top level
+            self._rounds.learn_rounds(max(1, rounds), sum(len(state.segment) for state in states), seconds)
+
+    def _passes_made(self) -> int:
+        return sum(level.passes for level in self._models)

@@ -1,0 +1,141 @@
+"""Hierarchical speculative decoding for one request: each level verifies the draft of the level below.
+
+The recursion yields a query for every pass, so that requests can share passes (``level_batcher.py``).
+
+Source: "Fast Inference via Hierarchical Speculative Decoding", section 2.3, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+import torch
+
+from suffolk.serving.decoding.drafters.hierarchy.draft_segment import (
+    EMPTY_SEGMENT,
+    DraftSegment,
+    LevelQuery,
+    LevelReply,
+    Path,
+)
+from suffolk.serving.decoding.drafters.hierarchy.level_sampling import (
+    FreshUniforms,
+    SamplerCache,
+    match_draft,
+    speculative_sample,
+)
+from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.decoding.drafters.hierarchy.round_policy import RoundPolicy
+from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
+from suffolk.serving.decoding.drafters.neural.coupled_sampling import needs_distributions
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+
+StackedLevel = RetrievalLevel | ModelLevel
+LevelQueries = Generator[LevelQuery, LevelReply, DraftSegment]
+
+
+class StackState:
+    """A request, from its first draft on. Not thread-safe.
+
+    Attributes:
+        slot: its slot in the caches of all levels.
+        request: the request of the last ``begin``.
+        room: the most tokens of a draft.
+        samplers: the samplers of its levels; None until the first use.
+        uniforms: the random streams of its levels; None until the first use.
+        rounds: rounds of the top level in this step.
+        segment: the top level's draft in this step.
+        is_cut: whether the draft of this step ended at NaN logits.
+    """
+
+    request: DraftRequest
+
+    def __init__(self, slot: int, levels: int) -> None:
+        self.slot = slot
+        self.samplers: SamplerCache | None = None
+        self.uniforms: list[FreshUniforms | None] = [None] * levels
+        self.room = self.rounds = 0
+        self.segment = EMPTY_SEGMENT
+        self.is_cut = False
+        self._calibrator: SegmentCalibrator | None = None
+        self._policy: RoundPolicy | None = None
+
+    def begin(
+        self, request: DraftRequest, room: int, calibrator: SegmentCalibrator, policy: RoundPolicy | None
+    ) -> None:
+        """Begin a step. ``policy`` decides whether a further round is worth its time; None to make all rounds."""
+        self.request, self.room, self.rounds, self.segment, self.is_cut = request, room, 0, EMPTY_SEGMENT, False
+        self._calibrator, self._policy = calibrator, policy
+
+    def goes_on(self, segment: DraftSegment) -> bool:
+        """Whether the top level should make another round after ``segment``."""
+        if self._policy is None or self._calibrator is None:
+            return True
+        value = float(self._calibrator.scores(segment, self.request.settings)[-1])
+        return self._policy.pays(value, self.request.budget.value_seconds)
+
+
+class Recursion:
+    """The levels of a stack, from the bottom up. Not thread-safe.
+
+    Attributes:
+        common_vocab: the number of ids that all levels can read and draft.
+    """
+
+    def __init__(self, levels: Sequence[StackedLevel], vocab_size: int, eos_ids: frozenset[int]) -> None:
+        """``vocab_size``: the target's. ``eos_ids``: the target's tokens that end a text."""
+        self._levels, self._vocab_size, self._eos_ids = levels, vocab_size, eos_ids
+        models = [level.model.vocab_size for level in levels if isinstance(level, ModelLevel)]
+        self.common_vocab = min(vocab_size, *models) if models else vocab_size
+
+    def draft(self, state: StackState) -> LevelQueries:
+        """The top level's draft for the target, of at most ``state.room`` tokens."""
+        return (yield from self._draft_level(state, len(self._levels) - 1, ()))
+
+    def _draft_level(self, state: StackState, at: int, path: Path) -> LevelQueries:
+        """The draft of level ``at`` after ``path``: its ``tokens`` or more; fewer if the text ends or a pass is not made."""
+        level, room = self._levels[at], state.room - len(path)
+        if isinstance(level, RetrievalLevel):
+            retrieved = yield LevelQuery(at, path, count=min(level.tokens, room))
+            assert isinstance(retrieved, DraftSegment)
+            unknown = np.flatnonzero(np.asarray(retrieved.tokens) >= self.common_vocab)
+            return retrieved.head(min(room, int(unknown[0])) if len(unknown) else room)
+        segment = EMPTY_SEGMENT
+        is_top = at == len(self._levels) - 1
+        while len(segment) < min(level.tokens, room):
+            if is_top and len(segment) and not state.goes_on(segment):
+                break
+            here = path + segment.tokens
+            draft = (yield from self._draft_level(state, at - 1, here)) if at else EMPTY_SEGMENT
+            logits = yield LevelQuery(at, here, draft.tokens)
+            if logits is None:
+                break
+            assert isinstance(logits, torch.Tensor)
+            verified = self._verify(state, at, here, draft, logits[:, : self.common_vocab])
+            state.is_cut |= verified.is_cut
+            state.rounds += is_top
+            ends = [place for place, token in enumerate(verified.tokens) if self._is_end(state, token)]
+            segment += verified.head(ends[0] + 1) if ends else verified  # tokens after an end are dropped
+            if ends or not len(verified):
+                break
+        return segment.head(room)
+
+    def _verify(
+        self, state: StackState, at: int, path: Path, draft: DraftSegment, logits: torch.Tensor
+    ) -> DraftSegment:
+        level, settings = self._levels[at], state.request.settings
+        assert isinstance(level, ModelLevel)
+        if state.samplers is None:
+            state.samplers = SamplerCache(settings, self.common_vocab, logits.device)
+        sampler = state.samplers.at(level.temperature)
+        if not needs_distributions(settings):
+            return match_draft(sampler, state.request, path, draft, logits)
+        uniforms = state.uniforms[at]
+        if uniforms is None:
+            uniforms = state.uniforms[at] = FreshUniforms(settings.seed, at + 1, logits.device)
+        return speculative_sample(sampler, uniforms, state.request, path, draft, logits, self._vocab_size)
+
+    def _is_end(self, state: StackState, token: int) -> bool:
+        return token in self._eos_ids and not state.request.settings.ignore_eos

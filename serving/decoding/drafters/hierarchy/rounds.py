@@ -1,0 +1,102 @@
+"""Computes the expected number of rounds that a level needs, the gamma of hierarchical speculative decoding.
+
+A round gains X tokens: the accepted tokens of its draft, and one more. With independent rounds, renewal theory gives the expected
+number of rounds until ``needed`` tokens exist from the distribution of X. All functions are thread-safe.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.decoding.engine.checks import whole_within
+
+_MOST_TOKENS = 1 << 16
+_ROUNDING = 1e-9
+
+Floats = NDArray[np.float64]
+
+
+def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
+    """gamma(acceptance, drafted, n) for all n = 1..needed: expected rounds until n tokens exist.
+
+    Each drafted token is accepted independently with the same probability, up to the first rejection. Let a = acceptance and
+    T = drafted. The generating function P of X has 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az). That of gamma is
+    z / ((1 - z)(1 - P(z))). So
+
+        gamma(n) = 1 + (1 - a)(n - 1) + a^(T+1) gamma(n - T - 1),    gamma(n) = 0 for n <= 0.
+
+    The only difference is 1 - a, so no digits cancel near a = 0 or 1.
+
+    Args:
+        acceptance: of any shape; each in 0..1.
+        drafted, needed: tokens; 1..65536.
+
+    Returns:
+        float64 of shape (needed, *acceptance.shape); entry n - 1 is for n tokens.
+
+    Raises:
+        InvalidArgument: a value is out of its range.
+
+    Source: "Fast Inference via Hierarchical Speculative Decoding", section 2.4, which estimates gamma by simulation.
+    """
+    rate = np.asarray(acceptance, np.float64)
+    if not np.all((rate >= 0) & (rate <= 1)):
+        raise InvalidArgument("acceptance has an entry that is not a number between 0 and 1; give acceptance rates")
+    whole_within("drafted", drafted, 1, _MOST_TOKENS)
+    whole_within("needed", needed, 1, _MOST_TOKENS)
+    rounds = 1 + np.multiply.outer(np.arange(needed, dtype=np.float64), 1 - rate)
+    all_accepted = rate ** (drafted + 1)
+    for row in range(drafted + 1, needed):
+        rounds[row] += all_accepted * rounds[row - drafted - 1]
+    return rounds
+
+
+def gain_distribution(reach: ArrayLike) -> Floats:
+    """The distribution of X.
+
+    Args:
+        reach: shape (..., drafted + 1); entry j is the probability that at least j tokens are drafted and accepted.
+
+    Returns:
+        float64 of the same shape; entry k - 1 is P(X = k), k = 1..drafted + 1.
+    """
+    return -np.diff(np.asarray(reach, np.float64), axis=-1, append=0.0)
+
+
+def renewals(gains: ArrayLike, needed: int) -> Floats:
+    """The probability that some round ends with exactly n tokens, for n = 0..needed - 1.
+
+    The sum of these probabilities is the expected number of rounds until ``needed`` tokens exist.
+
+    Args:
+        gains: shape (..., G); entry k - 1 is P(X = k), as from ``gain_distribution``.
+        needed: tokens; 1..65536.
+
+    Returns:
+        float64 of shape (..., needed).
+
+    Raises:
+        InvalidArgument: ``gains`` is no distribution, or ``needed`` out of its range.
+    """
+    probs = np.asarray(gains, np.float64)
+    whole_within("needed", needed, 1, _MOST_TOKENS)
+    if (
+        probs.ndim == 0
+        or not np.all(probs >= -_ROUNDING)
+        or not np.allclose(probs.sum(axis=-1), 1, rtol=0, atol=_ROUNDING)
+    ):
+        raise InvalidArgument("gains is no distribution: its entries must be probabilities that add up to 1")
+    chances = np.zeros((*probs.shape[:-1], needed))
+    chances[..., 0] = 1
+    for count in range(1, needed):
+        longest = min(count, probs.shape[-1])
+        before = chances[..., count - longest : count][..., ::-1]
+        chances[..., count] = (probs[..., :longest] * before).sum(axis=-1)
+    return chances
+
+
+def expected_rounds_of(gains: ArrayLike, needed: int) -> Floats:
+    """float64 of shape (..., needed), as ``expected_rounds``, for any distribution of X. Args, Raises: as ``renewals``."""
+    return np.cumsum(renewals(gains, needed), axis=-1)

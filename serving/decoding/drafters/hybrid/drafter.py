@@ -1,0 +1,220 @@
+"""The hybrid drafter merges the calibrated drafts of several drafters into one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.tree_paths import accepted_length
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
+from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
+from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
+from suffolk.serving.decoding.drafters.hybrid.gated_source import GatedSource
+from suffolk.serving.decoding.drafters.hybrid.merge import Scaled, judge, merge_all
+from suffolk.serving.decoding.drafters.registry import neural_bits
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.engine.loop.drafter import (
+    CacheDrafter,
+    Drafter,
+    DraftRequest,
+    FeatureDrafter,
+    GeneratedLogits,
+    LogitsDrafter,
+    datastore_names,
+)
+from suffolk.serving.decoding.engine.policy.acceptance_model import AcceptanceModel
+
+if TYPE_CHECKING:
+    import torch
+
+    from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+
+
+_RETRIEVAL = "retrieval"
+"""The name under which the acceptance model learns all retrieval sources together."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """The retrieved drafts of one request in one step.
+
+    Attributes:
+        first: for each source, the first tokens of its merged trees, and the sum of their unscaled scores.
+        tree: the nodes of all sources that are likely to be verified.
+    """
+
+    first: dict[str, tuple[list[int], float]]
+    tree: DraftTree
+
+
+class HybridDrafter:
+    """Merges the drafts of all sources into one tree. Not thread-safe.
+
+    A source or a neural drafter runs if the tokens that it is expected to add to those before it save more time than it takes
+    (``GatedSource``, ``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are kept.
+
+    Attributes:
+        layers: the target's layers whose hidden states the neural drafters read (``FeatureDrafter``).
+        reads_logits: whether a source reads the logits of generated tokens (``LogitsDrafter``).
+        model_sources: source bits of the neural drafters (``MixedDrafter``).
+        datastores: names of the datastores of all drafters (``DatastoreReader``).
+    """
+
+    name = "hybrid"
+
+    def __init__(
+        self,
+        sources: Sequence[RetrievalSource],
+        models: Sequence[Drafter] = (),
+        calibration: Calibration | None = None,
+        vocab_size: int = ANY_TOKEN,
+    ) -> None:
+        """Take ownership of all given drafters: ``close`` closes them.
+
+        Args:
+            sources: retrieval sources.
+            models: neural drafters. A retrieval source among them (token recycling) counts as a source.
+            calibration: the calibrators of neural drafters beside other sources.
+            vocab_size: the target's. A neural draft with other ids is a failed draft.
+        """
+        known = calibration or Calibration()
+        self._sources = [GatedSource(each) for each in (*sources, *models) if isinstance(each, RetrievalSource)]
+        self._models = [
+            GatedDrafter(each, known.neural(f"{each.name} in {self.name}"), vocab_size)
+            for each in models
+            if not isinstance(each, RetrievalSource)
+        ]
+        self.model_sources = neural_bits() if self._models else 0
+        self.datastores = tuple(name for each in (*sources, *models) for name in datastore_names(each))
+        self._acceptance = AcceptanceModel()
+        self._retrieved: dict[int, _Step] = {}
+        self._drafters: list[GatedSource | GatedDrafter] = [*self._sources, *self._models]
+        self._explanation: Explanation | None = None
+        self._readers = {each: each.drafter.layers for each in self._models if isinstance(each.drafter, FeatureDrafter)}
+        sources = [each.source for each in self._sources]
+        self._learners = [each for each in sources if isinstance(each, LogitsDrafter) and each.reads_logits]
+        self.reads_logits = bool(self._learners)
+        self.layers = tuple(sorted({layer for layers in self._readers.values() for layer in layers}))
+
+    def explain(self, explanation: Explanation) -> None:
+        """Add all further decisions on neural drafters to ``explanation``."""
+        self._explanation = explanation
+
+    def attach(self, cache: KVCache) -> None:
+        """See ``CacheDrafter``."""
+        for model in self._models:
+            if isinstance(model.drafter, CacheDrafter):
+                model.drafter.attach(cache)
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """See ``FeatureDrafter``."""
+        for model, layers in self._readers.items():
+            columns = [self.layers.index(layer) for layer in layers]
+            model.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
+
+    def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
+        """See ``LogitsDrafter``."""
+        for learner in self._learners:
+            learner.learn_logits(generated)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        found = self._retrieve(requests)
+        trees = merge_all(found, [each.max_nodes for each in requests])
+        if self._models:
+            requests = [self._expect(request, tree) for request, tree in zip(requests, trees, strict=True)]
+        for model in self._models:
+            for place, more in enumerate(model.add(requests, trees)):
+                if more:
+                    found[place] += [(tree, 1.0) for tree in more]
+                    trees[place] = merge_all([found[place]], [requests[place].max_nodes])[0]
+        if self._explanation is not None:
+            for number in (request.request_id for request in requests):
+                self._explanation.add(
+                    {each.name: each.decisions[number] for each in self._models if number in each.decisions}
+                )
+        return trees
+
+    def _retrieve(self, requests: Sequence[DraftRequest]) -> list[list[Scaled]]:
+        """The trees of all sources, by request, with the source's acceptance in the request as the factor of their scores."""
+        found: list[list[Scaled]] = [[] for _ in requests]
+        steps = [_Step({}, DraftTree.empty()) for _ in requests]
+        expected = [0.0] * len(requests)
+        for source in self._sources:
+            drafts = source.draft(requests, expected)
+            places = [at for at, trees in enumerate(drafts) if any(trees)]
+            drafted = [requests[at] for at in places]
+            factors = [self._acceptance.scale(source.name, each.request_id) for each in drafted]
+            judged = judge(
+                [drafts[at] for at in places],
+                [each.max_nodes for each in drafted],
+                factors,
+                [each.budget.least_score for each in drafted],
+            )
+            for place, factor, (tokens, score, likely) in zip(places, factors, judged, strict=True):
+                steps[place].first[source.name] = tokens, score
+                found[place] += [(tree, factor) for tree in drafts[place]]
+                expected[place] = max(expected[place], likely)
+        self._retrieved |= {each.request_id: step for each, step in zip(requests, steps, strict=True)}
+        return found
+
+    def _expect(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:
+        """``request`` with the tokens expected from retrieval in its budget: in this step, and on average."""
+        likely = tree.likely(request.budget.least_score)
+        self._retrieved[request.request_id].tree = likely
+        expected = float(likely.scores.sum()) * self._acceptance.scale(_RETRIEVAL, request.request_id)
+        others, idle = self._acceptance.in_a_step(request.request_id)
+        return replace(request, budget=replace(request.budget, expected=expected, others=others, idle=idle))
+
+    @property
+    def prefetches(self) -> bool:
+        """See ``PrefetchingDrafter``."""
+        return any(source.prefetches for source in self._sources)
+
+    def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``PrefetchingDrafter``."""
+        for source in self._sources:
+            source.prefetch(requests, trees)
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self._learn(request_id, tokens)
+        drafted = 0
+        for source in self._sources:
+            drafted = source.observe(request_id, tokens, drafted)
+        for model in self._models:
+            model.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._retrieved.pop(request_id, None)
+        self._acceptance.release(request_id)
+        for each in self._drafters:
+            each.release(request_id)
+
+    def _learn(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        """Learn whether each source proposed the first of ``tokens``, and how many of them retrieval alone proposed."""
+        step = self._retrieved.pop(request_id, None)
+        if step is None:
+            return
+        for name, (first, score) in step.first.items():
+            self._acceptance.learn(name, request_id, score, tokens[0] in first, True)
+        if self._models:
+            accepted = min(len(tokens) - 1, accepted_length([step.tree], tokens))
+            self._acceptance.learn(_RETRIEVAL, request_id, float(step.tree.scores.sum()), accepted, True)
+            self._acceptance.count(request_id, accepted)
+
+    def stats(self) -> dict[str, float]:
+        """The counters of each drafter under its name, the sum of each counter, and "model_seconds" (``MixedDrafter``)."""
+        total: dict[str, float] = {"model_seconds": sum(each.seconds for each in self._models)}
+        for drafter in self._drafters:
+            for key, value in drafter.stats().items():
+                for name in (key, f"{drafter.name}: {key}"):
+                    total[name] = total.get(name, 0) + value
+        return total
+
+    def close(self) -> None:
+        for drafter in self._drafters:
+            drafter.close()

@@ -1,0 +1,114 @@
+"""The draft-model drafter grows trees with a smaller language model."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.serving.decoding.drafters.neural.draft_state import DraftState
+from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.decoding.drafters.neural.tree_drafter import ModelTreeDrafter
+from suffolk.serving.decoding.drafters.registry import source_bits
+from suffolk.serving.decoding.engine.costs.cost_measurement import measure
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
+from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
+
+BOUNDS = TreeBounds(max_depth=16)
+"""Default bounds. Trees are deep, because a model that is accepted often is accepted far ahead."""
+_SHARE = 0.8
+"""Prior share of a draft model's best candidates that the target accepts: about the agreement of models of one family."""
+
+
+class DraftModelDrafter(ModelTreeDrafter):
+    """Grows trees with a smaller model. Its cache keeps the rows of accepted nodes. Not thread-safe.
+
+    Attributes:
+        model: the draft model.
+    """
+
+    name = "draft-model"
+    source = source_bits("draft-model")
+    prior_gain = 3.0
+    """Prior number of tokens that its draft adds if nothing is retrieved."""
+
+    def __init__(
+        self,
+        model: Target,
+        vocab_size: int,
+        slots: int = 8,
+        capacity: int = 4096,
+        bounds: TreeBounds = BOUNDS,
+        costs: CostModel | None = None,
+    ) -> None:
+        """Allocate the draft model's cache.
+
+        Args:
+            model: the draft model. Its token ids must mean the same as the target's (``require_same_tokens``).
+            vocab_size: the target's; other ids are not drafted.
+            slots: the most requests at once. Further requests get no drafts.
+            capacity: the most tokens of a request, its largest tree included. Longer texts get no drafts.
+            costs: costs of the draft model's passes; None to measure them now, which takes seconds.
+
+        Raises:
+            ResourceExhausted: out of memory for the cache.
+        """
+        expansion = ExpansionPolicy(costs or measure(model, slots), _SHARE)
+        super().__init__(model, vocab_size, bounds, expansion, f"draft model {model.name}", slots)
+        self.model = model
+        self._cache = model.new_cache(slots, capacity)
+        self._prefill = PrefillPolicy()
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of its cache."""
+        return self._cache.nbytes
+
+    def stats(self) -> dict[str, float]:
+        return super().stats() | {"unread": self._prefill.refused}
+
+    def _keep(self, state: DraftState, tokens: npt.NDArray[np.int32]) -> None:
+        self._cache.keep([state.slot], [state.kept_rows(tokens)])
+
+    def _released(self, request_id: int, state: DraftState) -> None:
+        self._prefill.release(request_id, len(state.request.tokens) - state.request.prompt_tokens)
+        self._cache.clear(state.slot)
+        self._free.append(state.slot)
+
+    def _open(self, request: DraftRequest, requests: int) -> DraftState | None:
+        state = self._states.get(request.request_id)
+        if state is None:
+            if not self._has_slot():
+                return None
+            state = DraftState(request, self._free[-1], self._vocab_size, self.model.device)
+            self._free.pop()  # only now: a failed construction takes no slot
+            self._states[request.request_id] = state
+        cached = min(int(self._cache.lengths[state.slot]), len(request.tokens) - 1)
+        self._cache.lengths[state.slot] = cached
+        state.begin(request, cached)
+        return state if self._fits(state) and self._reads(state, requests) else None
+
+    def _reads(self, state: DraftState, requests: int) -> bool:
+        """Whether the request's text should be read (``PrefillPolicy``)."""
+        request, size = state.request, len(state.request.tokens)
+        room = request.settings.max_new_tokens - (size - request.prompt_tokens)
+        share = self._expansion.saving(self._bounds.max_depth, request.budget, requests, size)
+        seconds = self._expansion.prefill_seconds(state.pending)
+        return self._prefill.reads(request.request_id, share, seconds, room, request.budget)
+
+    def _fits(self, state: DraftState) -> bool:
+        tokens = state.request.tokens
+        deep = self._bounds.max_depth
+        limit = self._cache.capacity - deep * self._bounds.width
+        if self.model.context_length is not None:
+            limit = min(limit, self.model.context_length - deep)
+        if len(tokens) > limit:
+            self.failures.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
+            return False
+        highest = int(tokens[-state.pending :].max())
+        if highest >= self.model.vocab_size:
+            self.failures.add("Unsupported", f"a text has token {highest}, which {self.model.name} does not know")
+            return False
+        return True

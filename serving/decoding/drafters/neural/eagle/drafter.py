@@ -1,0 +1,174 @@
+"""The EAGLE drafter grows the dynamic trees of EAGLE-2 (Li et al. 2024) for all requests of a step at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.drafters.neural.draft_state import DraftState
+from suffolk.serving.decoding.drafters.neural.eagle.cache import HeadCache
+from suffolk.serving.decoding.drafters.neural.eagle.costs import measure_head
+from suffolk.serving.decoding.drafters.neural.eagle.feature_buffer import FeatureBuffer
+from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.decoding.drafters.neural.growing_tree import Ints
+from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.decoding.drafters.neural.tree_drafter import TreeDrafter
+from suffolk.serving.decoding.drafters.registry import source_bits
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.decoding.engine.model.transfer import to_device
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
+
+BOUNDS = TreeBounds(max_depth=6, width=10, children=10, max_nodes=60, by_level=True)
+"""Default bounds, as in EAGLE-2 (Li et al. 2024, section 4)."""
+
+
+class EagleDrafter(TreeDrafter):
+    """Grows trees with an EAGLE head and a cache for its layer. Not thread-safe.
+
+    Attributes:
+        layers: the target's layers whose hidden states it reads (``FeatureDrafter``).
+    """
+
+    name = "eagle"
+    source = source_bits("eagle")
+    _cache: HeadCache
+
+    def __init__(
+        self,
+        head: EagleHead,
+        slots: int = 8,
+        capacity: int = 4096,
+        bounds: TreeBounds = BOUNDS,
+        costs: CostModel | None = None,
+    ) -> None:
+        """Allocate the head's cache.
+
+        Args:
+            head: on the target's device.
+            slots: the most requests at once. Further requests get no drafts.
+            capacity: the most tokens of a request, its largest tree included. Longer texts get no drafts.
+            costs: costs of the head's passes; None to measure them now, which takes a second.
+
+        Raises:
+            InvalidArgument: no text fits into a slot beside a tree.
+            ResourceExhausted: out of memory for the cache.
+        """
+        self._most = capacity - (bounds.max_depth - 1) * bounds.width
+        if self._most < 2:
+            raise InvalidArgument(
+                Field("capacity"),
+                f" is {capacity}; with trees of {bounds.max_depth} levels of {bounds.width} it must be "
+                f"{capacity + 2 - self._most} or more",
+            )
+        super().__init__(bounds, ExpansionPolicy(costs or measure_head(head, slots)), "EAGLE head", slots)
+        self._head = head.eval()
+        self.layers = head.layers
+        weight = head.fc.weight
+        self._device = weight.device
+        self._cache = HeadCache(head.config, slots, capacity, weight.dtype, weight.device)
+        self._buffers: dict[int, FeatureBuffer] = {}
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of its cache."""
+        return self._cache.nbytes
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        buffer = self._buffers.get(request_id)
+        if buffer is None:
+            buffer = self._buffers[request_id] = FeatureBuffer(self._free.pop() if self._free else None)
+        buffer.add(features, self._most)
+
+    def release(self, request_id: int) -> None:
+        super().release(request_id)
+        buffer = self._buffers.pop(request_id, None)
+        if buffer is not None and buffer.slot is not None:
+            self._cache.clear(buffer.slot)
+            self._free.append(buffer.slot)
+
+    def close(self) -> None:
+        for request_id in list(self._buffers):
+            self.release(request_id)
+
+    def _open(self, request: DraftRequest, requests: int) -> DraftState | None:
+        state, size = self._states.get(request.request_id), len(request.tokens)
+        if state is not None:
+            state.forget()
+        buffer = self._buffers.get(request.request_id, FeatureBuffer(None))
+        if size < 2 or buffer.received < size - 1:
+            message = f"hidden states of {buffer.received} tokens have come, {size - 1} are needed"
+            self.failures.add("Unavailable", message)
+            return None
+        if buffer.slot is None:
+            self.failures.add("ResourceExhausted", f"all {self._slots} slots are taken")
+            return None
+        if buffer.lost or size > self._most:
+            self.failures.add("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")
+            return None
+        if state is None:
+            state = DraftState(request, buffer.slot, self._head.config.vocab_size, self._device)
+            self._states[request.request_id] = state
+        state.begin(request, int(self._cache.lengths[buffer.slot]) + 1)  # n tokens are n - 1 pairs
+        buffer.states = buffer.states[:1]
+        return state
+
+    @torch.inference_mode()
+    def _read_text(
+        self, states: Sequence[DraftState], layouts: list[TreeLayout], ready: Sequence[DraftState]
+    ) -> torch.Tensor:
+        """See ``TreeDrafter``. A text without new pairs has its last hidden state from an earlier step."""
+        buffers = self._buffers_of(states)
+        if buffers:
+            features = [buffer.take(len(rows)) for buffer, rows in zip(buffers, layouts, strict=True)]
+            try:
+                found = self._forward(states, layouts, self._head.fuse(torch.cat(features).to(self._device)))
+            except BaseException:
+                for buffer, part in zip(buffers, features, strict=True):
+                    buffer.put_back(part)
+                raise
+            self._keep_text(states, layouts)
+            for buffer, part in zip(buffers, found, strict=True):
+                buffer.states = part[-1:]
+        return self._logits([buffer.states for buffer in self._buffers_of(ready)])
+
+    @torch.inference_mode()
+    def _read_nodes(
+        self, states: Sequence[DraftState], nodes: Sequence[Ints], layouts: list[TreeLayout]
+    ) -> torch.Tensor:
+        """See ``TreeDrafter``. The hidden state of a node's input is its parent's."""
+        buffers = self._buffers_of(states)
+        hidden = [
+            buffer.states[to_device(state.rows_of(state.tree.parents[each]) + 1, self._device)]
+            for buffer, state, each in zip(buffers, states, nodes, strict=True)
+        ]
+        found = self._forward(states, layouts, torch.cat(hidden))
+        for buffer, part in zip(buffers, found, strict=True):
+            buffer.states = torch.cat([buffer.states, part])
+        return self._logits(found)
+
+    def _buffers_of(self, states: Sequence[DraftState]) -> list[FeatureBuffer]:
+        return [self._buffers[state.request.request_id] for state in states]
+
+    def _forward(
+        self, states: Sequence[DraftState], layouts: list[TreeLayout], hidden: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """The head's hidden states for the rows of each request; ``hidden``: float[rows of all, hidden], the input."""
+        positions, attend = self._cache.attention([state.slot for state in states], layouts)
+        tokens = to_device(np.concatenate([layout.tokens for layout in layouts]), self._device)
+        self._passes += 1
+        found = self._head.step(tokens[None], hidden[None], positions, attend)[0]
+        return torch.split(found, [len(layout) for layout in layouts])
+
+    def _logits(self, hidden: Sequence[torch.Tensor]) -> torch.Tensor:
+        """float[rows of all, vocab]. Waits for the device."""
+        if not hidden:
+            return torch.empty((0, self._head.config.vocab_size))
+        logits = self._head.logits(torch.cat([*hidden]))
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return logits

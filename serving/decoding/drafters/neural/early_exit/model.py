@@ -1,0 +1,90 @@
+"""The early-exit head: one residual block between a layer of the target and its final norm and output layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.decoding.drafters.neural.early_exit.config import KIND, ExitConfig
+from suffolk.serving.decoding.drafters.neural.early_exit.shallow import find_layers
+from suffolk.serving.decoding.drafters.neural.weights import write_head
+from suffolk.serving.decoding.engine.model.target import Target
+
+_NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
+
+
+class ExitHead(nn.Module):
+    """x + W2 SiLU(W1 norm(x)), for the hidden states x after a layer. The identity before training."""
+
+    def __init__(self, target: Target, config: ExitConfig) -> None:
+        """Raises Unsupported if ``config`` is for another target, or if the target's output is not a norm and a linear layer."""
+        super().__init__()
+        _require_fit(config, target)
+        self.config = config
+        self.layers = (config.layers,)
+        self.norm = nn.RMSNorm(config.hidden_size, 1e-6)
+        self.inner = nn.Linear(config.hidden_size, config.width, bias=False)
+        self.outer = nn.Linear(config.width, config.hidden_size, bias=False)
+        nn.init.zeros_(self.outer.weight)
+        # a tuple, so that they are not submodules
+        self._behind = (
+            _final_norm(target),
+            target.model.get_output_embeddings(),
+        )
+        self.to(target.device, torch.float64 if target.dtype == torch.float64 else torch.float32)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Map ``hidden`` float[..., hidden size] to the same shape and dtype."""
+        x = hidden.to(self.inner.weight.dtype)
+        block: torch.Tensor = self.outer(F.silu(self.inner(self.norm(x))))
+        return (x + block).to(hidden.dtype)
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and model.safetensors. Raises as ``write_head``."""
+        write_head(folder, KIND, self.config, self)
+
+
+class ExitLayer(nn.Module):
+    """A layer of the target with an exit after it. Other attributes are the layer's."""
+
+    def __init__(self, layer: nn.Module, head: ExitHead) -> None:
+        super().__init__()
+        self.layer, self.head = layer, head
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("layer"), name)
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        output = self.layer(*args, **options)
+        return (self.head(output[0]), *output[1:]) if isinstance(output, tuple) else self.head(output)
+
+
+def _require_fit(config: ExitConfig, target: Target) -> None:
+    wanted = (config.target_layers, config.hidden_size, config.vocab_size)
+    found = (target.layers, target.hidden_size, target.vocab_size)
+    if wanted != found:
+        raise Unsupported(
+            f"the exit is for a model of {wanted[0]} layers, hidden size {wanted[1]} and {wanted[2]} tokens; model {target.name} "
+            f"has {found[0]}, {found[1]} and {found[2]}; use a head that was trained for this model"
+        )
+
+
+def _final_norm(target: Target) -> nn.Module:
+    path = find_layers(target)
+    parent = target.model.get_submodule(path.rpartition(".")[0])
+    config = target.model.config.get_text_config(decoder=True)
+    for name in _NORMS:
+        norm = getattr(parent, name, None)
+        if isinstance(norm, nn.Module) and not getattr(config, "final_logit_softcapping", None):
+            return norm
+    raise Unsupported(
+        f"model {target.name}: no exit can be trained, because its output is not a norm and a linear layer"
+    )

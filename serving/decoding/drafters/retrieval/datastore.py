@@ -1,0 +1,277 @@
+"""The datastore drafter drafts from a datastore in this process or over gRPC (REST, He et al. 2023, section 3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.async_retriever import AsyncRetriever
+from suffolk.datastore.context_query import ContextQuery
+from suffolk.datastore.draft_tree import DraftTree, validate_all
+from suffolk.datastore.errors import DeadlineExceeded, Internal, SuffolkError
+from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.retrieval.group_argument import group_argument
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.drafters.retrieval.prefetch import DraftPrefetcher
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
+    NO_TOKENS,
+    Ids,
+    RetrievalScorer,
+    RetrievedTree,
+    known_end,
+    nodes_wanted,
+)
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.drafters.retrieval.wait_policy import WaitPolicy
+from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+
+PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
+"""Fitted to the acceptance of drafts from 109 M tokens of source code by a 135M chat model, along its own answers.
+
+The prompts are those of ``research.tuning_prompts``; ``research.fit_priors`` makes the fit.
+"""
+
+SHORT_MATCHES = (4, 3, 2, 1)
+"""Lengths of shorter endings to look up besides the longest match, because a rare long match leaves most nodes unused.
+
+Calibration compares their drafts.
+"""
+
+
+class DatastoreDrafter:
+    """Makes one ``find_drafts`` call for all requests of a step, or several if a draft service's limits require it.
+
+    A failed call costs the drafts of the step. Failures are counted by reason, and the first of each reason is logged. Not
+    thread-safe.
+
+    Attributes:
+        datastores: the names of its datastores (``DatastoreReader``). Requests get drafts from those that they select.
+    """
+
+    name = "datastore"
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        vocab_size: int,
+        limits: Limits | None = None,
+        calibration: Calibration | Part | None = None,
+        prefetch: bool | None = None,
+    ) -> None:
+        """``close`` leaves ``retriever`` open.
+
+        Args:
+            vocab_size: the target's. A tree with other ids is a failed draft.
+            calibration: the calibrators, stored under the datastore's name.
+            prefetch: for a remote datastore: True to prefetch every draft, False to wait for every answer, None to choose the
+                faster of both in each step.
+
+        Raises:
+            InvalidArgument: ``retriever`` is a draft service, and ``limits`` are deeper than its drafts.
+        """
+        self._retriever = retriever
+        self.datastores = retriever.names
+        self._vocab_size = vocab_size
+        self._limits = limits or Limits()
+        shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
+        self._lengths = (self._limits.max_match, *shorter)
+        self._scorer = RetrievalScorer(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
+        self._prefetcher = None
+        if isinstance(retriever, AsyncRetriever):
+            self._limits.require_served()
+            if prefetch is not False:
+                self._prefetcher = DraftPrefetcher(retriever, self._limits)
+        self._always_prefetches = bool(prefetch)
+        self._wait_policy = WaitPolicy()
+        self._waits = True  # in this step
+        self._calls = 0
+        self._lost = False  # whether the last call got no answer
+        self.failures = DraftFailures("datastore drafter")
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_merged(self, requests)
+
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``. Looks up the longest match, and shorter endings (``SHORT_MATCHES``)."""
+        selected = self._selected(requests)
+        found = dict(zip(selected, self._draft([requests[at] for at in selected]), strict=True)) if selected else {}
+        return [found.get(at, []) for at in range(len(requests))]
+
+    def _draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        self._calls += 1
+        self._waits = self._prefetcher is None or (
+            not self._always_prefetches and self._wait_policy.waits(sum(each.budget.token_seconds for each in requests))
+        )
+        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
+        ends = [self._end(request, NO_TOKENS) for request in requests]
+        endings = [[end[-length:] for length in lengths] for end in ends]
+        trees = self._look_up(requests, endings)
+        for request in requests:
+            self._scorer.begin(request)
+        found = self._accept(
+            requests, [[RetrievedTree(NO_TOKENS, tree) for tree in _different(each)] for each in trees]
+        )
+        self._learn_waiting(found)
+        return found
+
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``. Trees are empty if ``draft`` got no answer in this step, or did not wait for one."""
+        if self._lost or not self._waits:
+            return [[DraftTree.empty()] * len(each) for each in paths]
+        found = [[DraftTree.empty()] * len(each) for each in paths]
+        selected = self._selected(requests)
+        if not selected:
+            return found
+        queries = [requests[at] for at in selected]
+        contexts = [[self._end(requests[at], path) for path in paths[at]] for at in selected]
+        trees = self._look_up(queries, contexts)
+        retrieved = [list(map(RetrievedTree, paths[at], each)) for at, each in zip(selected, trees, strict=True)]
+        for at, scored in zip(selected, self._accept(queries, retrieved), strict=True):
+            found[at] = scored
+        return found
+
+    @property
+    def prefetches(self) -> bool:
+        """See ``PrefetchingDrafter``."""
+        return self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches)
+
+    def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``PrefetchingDrafter``. A call that cannot be made counts as a failure when its draft is needed."""
+        if self._prefetcher is not None and self.prefetches:
+            selected = [at for at, each in enumerate(requests) if self._searched(each) == self.datastores]
+            with suppress(SuffolkError):
+                self._prefetcher.prefetch(
+                    [requests[at] for at in selected], [trees[at] for at in selected], self._lengths
+                )
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self._scorer.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._scorer.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        counters: dict[str, float] = {"calls": self._calls}
+        counters |= {} if self._prefetcher is None else self._prefetcher.stats()
+        return counters | self.failures.stats()
+
+    def close(self) -> None:
+        self._scorer.clear()
+
+    def _selected(self, requests: Sequence[DraftRequest]) -> list[int]:
+        """The places of the requests that search one of these datastores."""
+        return [at for at, each in enumerate(requests) if self._searched(each)]
+
+    def _searched(self, request: DraftRequest) -> tuple[str, ...]:
+        """Those of its datastores that ``request`` searches."""
+        if request.options.datastores is None:
+            return self.datastores
+        return tuple(name for name in self.datastores if request.options.searches(name))
+
+    def _end(self, request: DraftRequest, path: Ids) -> Ids:
+        """The ending of the text with ``path`` appended. It starts after the last id that the retriever does not know."""
+        most = self._limits.max_match
+        end = request.tokens[-most:]
+        return known_end(np.concatenate([end, path])[-most:] if len(path) else end, self._retriever.vocab_size)
+
+    def _look_up(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+        """The trees of each request's contexts; empty trees after an error."""
+        self._lost = True
+        try:
+            if self._prefetcher is not None and not self._waits:
+                found = self._prefetcher.draft(requests, contexts)
+                trees = [
+                    trees if self._searched(request) == self.datastores else [DraftTree.empty()] * len(trees)
+                    for request, trees in zip(requests, found, strict=True)
+                ]
+            else:
+                trees = self._call(requests, contexts)
+        except SuffolkError as error:
+            self.failures.add(type(error).__name__, str(error))
+            return [[DraftTree.empty()] * len(each) for each in contexts]
+        self._lost = False
+        return trees
+
+    def _learn_waiting(self, found: Sequence[Sequence[DraftTree]]) -> None:
+        """Update the wait policy from the calibrated trees of the step and from the durations of prefetch calls."""
+        if self._prefetcher is None:
+            return
+        for seconds in self._prefetcher.durations():
+            self._wait_policy.learn_call(seconds)
+        if not self._lost:
+            for trees in found:
+                expected = max((float(tree.scores.sum()) for tree in trees), default=0.0)
+                self._wait_policy.learn_draft(expected, self._waits)
+
+    def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+        """One call for all requests that search the same datastores."""
+        places: dict[tuple[str, ...], list[int]] = {}
+        for at, request in enumerate(requests):
+            places.setdefault(self._searched(request), []).append(at)
+        found: dict[int, list[DraftTree]] = {}
+        for names, chosen in places.items():
+            part = self._retriever if names == self.datastores else self._retriever.select(names)
+            trees = self._call_part(part, [requests[at] for at in chosen], [contexts[at] for at in chosen])
+            found |= zip(chosen, trees, strict=True)
+        return [found[at] for at in range(len(requests))]
+
+    def _call_part(
+        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: list[list[Ids]]
+    ) -> list[list[DraftTree]]:
+        limits = self._limits
+        flat = [context for each in contexts for context in each]
+        most = MAX_BATCH_NODES // max(1, min(len(flat), MAX_BATCH))
+        budgets: list[int] = []
+        groups: list[str | None] = []
+        for request, each in zip(requests, contexts, strict=True):
+            budgets += [min(nodes_wanted(request), most)] * len(each)
+            groups += [request.options.group] * len(each)
+        begin = time.perf_counter()
+        trees: list[DraftTree] = []
+        try:
+            for start in range(0, len(flat), MAX_BATCH):
+                part = slice(start, start + MAX_BATCH)
+                group = group_argument(retriever, groups[part])
+                query = ContextQuery(
+                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group
+                )
+                trees += retriever.find_drafts(query)
+        except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer
+            self._wait_policy.learn_timeout(time.perf_counter() - begin)
+            raise
+        self._wait_policy.learn_call(time.perf_counter() - begin)
+        if len(trees) != len(flat):
+            raise Internal(f"{len(trees)} trees came for {len(flat)} contexts")
+        left = iter(trees)
+        return [[next(left) for _ in each] for each in contexts]
+
+    def _accept(
+        self, requests: Sequence[DraftRequest], found: Sequence[Sequence[RetrievedTree]]
+    ) -> list[list[DraftTree]]:
+        """The trees of each request with calibrated scores; empty trees for a request with a malformed one."""
+        try:
+            validate_all([each.tree for retrieved in found for each in retrieved], self._vocab_size)
+            return self._scorer.score_all(requests, found)
+        except SuffolkError as error:
+            if len(requests) > 1:  # find those that it is about
+                alone = [self._accept([request], [trees]) for request, trees in zip(requests, found, strict=True)]
+                return [trees for [trees] in alone]
+            self.failures.add(type(error).__name__, str(error))
+            return [[DraftTree.empty()] * len(found[0])]
+
+
+def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:
+    """The largest tree of each match length. Trees of equal length differ only in where they were cut."""
+    found: dict[int, DraftTree] = {}
+    for tree in trees:
+        if len(tree) > len(found.get(tree.match_length, ())):
+            found[tree.match_length] = tree
+    return list(found.values())

@@ -1,0 +1,68 @@
+"""Bounds of match lengths and draft depths in retrieval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.limits import MAX_DEPTH
+from suffolk.serving.decoding.engine.checked_fields import Within, check_fields
+
+MAX_TOKENS = 4096
+"""Longer matches and deeper drafts gain nothing."""
+Length = Annotated[int, Within(1, MAX_TOKENS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of retrieval, in tokens, each 1..4096.
+
+    Attributes:
+        max_match: the longest ending of the text to look up.
+        min_match: the shortest match that gives a draft.
+        max_depth: the depth of drafts.
+
+    Raises:
+        InvalidArgument: a value is not a whole number or out of its range, or ``min_match`` is above ``max_match``.
+    """
+
+    max_match: Length = DEFAULT_MAX_MATCH
+    min_match: Length = DEFAULT_MIN_MATCH
+    max_depth: Length = DEFAULT_MAX_DEPTH
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.min_match > self.max_match:
+            raise InvalidArgument(
+                Field("min_match"),
+                f" is {self.min_match}; it must not be above ",
+                Field("max_match"),
+                f", {self.max_match}",
+            )
+
+    @property
+    def copy_depth(self) -> int:
+        """Depth of drafts from the request's own text. It is larger because copies tend to be long."""
+        return min(2 * self.max_depth, MAX_TOKENS)
+
+    def require_served(self) -> None:
+        """Raise InvalidArgument if ``max_depth`` is deeper than a draft service drafts."""
+        if self.max_depth > MAX_DEPTH:
+            raise InvalidArgument(
+                Field("max_depth"),
+                f" is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
+                "command line: --set max_depth=N) or open the datastore's own folder",
+            )
+
+    def require_within(self, order_depth: int) -> None:
+        """Raise InvalidArgument if a datastore with suffixes sorted to ``order_depth`` tokens is too shallow."""
+        if self.max_match + self.max_depth > order_depth:
+            raise InvalidArgument(
+                Field("max_match"),
+                f" {self.max_match} + ",
+                Field("max_depth"),
+                f" {self.max_depth} is above the datastore's order depth {order_depth}; "
+                "lower one of them or build the datastore with a larger --order-depth",
+            )

@@ -1,0 +1,161 @@
+"""The parallel-samples drafter drafts from other answers to the same prompt, while they are generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.parallel_texts import ParallelTexts
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
+from suffolk.serving.decoding.drafters.registry import source_bits
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
+    NO_TOKENS,
+    Ids,
+    RetrievalScorer,
+    RetrievedTree,
+    nodes_wanted,
+)
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+
+SOURCE = source_bits("parallel-samples")
+PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
+"""That of the datastore drafter; not fitted to such drafts."""
+ENDED = 8
+"""Answers that a prompt keeps after their end, while other answers to it are generated."""
+
+
+def load(context: LoadContext, options: Options) -> ParallelSamplesDrafter:
+    """Load the registry's drafter."""
+    return ParallelSamplesDrafter(context.vocab_size, context.limits, context.calibration)
+
+
+@dataclass(slots=True)
+class _Samples:
+    """The answers to one prompt of one tenant. Each text begins with the prompt's last tokens.
+
+    Attributes:
+        running: by request, the prompt's tokens that its text leaves out.
+        ended: the requests that have ended, the oldest first.
+    """
+
+    texts: ParallelTexts
+    running: dict[int, int] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
+
+
+class ParallelSamplesDrafter:
+    """Finds the ending of an answer in other answers to the same prompt, and drafts what followed it there. Not thread-safe.
+
+    The others run at the same time, or ended while one did. So they help where a prompt is sampled several times. They have the
+    request's tenant. A request that must not be remembered neither gives drafts nor gets any.
+    """
+
+    name = "parallel-samples"
+
+    def __init__(
+        self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
+    ) -> None:
+        """``vocab_size``: the target's."""
+        self._vocab_size = vocab_size
+        self._limits = limits or Limits()
+        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
+        self._prompts: dict[tuple[str, bytes], _Samples] = {}
+        self._keys: dict[int, tuple[str, bytes]] = {}
+        self._calls = 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_merged(self, requests)
+
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``. A request whose prompt has other answers gets one tree, and any other request none."""
+        for request in requests:
+            if request.options.remember:
+                self._follow(request)
+        return [self._draft(request) for request in requests]
+
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        return [
+            self._score(request, each) if self._others(request) else [DraftTree.empty()] * len(each)
+            for request, each in zip(requests, paths, strict=True)
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self._scorer.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._scorer.release(request_id)
+        key = self._keys.pop(request_id, None)
+        if key is None:
+            return
+        samples = self._prompts[key]
+        del samples.running[request_id]
+        samples.ended.append(request_id)
+        if len(samples.ended) > ENDED:
+            samples.texts.remove(samples.ended.pop(0))
+        if not samples.running:
+            del self._prompts[key]
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "failed": 0}
+
+    def close(self) -> None:
+        self._prompts.clear()
+        self._keys.clear()
+        self._scorer.clear()
+
+    def _follow(self, request: DraftRequest) -> None:
+        """Bring the request's text up to date."""
+        number, samples = request.request_id, self._samples(request)
+        if number not in samples.running:
+            samples.running[number] = max(0, request.prompt_tokens - self._limits.max_match)
+        tokens = request.tokens[samples.running[number] :]
+        if samples.texts.length(number) > len(tokens):  # the request was rolled back
+            samples.texts.truncate(number, len(tokens))
+        samples.texts.append(number, tokens[samples.texts.length(number) :])
+
+    def _samples(self, request: DraftRequest) -> _Samples:
+        key = self._keys.get(request.request_id)
+        if key is None:
+            key = (request.options.tenant, request.tokens[: request.prompt_tokens].tobytes())
+            self._keys[request.request_id] = key
+            self._prompts.setdefault(key, _Samples(ParallelTexts(self._vocab_size, SOURCE)))
+        return self._prompts[key]
+
+    def _others(self, request: DraftRequest) -> ParallelTexts | None:
+        """The texts of the request's prompt; None if it is the only one."""
+        key = self._keys.get(request.request_id)
+        texts = None if key is None else self._prompts[key].texts
+        return texts if texts is not None and len(texts) > 1 else None
+
+    def _draft(self, request: DraftRequest) -> list[DraftTree]:
+        if self._others(request) is None:
+            return []
+        self._calls += 1
+        self._scorer.begin(request)
+        return self._score(request, [NO_TOKENS])
+
+    def _score(self, request: DraftRequest, paths: Sequence[Ids]) -> list[DraftTree]:
+        texts, limits = self._others(request), self._limits
+        assert texts is not None
+        found = []
+        for path in paths:
+            context = np.concatenate([request.tokens[-limits.max_match :], path])
+            tree = texts.draft(
+                request.request_id,
+                context,
+                limits.max_match,
+                limits.min_match,
+                limits.max_depth,
+                nodes_wanted(request),
+            )
+            found.append(RetrievedTree(path, tree))
+        return self._scorer.score(request, found)

@@ -1,0 +1,104 @@
+"""The prediction drafter drafts from the predicted text of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
+from suffolk.serving.decoding.drafters.retrieval.prediction_alignment import PredictionAlignment
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievalScorer, RetrievedTree
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.engine.loop.draft_options import PREDICTION_SOURCE_ID
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+
+SOURCE = 1 << PREDICTION_SOURCE_ID
+PRIOR = Prior(constant=-1.29, match=0.84, share=0.0, count=0.0, depth=1.52)
+"""Fitted to 200 edits of Python files in the history of this repository (``research.fit_prediction``)."""
+
+
+def load(context: LoadContext, options: Options) -> PredictionDrafter:
+    """Load the registry's drafter."""
+    return PredictionDrafter(context.calibration)
+
+
+class PredictionDrafter:
+    """Drafts the continuation of a request's prediction from the aligned position: a chain of up to ``max_nodes`` tokens.
+
+    Requests without a prediction get no draft, at no cost. Not thread-safe.
+    """
+
+    name = "prediction"
+
+    def __init__(self, calibration: Calibration | Part | None = None) -> None:
+        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
+        self._alignments: dict[int, PredictionAlignment] = {}
+        self._calls = 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_merged(self, requests)
+
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``. A request with a prediction gets one tree, and any other request none."""
+        return [self._draft(each, each.prediction) if each.prediction is not None else [] for each in requests]
+
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        return [
+            [DraftTree.empty()] * len(each)
+            if request.prediction is None
+            else self._scorer.score(request, [self._behind(request, path) for path in each])
+            for request, each in zip(requests, paths, strict=True)
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self._scorer.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._alignments.pop(request_id, None)
+        self._scorer.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "failed": 0}
+
+    def close(self) -> None:
+        self._alignments.clear()
+        self._scorer.clear()
+
+    def _draft(self, request: DraftRequest, prediction: Ids) -> list[DraftTree]:
+        self._calls += 1
+        self._scorer.begin(request)
+        text = request.tokens[request.prompt_tokens :]
+        alignment = self._alignments.get(request.request_id)
+        if alignment is None or alignment.size > len(text):  # the request was rolled back
+            alignment = self._alignments[request.request_id] = PredictionAlignment(prediction)
+        alignment.append(text[alignment.size :].tolist())
+        return self._scorer.score(request, [RetrievedTree(NO_TOKENS, _chain(alignment, request.max_nodes))])
+
+    def _behind(self, request: DraftRequest, path: Ids) -> RetrievedTree:
+        alignment = self._alignments[request.request_id].copy()
+        alignment.append(path.tolist())
+        return RetrievedTree(path, _chain(alignment, request.max_nodes))
+
+
+def _chain(alignment: PredictionAlignment, max_nodes: int) -> DraftTree:
+    """The continuation of the prediction.
+
+    The match length is the number of shared tokens plus one. So it also tells a match of one token from none.
+    """
+    tokens = alignment.prediction[alignment.position : alignment.position + max_nodes]
+    size = len(tokens)
+    return DraftTree(
+        tokens.copy(),
+        np.arange(-1, size - 1, dtype=np.int32),
+        np.ones(size, np.float32),
+        np.full(size, SOURCE, np.uint32),
+        np.ones(size, np.uint64),
+        alignment.matched + 1,
+        1,
+    )

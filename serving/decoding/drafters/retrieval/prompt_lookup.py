@@ -1,0 +1,109 @@
+"""The prompt-lookup drafter finds the text's ending earlier in the text, and drafts the tokens that followed it there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.context import ContextIndex
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
+from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
+from suffolk.serving.decoding.drafters.registry import source_bits
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
+    NO_TOKENS,
+    Ids,
+    RetrievalScorer,
+    RetrievedTree,
+    nodes_wanted,
+)
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
+from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts, request_texts
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+
+SOURCE = source_bits("prompt-lookup")
+PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
+"""Fitted in the same way as the prior of the datastore drafter."""
+
+
+def load(context: LoadContext, options: Options) -> WithRequestTexts:
+    """Load the registry's drafter."""
+    drafter = PromptLookupDrafter(context.vocab_size, context.limits, context.calibration)
+    return WithRequestTexts(drafter, request_texts(context))
+
+
+class PromptLookupDrafter:
+    """Looks up the longest ending of a request's tokens that occurs earlier in them. Not thread-safe.
+
+    Its drafts are twice as deep as those of a datastore (``Limits.copy_depth``).
+    """
+
+    name = "prompt-lookup"
+
+    def __init__(
+        self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
+    ) -> None:
+        """``vocab_size``: the target's."""
+        self._vocab_size = vocab_size
+        self._limits = limits or Limits()
+        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
+        self._texts: dict[int, ContextIndex] = {}
+        self._calls = 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_merged(self, requests)
+
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        for request in requests:
+            self._scorer.begin(request)
+        trees = [self._look_up(self._text(request), request) for request in requests]
+        return self._scorer.score_all(requests, [[RetrievedTree(NO_TOKENS, tree)] for tree in trees])
+
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        return [
+            self._scorer.score(request, [RetrievedTree(path, self._look_up_behind(request, path)) for path in each])
+            for request, each in zip(requests, paths, strict=True)
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self._scorer.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._texts.pop(request_id, None)
+        self._scorer.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "failed": 0}
+
+    def close(self) -> None:
+        self._texts.clear()
+        self._scorer.clear()
+
+    def _text(self, request: DraftRequest) -> ContextIndex:
+        """The index of the request's tokens."""
+        self._calls += 1
+        text = self._texts.get(request.request_id)
+        if text is None:
+            text = self._texts[request.request_id] = ContextIndex(self._vocab_size, SOURCE)
+        if len(text) > len(request.tokens):  # the request was rolled back
+            text.truncate(len(request.tokens))
+        text.append(request.tokens[len(text) :])
+        return text
+
+    def _look_up_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+        text = self._texts[request.request_id]
+        text.append(path)
+        try:
+            return self._look_up(text, request)
+        finally:
+            text.truncate(len(request.tokens))  # removes the path, also after an error
+
+    def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
+        limits = self._limits
+        return text.draft(limits.max_match, limits.min_match, limits.copy_depth, nodes_wanted(request))

@@ -1,0 +1,76 @@
+"""Adds drafts from texts that belong to requests to those of one retrieval source: predictions, and other samples of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.drafters.drafter_entry import LoadContext
+from suffolk.serving.decoding.drafters.retrieval.parallel_samples import ParallelSamplesDrafter
+from suffolk.serving.decoding.drafters.retrieval.prediction import PredictionDrafter
+from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
+from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, PrefetchingDrafter, datastore_names, prefetches
+
+
+def request_texts(context: LoadContext) -> list[RetrievalSource]:
+    """The drafters that need nothing but the requests. They cost nothing where a request has no such text."""
+    return [
+        PredictionDrafter(context.calibration),
+        ParallelSamplesDrafter(context.vocab_size, context.limits, context.calibration),
+    ]
+
+
+class WithRequestTexts:
+    """One source, and the drafters of ``request_texts``. Not thread-safe. Owns all of them.
+
+    Attributes:
+        name: the source's.
+        datastores: the source's (``DatastoreReader``).
+    """
+
+    def __init__(self, source: RetrievalSource, texts: Sequence[RetrievalSource]) -> None:
+        self.name = source.name
+        self.datastores = datastore_names(source)
+        self._source, self._all = source, (source, *texts)
+        self._prefetching = source if isinstance(source, PrefetchingDrafter) else None
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_merged(self, requests)
+
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        drafted = [each.draft(requests) for each in self._all]
+        return [[tree for trees in found for tree in trees] for found in zip(*drafted, strict=True)]
+
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``. The drafts are those of the source alone."""
+        return self._source.draft_after(requests, paths)
+
+    @property
+    def prefetches(self) -> bool:
+        """See ``PrefetchingDrafter``."""
+        return prefetches(self._prefetching)
+
+    def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``PrefetchingDrafter``."""
+        if self._prefetching is not None:
+            self._prefetching.prefetch(requests, trees)
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        for each in self._all:
+            each.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        for each in self._all:
+            each.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        return self._source.stats()
+
+    def close(self) -> None:
+        for each in self._all:
+            each.close()

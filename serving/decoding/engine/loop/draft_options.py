@@ -1,0 +1,101 @@
+"""The options that a caller sets for the drafts of one request. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suffolk.datastore.context_query import Tokens
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.engine.checks import listed, text
+from suffolk.serving.decoding.engine.loop.prompt import token_ids, whole_text
+
+MAX_PREDICTION = 1 << 18
+"""Characters or token ids of a predicted text."""
+MAX_GROUP = 256
+"""Characters of the name of a group."""
+PREDICTION_SOURCE_ID = 8
+"""The bit of ``DraftTree.sources`` that marks nodes drafted from a predicted text."""
+
+
+@dataclass(frozen=True)
+class DraftOptions:
+    """Options of one request's drafts. They change its speed, never its text.
+
+    Attributes:
+        prediction: the expected answer, or most of it, as a text or token ids. It serves as one more source of
+            drafts. Drafters that run no retrieval ignore it.
+        datastores: names of the datastores to search; None for all.
+        tenant: owner of the request; empty if all requests have one owner. Learning does not cross tenants: the calibration of
+            retrieved drafts is the tenant's own, and token recycling learns none of a tenant's answers. Answers draft for others
+            to the same prompt of the same tenant alone.
+        remember: whether the text may be used for other requests, and kept after its end. If False, the text is not recorded, and
+            drafters do not learn its tokens.
+        group: the group whose documents a live datastore searches first, such as a user, a repository or the prompt's hash; None
+            for no group. If the text is remembered, it is added to this group.
+        trace: whether each step carries a ``StepTrace``.
+
+    Raises:
+        InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION, it has a lone surrogate, or
+            ``group`` is empty or longer than MAX_GROUP.
+    """
+
+    prediction: str | Tokens | None = None
+    datastores: tuple[str, ...] | None = None
+    remember: bool = True
+    tenant: str = ""
+    group: str | None = None
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        if self.prediction is not None:
+            object.__setattr__(self, "prediction", _checked_prediction(self.prediction))
+        if self.datastores is not None:
+            names = listed("datastores", self.datastores, "names")
+            object.__setattr__(self, "datastores", tuple(text("datastores: a name", name) for name in names))
+        for name in ("remember", "trace"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InvalidArgument(Field(name), f" is {value!r}; it must be true or false")
+        if self.group is not None and not 0 < len(text("group", self.group)) <= MAX_GROUP:
+            raise InvalidArgument(
+                f"group has {len(self.group)} characters; it must have 1 to {MAX_GROUP}: hash a long key"
+            )
+
+    def searches(self, datastore: str) -> bool:
+        """Whether the request searches the datastore of that name."""
+        return self.datastores is None or datastore in self.datastores
+
+    def require_known(self, datastores: Sequence[str]) -> None:
+        """Raise InvalidArgument if a name is not one of ``datastores``."""
+        for name in self.datastores or ():
+            if name not in datastores:
+                known = ", ".join(datastores) or "none"
+                raise InvalidArgument(Field("datastore"), f" {name!r} is not loaded; loaded: {known}")
+
+
+def options_or_default(options: DraftOptions | None) -> DraftOptions:
+    """``options``, or the default for None. Raises InvalidArgument for an object of another type."""
+    if options is None:
+        return DEFAULT_OPTIONS
+    if not isinstance(options, DraftOptions):
+        raise InvalidArgument(f"options is of type {type(options).__name__}; give DraftOptions, or None")
+    return options
+
+
+def _checked_prediction(prediction: str | Tokens) -> str | tuple[int, ...]:
+    if isinstance(prediction, str):
+        _require_length(len(prediction), "characters")
+        return whole_text("the prediction", prediction)
+    ids = token_ids("the prediction", prediction, "give a text or a flat list of token ids")
+    _require_length(len(ids), "token ids")
+    return tuple(ids.tolist())
+
+
+def _require_length(length: int, unit: str) -> None:
+    if length > MAX_PREDICTION:
+        raise InvalidArgument(
+            Field("the prediction"), f" has {length} {unit}; the limit is {MAX_PREDICTION}; shorten it"
+        )
+
+
+DEFAULT_OPTIONS = DraftOptions()

@@ -1,0 +1,119 @@
+"""Graph passes: the rows of trees, prompts and plain decoding of all requests go through one function, a graph for CUDA.
+
+The model is compiled once, for any number of rows (``pass_function.py``), with attention by Triton kernels
+(``row_attention.py``). The pass is captured once for each number of ``ROWS``; rows of padding bring a pass to the next of them.
+All else that differs between passes is read from the device's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import torch
+
+from suffolk.serving.decoding.engine.model.graph_capture import CapturedPass, GraphMemory, capture
+from suffolk.serving.decoding.engine.model.joined_linear import join_layers
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.language_model import LanguageModel
+from suffolk.serving.decoding.engine.model.pass_function import CompiledFunction, PassFunction, attending, pass_function
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.row_attention import (
+    Partials,
+    RowAttention,
+    RowTables,
+    rows_of_tile,
+    slab_layers,
+)
+from suffolk.serving.decoding.engine.model.row_plan import Sizes, empty_plan, plan_rows
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+
+ROWS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 512)
+"""Numbers of rows that passes are captured for. Larger passes are packed."""
+MOST_WANTED = 256
+"""Most rows whose logits a pass returns, because a vocabulary of logits for every row of a prompt takes much memory."""
+_LEAST_PARTS = 4096
+"""Room for partial results. If they do not fit, work items are larger."""
+
+
+class GraphPasses:
+    """The graph passes over one cache. Not thread-safe."""
+
+    def __init__(
+        self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...], is_compiled: bool = True
+    ) -> None:
+        """The kernels must serve the model (``kernel_problem``). Joins linear layers of the model, if ``is_compiled``.
+
+        Args:
+            layers: layers whose hidden states are returned.
+            is_compiled: whether torch compiles the model; the first pass compiles it.
+        """
+        self._target, self._cache = target, cache
+        self._sizes = Sizes(rows_of_tile(target))
+        parts = max(_LEAST_PARTS, self._sizes.most_parts(ROWS[-1], cache.capacity))
+        self._tables = RowTables(ROWS[-1], MOST_WANTED, parts, cache.spare, target.device)
+        self._partials = Partials(parts, target.device)
+        self._parts = parts
+        self._function: PassFunction = (
+            _compiled_function(target, layers) if is_compiled else pass_function(target, layers)
+        )
+        self._captured: dict[int, CapturedPass] = {}
+        self._memory = GraphMemory.on(target.device, ROWS[-1], MOST_WANTED) if target.device.type == "cuda" else None
+
+    def fits(self, layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
+        small = sum(map(len, layouts)) <= ROWS[-1] and sum(wanted) <= MOST_WANTED
+        return small and not any(len(layout.earlier) for layout in layouts)
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
+        self._prepare(_padded(layouts))
+
+    def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:
+        for rows in progress(ROWS[::-1]):  # later captures use memory that larger ones have left
+            self._prepare(rows)
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
+        cache = self._cache
+        plan = plan_rows(cache.lengths, cache.capacity, slots, layouts, self._sizes, self._parts)
+        ends = np.cumsum([len(layout) for layout in layouts])
+        chosen = np.concatenate([np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)])
+        rows = _padded(layouts)
+        self._compile()
+        self._tables.load(plan, chosen, rows)
+        captured = self._captured.get(rows)
+        result = self._compute(rows) if captured is None else captured.replay()
+        return result.head(plan.rows.shape[1], len(chosen))
+
+    def _prepare(self, rows: int) -> None:
+        """Capture the pass of this many rows, over rows of padding."""
+        self._compile()
+        if self._memory is None or rows in self._captured:
+            return
+        self._tables.load(empty_plan(), np.empty(0, np.int64), rows)
+        self._captured[rows] = capture(lambda: self._compute(rows), self._memory, self._target.device)
+
+    def _compile(self) -> None:
+        """Compile the function by the largest pass, whose numbers of rows and of wanted rows differ."""
+        if isinstance(self._function, CompiledFunction) and not self._function.is_compiled:
+            self._tables.load(empty_plan(), np.empty(0, np.int64), ROWS[-1])
+            self._compute(ROWS[-1])
+
+    @torch.inference_mode()
+    def _compute(self, rows: int) -> PassResult:
+        """The result for the loaded rows, padded to ``rows``."""
+        tables = self._tables
+        attention = RowAttention(slab_layers(self._cache), tables, self._partials, rows, self._sizes)
+        ids, positions = tables.rows[0, :rows], tables.rows[1, :rows]
+        with attending(attention):
+            return PassResult(*self._function(ids[None], positions[None], tables.wanted[: min(rows, MOST_WANTED)]))
+
+
+def _compiled_function(target: LanguageModel, layers: tuple[int, ...]) -> CompiledFunction:
+    if "joined" not in target.shared:
+        target.shared["joined"] = join_layers(target)
+    return CompiledFunction.of(target, layers, selects=True)
+
+
+def _padded(layouts: Sequence[TreeLayout]) -> int:
+    """The least of ``ROWS`` that takes all rows."""
+    count = sum(map(len, layouts))
+    return next(rows for rows in ROWS if rows >= count)

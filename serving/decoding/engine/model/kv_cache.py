@@ -1,0 +1,158 @@
+"""The KV cache of all running requests. It is allocated once, has a slot for each request, and is compacted in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from suffolk.serving.decoding.engine.model.transfer import to_device
+from suffolk.serving.decoding.engine.model.tree_layout import positions_within
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """What a layer caches for each token: its heads, the widths of keys and values, and its window (None for all tokens)."""
+
+    heads: int
+    key_width: int
+    value_width: int
+    window: int | None
+
+
+Shapes = tuple[LayerShape | None, ...]
+"""One entry per layer; None for a layer that shares another layer's cache."""
+
+
+class KVCache:
+    """The keys and values of ``slots`` requests. A request has up to ``capacity`` tokens, rows of rejected nodes included.
+
+    Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width], so
+    that compaction is one gather and one copy for all layers and requests. Layers with a sliding window keep their whole history;
+    attention applies the window. Not thread-safe.
+
+    Attributes:
+        lengths: int64[slots], tokens kept per slot.
+        spare: a row of every layer that belongs to no slot.
+        finite: whether NaN and infinity are written as 0. A pass of static shape multiplies stale rows by 0, which must give 0.
+        layers: the transformers cache for the model's forward pass.
+    """
+
+    def __init__(
+        self,
+        layers: DynamicCache,
+        shapes: Shapes,
+        slots: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """``layers``: an empty transformers cache of the model. Its layers that have a shape are replaced."""
+        self.slots = slots
+        self.capacity = capacity
+        self.lengths = np.zeros(slots, np.int64)
+        self.spare = slots * capacity
+        self.layers = layers
+        self._device = device
+        needed: dict[tuple[int, int], int] = {}
+        for form in (form for shape in shapes for form in _forms(shape)):
+            needed[form] = needed.get(form, 0) + 1
+        self._slabs = {
+            form: torch.zeros((count, slots * capacity + 1, *form), dtype=dtype, device=device)
+            for form, count in needed.items()
+        }
+        free = {form: iter(slab) for form, slab in self._slabs.items()}
+        self._appending: list[SlabLayer] = []
+        for number, shape in enumerate(shapes):
+            if shape is not None:
+                keys, values = (next(free[form]) for form in _forms(shape))
+                layer = SlabLayer(keys, values)
+                layers.layers[number] = layer
+                self._appending.append(layer)
+
+    @property
+    def finite(self) -> bool:
+        return all(layer.finite for layer in self._appending)
+
+    @finite.setter
+    def finite(self, finite: bool) -> None:
+        for layer in self._appending:
+            layer.finite = finite
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all slabs."""
+        return sum(slab.nbytes for slab in self._slabs.values())
+
+    def place(self, rows: torch.Tensor) -> None:
+        """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each row of the pass."""
+        for layer in self._appending:
+            layer.rows = rows
+
+    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
+        """Keep the ``accepted`` rows that passes appended to each slot, and drop the others.
+
+        ``accepted``: an int64[k] for each of ``slots``, which differ: the accepted rows in ascending order, counted from the slot's
+        length.
+        """
+        chosen = np.asarray(slots, np.int64)
+        counts = np.fromiter(map(len, accepted), np.int64, len(accepted))
+        rows, order = np.concatenate(accepted), positions_within(counts)
+        moved = np.flatnonzero(rows != order)  # the first rows are often in place already
+        if len(moved):
+            begin = np.repeat(chosen * self.capacity + self.lengths[chosen], counts)[moved]
+            index = to_device(np.stack([begin + rows[moved], begin + order[moved]]), self._device)
+            for slab in self._slabs.values():
+                slab[:, index[1]] = slab[:, index[0]]  # the gather completes before anything is overwritten
+        self.lengths[chosen] += counts
+
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another, whose length becomes ``end``."""
+        places = slice(source * self.capacity + begin, source * self.capacity + end)
+        others = slice(target * self.capacity + begin, target * self.capacity + end)
+        for slab in self._slabs.values():
+            slab[:, others] = slab[:, places]
+        self.lengths[target] = end
+
+    def clear(self, slot: int) -> None:
+        """Drop a slot's tokens; the memory stays."""
+        self.lengths[slot] = 0
+
+
+class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
+    """A cache layer of transformers that writes to its part of a slab and returns all of it: [rows, heads, width].
+
+    Only tree attention reads that layout.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.is_initialized = True
+        self.keys, self.values = keys, values
+        self.rows = torch.empty(0, dtype=torch.int64)
+        self.finite = False
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write ``key_states`` and ``value_states`` [1, heads, q, width], the rows of one packed pass."""
+        if self.finite:
+            key_states = key_states.nan_to_num(0.0, 0.0, 0.0)
+            value_states = value_states.nan_to_num(0.0, 0.0, 0.0)
+        self.keys.index_copy_(0, self.rows, key_states[0].transpose(0, 1))
+        self.values.index_copy_(0, self.rows, value_states[0].transpose(0, 1))
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        return 0  # positions and masks come with every pass
+
+
+def _forms(shape: LayerShape | None) -> list[tuple[int, int]]:
+    return [] if shape is None else [(shape.heads, shape.key_width), (shape.heads, shape.value_width)]

@@ -1,0 +1,194 @@
+"""A model as one function of token ids and positions, which torch can compile to one graph for any number of rows.
+
+The function calls an operator for each layer, ``suffolk::attend``. The operator gives the layer's queries, keys and values to the
+attention of the pass that runs in this thread. Requests, cached tokens and the cache are that attention's affair.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FunctionType
+from typing import Any, Protocol
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from suffolk.datastore.errors import NotFound
+from suffolk.datastore.paths import expand
+from suffolk.serving.decoding.engine.model.language_model import LanguageModel
+from suffolk.serving.decoding.engine.model.operators import define_operator
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.tree_attention import Terms
+
+log = logging.getLogger(__name__)
+
+
+class PassAttention(Protocol):
+    """The attention of one pass."""
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        """Write the pass's keys and values to the cache, and attend: [1, rows, heads, value width], contiguous.
+
+        ``query`` [1, heads, rows, width], ``key`` and ``value`` [1, key heads, rows, width].
+        """
+
+
+_attention: ContextVar[PassAttention] = ContextVar("suffolk_attention")
+
+PassFunction = Callable[[torch.Tensor, torch.Tensor, "torch.Tensor | None"], tuple[torch.Tensor, "torch.Tensor | None"]]
+"""From token ids and positions, [1, rows] each, and the wanted rows int64[wanted]; None for all.
+
+Returns logits [wanted, vocab], and the hidden states of all rows [rows, layers, width], or None without layers.
+"""
+
+
+@contextmanager
+def attending(attention: PassAttention) -> Iterator[None]:
+    """Let passes of this thread use ``attention``."""
+    token = _attention.set(attention)
+    try:
+        yield
+    finally:
+        _attention.reset(token)
+
+
+def pass_function(target: LanguageModel, layers: Sequence[int] = ()) -> PassFunction:
+    """The model's pass, not compiled. ``layers``: layers whose hidden states are returned."""
+    model, vocab_size, rows, layers = target.model, target.vocab_size, _OperatorRows(), tuple(layers)
+    cache = DynamicCache(config=model.config)
+    cache.layers = [_PassingLayer() for _ in cache.layers]
+
+    def compute(
+        ids: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        output = model(
+            input_ids=ids,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=0 if wanted is None else wanted,
+            suffolk_rows=rows,
+            output_hidden_states=bool(layers),
+        )
+        found = PassResult.of(output, layers, vocab_size)
+        return found.logits, found.features
+
+    return compute
+
+
+class CompiledFunction:
+    """A compiled ``PassFunction``; the first call compiles it. Safe to share between threads from then on."""
+
+    @staticmethod
+    def of(target: LanguageModel, layers: Sequence[int], selects: bool) -> CompiledFunction:
+        """The function of ``target`` and ``layers``, made on first use and then stored in ``target``.
+
+        ``selects``: whether it takes wanted rows. Then the first call must have two different numbers, of rows and of wanted
+        rows, because torch takes equal numbers for the same. Both must be above 1.
+        """
+        key = ("compiled", tuple(layers), selects)
+        if key not in target.shared:
+            target.shared[key] = CompiledFunction(target, layers)
+        found: CompiledFunction = target.shared[key]
+        return found
+
+    def __init__(self, target: LanguageModel, layers: Sequence[int] = ()) -> None:
+        from suffolk.serving.decoding.engine.model.shared_products import SharedProducts  # imports torch's compiler
+
+        _keep_compiled()
+        self._name = target.name
+        compute: Any = pass_function(target, layers)
+        # torch stores graphs by code object and selects one by guards. No guard is needed here: the model does not change, and
+        # inputs differ only in length. Length 1 is no exception, although torch would specialise it. So each model gets its own
+        # code object.
+        own = FunctionType(compute.__code__.replace(), compute.__globals__, "compute", None, compute.__closure__)
+        options: dict[str, Any] = {"guard_filter_fn": _no_guards, "post_grad_custom_pre_pass": SharedProducts()}
+        self._function = torch.compile(own, fullgraph=True, dynamic=True, options=options)
+        self.is_compiled = False
+
+    @torch.inference_mode()
+    def __call__(
+        self, ids: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As ``PassFunction``.
+
+        Raises:
+            RuntimeError: torch cannot compile the model, or finds no compiler.
+        """
+        # the graph expects separate tensors
+        ids, positions, wanted = ids.clone(), positions.clone(), None if wanted is None else wanted.clone()
+        if self.is_compiled:
+            return self._function(ids, positions, wanted)  # type: ignore[no-any-return]
+        log.info(
+            "model %s: compiling its passes, a minute or more; later starts find most of it in %s",
+            self._name,
+            os.environ.get("TORCHINDUCTOR_CACHE_DIR", "torch's cache"),
+        )
+        begin = time.perf_counter()
+        torch._dynamo.mark_dynamic(ids, 1)
+        torch._dynamo.mark_dynamic(positions, 1)
+        if wanted is not None:
+            torch._dynamo.mark_dynamic(wanted, 0)
+        result = self._function(ids, positions, wanted)
+        self.is_compiled = True
+        log.info("model %s: compiled in %.0f s", self._name, time.perf_counter() - begin)
+        return result  # type: ignore[no-any-return]
+
+
+def _keep_compiled() -> None:
+    """Let torch keep what it compiles in the user's cache. Its own default, in /tmp, is lost when a machine starts anew."""
+    try:
+        folder = expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "suffolk" / "compiled"
+    except NotFound:
+        return  # there is no home
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+
+
+def _no_guards(guards: Sequence[object]) -> list[bool]:
+    return [False] * len(guards)
+
+
+class _OperatorRows:
+    """The rows of the current pass; attention calls the operator."""
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        output: torch.Tensor = torch.ops.suffolk.attend(query, key, value, *terms)
+        return output.transpose(1, 2)
+
+
+class _PassingLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
+    """A cache layer that returns the pass's keys and values; the operator writes them."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return key_states, value_states
+
+    def get_seq_length(self) -> int:
+        return 0
+
+
+def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *terms: Any) -> torch.Tensor:
+    return _attention.get().attend(query, key, value, Terms(*terms))
+
+
+def _shape_of_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *terms: Any) -> torch.Tensor:
+    batch, heads, rows, _ = query.shape
+    return query.new_empty((batch, rows, heads, value.shape[-1]))
+
+
+define_operator(
+    "attend(Tensor query, Tensor key, Tensor value, float scaling, int? window, float? softcap, int layer) -> Tensor",
+    _attend,
+    _shape_of_attention,
+    devices=("CPU", "CUDA"),
+)

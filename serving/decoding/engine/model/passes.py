@@ -1,0 +1,264 @@
+"""The kinds of forward pass, and which one a model gets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.decoding.engine.model.compiled_pass import CompiledPasses
+from suffolk.serving.decoding.engine.model.graph_capture import GraphMemory
+from suffolk.serving.decoding.engine.model.graph_pass import GraphPasses
+from suffolk.serving.decoding.engine.model.grid_attention import Bucket
+from suffolk.serving.decoding.engine.model.kv_cache import KVCache
+from suffolk.serving.decoding.engine.model.language_model import LanguageModel
+from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.probe import LOW_PRECISION_TOLERANCE
+from suffolk.serving.decoding.engine.model.row_attention import kernel_problem
+from suffolk.serving.decoding.engine.model.special_passes import MOST_ROWS, SpecialPasses, fits_decoding
+from suffolk.serving.decoding.engine.model.static_pass import StaticPass
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain, lay_out
+from suffolk.serving.decoding.engine.user_code_errors import message_line
+
+log = logging.getLogger(__name__)
+
+_Make = Callable[[KVCache], SpecialPasses]
+
+KINDS = ("auto", "packed", "captured", "compiled", "graph")
+_ON_CUDA = "captured"
+"""What ``auto`` is on CUDA. Graph passes take its place once they are measured there."""
+_LEAST_KEYS = 256
+_MOST_PASSES = 64
+"""Most static passes that are kept. A further one replaces the least recently used."""
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise in fp32, whatever their dtype
+
+
+class Passes:
+    """The forward passes over one cache. Not thread-safe.
+
+    Passes that a kind does not take are packed, such as those over long prompts.
+
+    - ``packed``: any shape.
+    - ``captured``: static shapes (``static_pass.py``), captured as graphs on CUDA and run uncaptured elsewhere.
+    - ``compiled``: one compiled graph for all sizes, on CPUs (``compiled_pass.py``).
+    - ``graph``: compiled, captured on CUDA for a dozen numbers of rows, with Triton kernels (``graph_pass.py``). Not run on
+      CUDA yet. If compiling fails they are captured without, and else passes are captured or packed, with a warning.
+    - ``auto``: captured on CUDA, packed elsewhere. A model that cannot be captured is packed, with a warning.
+
+    Attributes:
+        kind: the kind in use; ``uncompiled graph`` for graph passes that are not compiled.
+    """
+
+    def __init__(
+        self,
+        target: LanguageModel,
+        cache: KVCache,
+        kind: str = "auto",
+        layers: Sequence[int] = (),
+        prepare_all: bool = False,
+    ) -> None:
+        """Checks small passes of the kind against packed ones. Compiling takes a minute or more.
+
+        Args:
+            layers: layers whose hidden states all passes return.
+            prepare_all: capture all shapes that are known beforehand, so that no pass waits for it.
+
+        Raises:
+            InvalidArgument: an unknown kind.
+            Unsupported: ``captured`` or ``compiled``, and the model's passes of this kind fail or differ; or ``graph``, and the
+                model is not on CUDA.
+        """
+        if kind not in KINDS:
+            raise InvalidArgument(f"passes are {kind!r}; they must be one of {', '.join(KINDS)}")
+        require_states(target, kind, layers)
+        self._target, self._cache, self._asked, self._layers = target, cache, kind, tuple(layers)
+        self._special: SpecialPasses | None = None
+        self.kind = "packed"
+        self._left = self._ways(kind)
+        self._take_next()
+        if prepare_all:
+            self._prepare(lambda special: special.prepare_all(partial(_show_progress, target.name)))
+
+    def _ways(self, kind: str) -> list[tuple[str, _Make]]:
+        """The kinds to try, in order, and how each is made."""
+        target, layers = self._target, self._layers
+        if kind == "auto":
+            kind = _ON_CUDA if target.device.type == "cuda" else "packed"
+        captured: tuple[str, _Make] = ("captured", lambda cache: StaticPasses(target, cache, layers))
+        if kind == "graph":
+            problem = kernel_problem(target)
+            if problem is not None:
+                self._refuse(kind, problem, "captured")
+                return [captured]
+            return [
+                ("graph", lambda cache: GraphPasses(target, cache, layers)),
+                ("uncompiled graph", lambda cache: GraphPasses(target, cache, layers, is_compiled=False)),
+                captured,
+            ]
+        compiled: tuple[str, _Make] = ("compiled", lambda cache: CompiledPasses(target, cache))
+        return [each for each in (captured, compiled) if each[0] == kind]
+
+    def _take_next(self) -> None:
+        """Take the next kind that works, or else packed passes."""
+        while self._left:
+            self.kind, make = self._left.pop(0)
+            problem = self._known_problem(self.kind) or _problem(self._target, make)
+            if problem is None:
+                self._special = make(self._cache)
+                return
+            self._refuse(self.kind, problem, self._next)
+        self._special, self.kind = None, "packed"
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
+        """Capture the graph that ``forward`` with the same arguments needs, so that a clock does not measure it.
+
+        Raises:
+            Unsupported: the kind is ``captured``, and the pass cannot be captured.
+        """
+        self._prepare(lambda special: special.prepare(slots, layouts) if special.fits(layouts, wanted) else None)
+
+    def _prepare(self, prepare: Callable[[SpecialPasses], None]) -> None:
+        while self._special is not None:
+            try:
+                prepare(self._special)
+                return
+            except RuntimeError as error:  # from CUDA, also if memory for the graph is lacking
+                self._refuse(self.kind, message_line(error), self._next)
+                self._take_next()
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
+        """As ``LanguageModel.forward``. The next pass may overwrite the result."""
+        if self._special is not None and self._special.fits(layouts, wanted):
+            return self._special.forward(slots, layouts, wanted)
+        return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
+
+    @property
+    def _next(self) -> str:
+        return self._left[0][0] if self._left else "packed"
+
+    def _known_problem(self, kind: str) -> str | None:
+        """Why passes of this ``kind`` failed for another cache of the target."""
+        return self._target.shared.get(("problem", kind, self._layers))
+
+    def _refuse(self, kind: str, problem: str, other: str) -> None:
+        """Log once for each target that ``kind`` fails. Raises Unsupported: no other kind was asked for."""
+        name = self._target.name
+        if self._asked in ("captured", "compiled"):
+            raise Unsupported(f"model {name}: its passes cannot be {kind} ({problem}); use packed passes")
+        if self._known_problem(kind) is None:
+            self._target.shared["problem", kind, self._layers] = problem
+            log.warning("model %s: %s passes fail (%s); using %s ones", name, kind, problem, other)
+
+
+def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> None:
+    """Raise Unsupported if ``layers`` are wanted and passes of that ``kind`` return no hidden states."""
+    if kind == "compiled" and layers:
+        raise Unsupported(
+            f"model {target.name}: its passes cannot be compiled (compiled passes give no hidden states, which a drafter "
+            "needs); use packed passes"
+        )
+
+
+def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> Bucket:
+    """The smallest bucket for these rows. Its sizes are powers of two, capped by those of the cache."""
+    sizes = np.asarray([len(layout) for layout in layouts])
+    keys = int((cache.lengths[list(slots)] + sizes).max())
+    return Bucket(
+        rows=_power(int(sizes.sum())),
+        slots=min(_power(max(slots) + 1), cache.slots),
+        cells=min(_power(int(sizes.max())), cache.capacity),
+        keys=min(max(_power(keys), _LEAST_KEYS), cache.capacity),
+    )
+
+
+class StaticPasses:
+    """The static passes over one cache, by bucket. On CUDA their graphs share memory and one array of logits."""
+
+    def __init__(self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...]) -> None:
+        cache.finite = True
+        self._target, self._cache, self._layers = target, cache, layers
+        self._passes: dict[tuple[int, int, Bucket], StaticPass] = {}
+        self._memory = GraphMemory.on(target.device, MOST_ROWS, MOST_ROWS) if target.device.type == "cuda" else None
+
+    def fits(self, layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
+        return fits_decoding(layouts, wanted)
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
+        found = self._find(slots, layouts)
+        if self._memory is not None and not found.is_captured:
+            found.load(slots, layouts)
+            found.capture(self._memory)
+
+    def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:
+        """Nothing to prepare: there are too many shapes."""
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
+        found, rows = self.load(slots, layouts)
+        return found.run().head(rows, rows)
+
+    def load(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[StaticPass, int]:
+        """The pass for these rows, loaded with them, and their number."""
+        found = self._find(slots, layouts)
+        return found, found.load(slots, layouts)
+
+    def _find(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> StaticPass:
+        cache = self._cache
+        bucket = bucket_for(cache, slots, layouts)
+        key = (cache.slots, cache.capacity, bucket)
+        found = self._passes.pop(key, None) or StaticPass(self._target, cache, bucket, self._layers)
+        self._passes[key] = found  # ordered by last use
+        if len(self._passes) > _MOST_PASSES:
+            del self._passes[next(iter(self._passes))]
+        return found
+
+
+def _show_progress(name: str, sizes: Sequence[int]) -> Iterable[int]:
+    """``sizes``, one by one; a bar on standard error, if that is a terminal, counts them."""
+    console = Console(stderr=True)
+    return track(sizes, f"{name}: capturing passes", console=console, disable=not console.is_terminal, transient=True)
+
+
+def _power(number: int) -> int:
+    """The smallest power of two that is at least ``number``."""
+    return 1 << (number - 1).bit_length()
+
+
+def _problem(target: LanguageModel, make: _Make) -> str | None:
+    """The reason why captured or compiled passes of the model fail; None if they work.
+
+    Checks a pass over two requests with an unused slot between them, one with a small tree, and a pass over one row.
+    """
+    vocab = target.vocab_size
+    ids = (np.arange(12) * 7919 + 17) % vocab
+    parents = np.array([-1, 0, -1, 2, 1], np.int32)
+    tree = DraftTree(ids[:5].astype(np.int32), parents, np.ones(5, np.float32), np.ones(5, np.uint32))
+    layouts = [lay_out(int(ids[9]), tree), chain(ids[10:11])]
+    cache = target.new_cache(3, 24)
+    target.prefill(ids[:9], cache, 2)
+    target.prefill(ids[5:9], cache, 0)
+    tried = [([2, 0], layouts), ([0], layouts[1:])]
+    try:
+        special = make(cache)
+        worst = float(np.max([_deviation(target, cache, special, *each) for each in tried]))  # NaN if one is
+    except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return message_line(error)
+    limit = _TOLERANCE.get(target.dtype, LOW_PRECISION_TOLERANCE)
+    return None if worst <= limit else f"they differ from packed ones by {worst:.2g} standard deviations"
+
+
+def _deviation(
+    target: LanguageModel, cache: KVCache, special: SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
+) -> float:
+    """The deviation of a pass's logits from those of a packed pass, in standard deviations of the packed logits."""
+    expected = target.forward(cache, slots, layouts, [len(layout) for layout in layouts]).logits
+    special.prepare(slots, layouts)
+    found = special.forward(slots, layouts, [len(layout) for layout in layouts]).logits
+    deviation = (found - expected).double().square().mean(-1).sqrt().max()
+    return float(deviation / expected.double().std().clamp(min=1e-9))

@@ -1,0 +1,144 @@
+"""Whether a token's logits have the same bits in passes of every shape: when a model gets the kernels for it, and a trial of them.
+
+With the kernels of ``ordered_attention.py`` and ``skinny_gemm.py`` they have. A model may also contain products of torch's own.
+Their kernels depend on the number of rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.engine.model.kv_cache import LayerShape, Shapes
+from suffolk.serving.decoding.engine.model.language_model import LanguageModel
+from suffolk.serving.decoding.engine.model.layer_trial import some_rows
+from suffolk.serving.decoding.engine.model.skinny_gemm import ELEMENTS, MOST_ROWS, SkinnyLinear, skinny_gemm
+from suffolk.serving.decoding.engine.model.tree_layout import chain, lay_out
+
+EXACT = ("auto", "bits", "near-ties")
+"""What drafts may change.
+
+- ``bits``: nothing. All products use kernels whose results do not depend on the other rows of a pass.
+- ``near-ties``: near-ties of two logits. Products use the faster kernel for each number of rows.
+- ``auto``: ``bits`` where that costs at most 5 % of the tokens a second, else ``near-ties``. So it is ``bits`` in bf16 on CPUs that
+  multiply bf16: with tile instructions (AMX) that fit all attention layers, or without tiles and with AVX-512 BF16.
+"""
+_TILES, _PAIRS = "AMX", "AVX-512 BF16"
+_CONTEXT = 4
+_ROWS = (1, 2, 7, 16, 17, 33, MOST_ROWS, MOST_ROWS + 1, 2 * MOST_ROWS + 2)
+"""Numbers of rows that are compared in each layer: whole tiles of rows of all kernels, and others."""
+_OUTPUTS = 8192
+"""Larger layers are compared in a part of their outputs."""
+
+
+def wants_bits(exact: str, dtype: torch.dtype, device: torch.device, accelerate: bool, shapes: Shapes) -> bool:
+    """Whether a model's passes are to give the same bits. Raises InvalidArgument: ``exact`` is unknown, or impossible here."""
+    if exact not in EXACT:
+        raise InvalidArgument(Field("exact"), f" is {exact!r}; it must be one of {', '.join(EXACT)}")
+    element = ELEMENTS.get(dtype)
+    able = accelerate and device.type == "cpu" and element is not None and _native.skinny_gemm_supports(element)
+    if exact == "bits" and not able:
+        raise InvalidArgument(
+            Field("exact"),
+            f" is 'bits', and the model is {dtype} on {device.type} with accelerate={accelerate}; "
+            "the kernels that give the same bits are for fp32, bf16 and (on x86-64) fp16 on CPUs; use exact='auto'",
+        )
+    if exact == "auto" and able:
+        return _costs_little(dtype, shapes)
+    return exact == "bits"
+
+
+def kernels(target: LanguageModel) -> dict[str, list[str]]:
+    """The instructions that compute attention and linear layers, each with its shapes. Empty without ``same_bits``."""
+    found: dict[str, list[str]] = {}
+    if not target.same_bits:
+        return found
+    for shape in dict.fromkeys(shape for shape in target.shapes if shape is not None):
+        found.setdefault(_attention(target.dtype, shape), []).append(
+            f"attention {shape.key_width} | {shape.value_width}"
+        )
+    for outputs, inputs in _layers(target.model):
+        name = _native.skinny_gemm_instructions(ELEMENTS[target.dtype], inputs, outputs)
+        found.setdefault(name, []).append(f"linear {inputs} to {outputs}")
+    return {name: list(dict.fromkeys(uses)) for name, uses in found.items()}
+
+
+def kernel_lines(found: dict[str, list[str]]) -> list[str]:
+    """``kernels`` as text."""
+    if not found:
+        return ["drafts may change a text at near-ties of logits (see --exact)"]
+    return ["a token's logits have the same bits in any pass, by these instructions:"] + [
+        f"  {name}: {', '.join(uses)}" for name, uses in found.items()
+    ]
+
+
+def bits_problem(target: LanguageModel) -> str | None:
+    """The reason why a token's logits depend on the shape of its pass; None if no trial shows a difference.
+
+    Compares single layers of each shape over several numbers of rows, then two tokens in three shapes of pass.
+    """
+    return _layer_problem(target.model) or _pass_problem(target)
+
+
+@torch.inference_mode()
+def _layer_problem(model: torch.nn.Module) -> str | None:
+    for (outputs, inputs), layer in _layers(model).items():
+        weight, bias = layer.weight[:_OUTPUTS], None if layer.bias is None else layer.bias[:_OUTPUTS]
+        rows = some_rows(_ROWS[-1], layer)
+        whole = skinny_gemm(rows, weight, bias)
+        for count in _ROWS:
+            if not torch.equal(skinny_gemm(rows[-count:], weight, bias), whole[-count:]):
+                return f"they differ in a linear layer of {inputs} to {outputs} over {count} rows"
+    return None
+
+
+def _pass_problem(target: LanguageModel) -> str | None:
+    tokens = (np.arange(MOST_ROWS + 6) * 7919 + 17) % target.vocab_size
+    cache = target.new_cache(3, len(tokens))
+    target.prefill(tokens[:_CONTEXT], cache, 0)
+    cache.copy(0, 1, 0, _CONTEXT)
+    last, drafted = tokens[_CONTEXT], tokens[_CONTEXT + 1]
+    alone = []
+    for token in (last, drafted):
+        alone.append(target.forward(cache, [0], [chain(np.array([token]))], [1]).logits[0])
+        cache.lengths[0] += 1
+    siblings = np.array([(drafted + 1) % target.vocab_size, drafted], np.int32)
+    tree = DraftTree(siblings, np.array([-1, -1], np.int32), np.ones(2, np.float32), np.ones(2, np.uint32))
+    layouts = [lay_out(int(last), tree), chain(tokens)]
+    logits = target.forward(cache, [1, 2], layouts, [3, len(tokens)]).logits
+    shapes = {"a draft tree": logits[[0, 2]], "a prompt": logits[3 + _CONTEXT : 5 + _CONTEXT]}
+    for shape, found in shapes.items():
+        if not torch.equal(found, torch.stack(alone)):
+            return f"they differ in {shape}{_suspect(target)}"
+    return None
+
+
+def _costs_little(dtype: torch.dtype, shapes: Shapes) -> bool:
+    best = _native.skinny_gemm_instructions(ELEMENTS[dtype], 32, 16)  # the smallest product that fits tiles
+    if best == _TILES:
+        return all(_attention(dtype, shape) == _TILES for shape in shapes if shape is not None)
+    return best == _PAIRS
+
+
+def _attention(dtype: torch.dtype, shape: LayerShape) -> str:
+    """The instructions of a layer's attention."""
+    return _native.attend_instructions(ELEMENTS[dtype], shape.key_width, shape.value_width)
+
+
+def _layers(model: torch.nn.Module) -> dict[tuple[int, int], SkinnyLinear]:
+    """One layer of each shape (outputs, inputs) that the kernel computes."""
+    layers = [layer for layer in model.modules() if isinstance(layer, SkinnyLinear)]
+    return {(layer.out_features, layer.in_features): layer for layer in layers}
+
+
+def _suspect(target: LanguageModel) -> str:
+    """The first layer with a matrix that the kernel does not compute, as the end of a sentence."""
+    for name, module in target.model.named_modules():
+        weight = getattr(module, "weight", None)
+        matrix = isinstance(weight, torch.Tensor) and weight.ndim > 1
+        if matrix and not isinstance(module, SkinnyLinear | torch.nn.Embedding):
+            return f"; torch computes layer {name}, a {type(module).__name__}"
+    return ""

@@ -1,0 +1,85 @@
+"""Decides whether to run a source. It runs if its expected tokens save more time than it takes, or as a rare trial."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.policy.acceptance_model import AddedTokens
+from suffolk.serving.decoding.engine.policy.constants import TRIALS
+from suffolk.serving.decoding.engine.policy.speculation_budget import UsualTime
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecision:
+    """Whether a source runs for a request in this step, and why.
+
+    Attributes:
+        run: whether the source runs.
+        explored: whether this is a trial, although the expected gain is below the cost.
+        expected: tokens expected of the existing draft.
+        gain: tokens that the source is expected to add.
+        cost: time of the source in plain tokens; 0 if not known.
+        declined: whether the source ran and returned no draft.
+    """
+
+    run: bool
+    explored: bool
+    expected: float
+    gain: float
+    cost: float
+    declined: bool = False
+
+
+class DraftGate:
+    """Decides for one source whether it runs. Learns its time and its gain while decoding. Not thread-safe.
+
+    A refused source is tried now and then. The dearer its drafts, the rarer are the trials, so that they take a fixed share of
+    the time and never end.
+
+    Attributes:
+        added: estimates the tokens that the source adds.
+        ran: requests for which the source ran, summed over steps.
+        skipped: requests for which the source did not run, summed over steps.
+    """
+
+    def __init__(self, prior: float) -> None:
+        """``prior``: tokens expected of the source if there is no other draft."""
+        self.added = AddedTokens(prior)
+        self.ran = self.skipped = 0
+        self._usual, self._own = UsualTime(), UsualTime()
+        self._saved = 0.0  # plain tokens for the next trial
+
+    @property
+    def seconds(self) -> float:
+        """Usual time of a draft and its rows for one request, in seconds; 0 until known."""
+        return self._usual.seconds
+
+    def decide(self, budget: DraftBudget) -> GateDecision:
+        """Decide whether to run the source for a request, and count the decision."""
+        gain, cost, runs, explored = self._weigh(budget, budget.expected, budget.model_seconds)
+        return GateDecision(runs, explored, budget.expected, gain, cost)
+
+    def runs(self, budget: DraftBudget, expected: float) -> bool:
+        """As ``decide``, for a source without a model, beside other drafts of ``expected`` tokens."""
+        return self._weigh(budget, expected, math.inf)[2]
+
+    def _weigh(self, budget: DraftBudget, expected: float, model_seconds: float) -> tuple[float, float, bool, bool]:
+        """The gain and the cost of the source, whether it runs, and whether that is a trial."""
+        gain, seconds, token_seconds = self.added.gain(expected), self._usual.seconds, budget.token_seconds
+        cost = seconds / token_seconds if token_seconds else 0.0
+        worth = not token_seconds or gain * budget.value_seconds >= seconds
+        pays = worth and self._own.seconds <= model_seconds
+        self._saved = min(cost, self._saved + TRIALS) if not pays and model_seconds > 0 else 0.0
+        explored = not pays and 0 < cost <= self._saved
+        if explored:
+            self._saved = 0.0
+        runs = pays or explored
+        self.ran, self.skipped = self.ran + runs, self.skipped + (not runs)
+        return gain, cost, runs, explored
+
+    def learn_cost(self, seconds: float, rows: float = 0.0) -> None:
+        """Learn that a draft took ``seconds`` for one request. Verifying it takes ``rows`` seconds."""
+        self._own.add(seconds)
+        self._usual.add(seconds + rows)

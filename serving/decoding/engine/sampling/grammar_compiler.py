@@ -1,0 +1,142 @@
+"""Compiles grammars for one tokenizer, with llguidance (https://github.com/guidance-ai/llguidance)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
+from suffolk.serving.decoding.engine.sampling.grammar_cycles import rule_cycle, schema_cycle
+from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line, message_line
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+    from llguidance._lib import JsonCompileOptions
+
+JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
+"""At most 64 white characters between two parts of JSON. Without a bound, small models may generate them without end."""
+MAX_STATES = 50_000
+"""Most states of a parser's lexer, of one to two kilobytes each.
+
+A parser that needs more states fails, and cannot be used again.
+"""
+
+
+class GrammarCompiler:
+    """Compiles grammars for a target. Imports llguidance and reads the vocabulary at the first use. Thread-safe."""
+
+    def __init__(self, tokenizer: Any, vocab_size: int, eos_ids: frozenset[int]) -> None:
+        """``tokenizer``: a tokenizer of transformers. If it is None, no grammar can be compiled."""
+        self._tokenizer, self._vocab_size, self._eos_ids = tokenizer, vocab_size, eos_ids
+        self._lock = threading.Lock()
+        self._vocabulary: LLTokenizer | None = None
+
+    def compile(self, grammar: Grammar) -> LLMatcher:
+        """A parser at the start of a text.
+
+        Each call makes a new one, because copies would share the lexer's states and their limit.
+
+        Raises:
+            InvalidArgument: the library refuses the grammar, or as ``load``.
+            Unsupported: as ``load``.
+        """
+        vocabulary = self.load()
+        for part in (*grammar.parts, grammar):  # a part names its own place
+            _check_cycle(part)
+        matcher = self._matcher(grammar, vocabulary)
+        if matcher.is_error():
+            for part in grammar.parts:
+                self.compile(part)  # raises for the part at fault
+            raise _refusal(grammar, _reason(matcher))
+        return matcher
+
+    def _matcher(self, grammar: Grammar, vocabulary: LLTokenizer) -> LLMatcher:
+        from llguidance import LLMatcher, LLParserLimits
+
+        limits = LLParserLimits(max_lexer_states=MAX_STATES)
+        matcher = LLMatcher(vocabulary, _source(grammar), log_level=0, limits=limits)
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
+        return matcher
+
+    def load(self) -> LLTokenizer:
+        """The vocabulary in the library's form. The first call takes about a second, in which no other thread runs.
+
+        Raises:
+            InvalidArgument: the target has no tokenizer.
+            Unsupported: llguidance is not installed, or cannot read the tokenizer.
+        """
+        with self._lock:
+            if self._vocabulary is None:
+                self._vocabulary = self._read_vocabulary()
+            return self._vocabulary
+
+    def _read_vocabulary(self) -> LLTokenizer:
+        if self._tokenizer is None:
+            raise InvalidArgument("a grammar needs a tokenizer; the model was loaded without one")
+        try:
+            from llguidance.hf import from_tokenizer
+        except ImportError as error:
+            raise Unsupported(f"a grammar needs llguidance ({error}); pip install 'suffolk[openai]'") from None
+        try:
+            return from_tokenizer(self._tokenizer, self._vocab_size, sorted(self._eos_ids) or None)
+        except USER_CODE_ERRORS as error:
+            kind = type(self._tokenizer).__name__
+            raise Unsupported(f"a grammar cannot use the tokenizer {kind}: {first_line(error)}") from error
+
+
+def _source(grammar: Grammar) -> str:
+    """The grammar in the library's form."""
+    from llguidance import LLMatcher
+
+    if grammar.kind == "regex":
+        return LLMatcher.grammar_from_regex(grammar.text)
+    if grammar.kind == "lark":
+        return LLMatcher.grammar_from_lark(grammar.text)
+    if grammar.kind == "gbnf":
+        return LLMatcher.grammar_from_lark(_lark(grammar))
+    try:
+        return LLMatcher.grammar_from_json_schema(grammar.text or '{"type": "object"}', JSON_OPTIONS, None)
+    except ValueError as error:  # nested too deeply, or options under "x-guidance" that it does not know
+        raise _refusal(grammar, first_line(error)) from None
+
+
+def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
+    return grammar.refusal(f"is refused: {reason}", f"the grammar ({grammar.kind})")
+
+
+def _check_cycle(grammar: Grammar) -> None:
+    """Raises RefusedGrammar for references in a circle. The library may find them only in the middle of a text."""
+    try:
+        if grammar.kind == "json_schema":
+            cycle = schema_cycle(json.loads(grammar.text))
+        elif grammar.kind in ("lark", "gbnf"):
+            cycle = rule_cycle(_lark(grammar) if grammar.kind == "gbnf" else grammar.text)
+        else:
+            return
+    except RecursionError:
+        raise _refusal(grammar, "it is nested too deeply; simplify it") from None
+    if cycle:
+        raise _refusal(
+            grammar, f"{cycle} is a circle of references, which no text can match; end it with a type or a text"
+        )
+
+
+def _lark(grammar: Grammar) -> str:
+    """Rules in llama.cpp's syntax as rules in Lark's."""
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    try:
+        return gbnf_to_lark(grammar.text)
+    except IndexError:
+        raise _refusal(grammar, "it ends in the middle of a text or class") from None
+    except USER_CODE_ERRORS as error:  # plain Exceptions too, for example for a rule that does not exist
+        raise _refusal(grammar, message_line(error)) from None
+
+
+def _reason(matcher: LLMatcher) -> str:
+    """The library's message without the dump of its state."""
+    lines = str(matcher.get_error()).partition("<state>")[0].split("\n")
+    return " ".join(line.strip() for line in lines if line.strip())

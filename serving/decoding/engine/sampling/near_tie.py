@@ -1,0 +1,58 @@
+"""Finds the first difference between two outputs of one request. In fp32 and bf16, only near-ties of logits cause differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.sampler import Sampler
+from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place where two outputs differ.
+
+    Attributes:
+        position: index into the generated tokens.
+        first, second: the token of each run there; None where a run had ended.
+        gap: difference of the scores of both tokens in a plain pass; if a run had ended, difference of the two best scores.
+            Scores are logits if greedy, else processed logits plus noise. Near 0 for a near-tie.
+    """
+
+    position: int
+    first: int | None
+    second: int | None
+    gap: float
+
+
+def first_difference(
+    target: Target, prompt: Sequence[int], first: Sequence[int], second: Sequence[int], settings: SamplingSettings
+) -> Difference | None:
+    """The first difference of the outputs ``first`` and ``second`` of ``prompt``; None if they are equal."""
+    shared = next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+    one, other = ((tokens[shared] if shared < len(tokens) else None) for tokens in (first, second))
+    if one is None and other is None:
+        return None
+    scores = _scores(target, prompt, first[:shared], settings)
+    if one is None or other is None:
+        best = scores.topk(2).values
+        return Difference(shared, one, other, float(best[0] - best[1]))
+    return Difference(shared, one, other, abs(float(scores[one] - scores[other])))
+
+
+def _scores(
+    target: Target, prompt: Sequence[int], generated: Sequence[int], settings: SamplingSettings
+) -> torch.Tensor:
+    text = np.asarray([*prompt, *generated], np.int32)
+    logits = target.prefill(text.tolist(), target.new_cache(1, len(text)))
+    sampler = Sampler(settings, target.vocab_size, target.device, target.match(settings.grammar), target.ends(settings))
+    with torch.inference_mode():
+        return sampler.scores(logits, RowContexts.of_text(text, len(prompt)))[0].double()

@@ -1,0 +1,96 @@
+"""Admission control: every call of the draft service and of the worker is accepted or rejected here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from suffolk.datastore.errors import ResourceExhausted, Unavailable
+from suffolk.serving.net.retry_times import RetryTimes
+
+
+class AdmissionController:
+    """Accepts up to ``max_in_flight`` calls at a time and rejects the others at once; there is no queue. Thread-safe.
+
+    ``DraftService.handle_call``, ``DecodeService.admit`` and ``serving/worker/openai`` enter ``admit_call``. gRPC and HTTP share
+    one limit.
+
+    Attributes:
+        max_in_flight: the limit.
+        option: the command-line option that sets it, for error messages.
+        retries: when rejected callers may try again.
+    """
+
+    def __init__(self, max_in_flight: int, option: str) -> None:
+        self.max_in_flight = max_in_flight
+        self.option = option
+        self.retries = RetryTimes()
+        self._changed = threading.Condition()
+        self._in_flight = 0
+        self._aside = 0
+        self._closed = False
+        self._of_thread = threading.local()
+
+    def in_flight(self) -> int:
+        """Calls that are running now."""
+        return self._in_flight
+
+    @contextmanager
+    def admit_call(self, places: int = 1) -> Iterator[None]:
+        """Count one call as running. It occupies ``places`` places, for example one per text.
+
+        Raises:
+            ResourceExhausted: fewer than ``places`` places are free.
+            Unavailable: the server is stopping.
+        """
+        with self._changed:
+            if self._closed:
+                raise Unavailable("the server is stopping; try another one, or this one again later", change="none")
+            if self._in_flight + places > self.max_in_flight:
+                full = self._in_flight == self.max_in_flight
+                raise ResourceExhausted(
+                    f"the server already has {self._in_flight} calls, "
+                    f"{'its limit' if full else f'and its limit of {self.max_in_flight} leaves no room for {places} more'}; "
+                    f"try again later or raise {self.option}",
+                    change="none",
+                    retry_seconds=self.retries.next(),
+                )
+            self._in_flight += places
+        self._of_thread.places = places
+        try:
+            yield
+        finally:
+            self._of_thread.places = 0
+            with self._changed:
+                self._in_flight -= places
+                self._changed.notify_all()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """In the block, the call of this thread waits for other machines, and occupies no place. It does nothing elsewhere."""
+        places = getattr(self._of_thread, "places", 0)
+        self._move_aside(places)
+        try:
+            yield
+        finally:
+            self._move_aside(-places)
+
+    def _move_aside(self, places: int) -> None:
+        with self._changed:
+            self._in_flight -= places
+            self._aside += places
+
+    def close(self) -> None:
+        """Reject all further calls."""
+        with self._changed:
+            self._closed = True
+
+    def has_ended(self) -> bool:
+        """Whether further calls are rejected, and no call runs any more."""
+        return self._closed and not self._in_flight and not self._aside
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Block until no call runs, or until ``seconds`` have passed. Returns whether no call runs."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._in_flight and not self._aside, max(0.0, seconds))

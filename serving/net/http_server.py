@@ -1,0 +1,208 @@
+"""The HTTP server beside gRPC: uvicorn in a thread. Connections, bytes a second, and times of reads and writes are limited."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.net.http_access import SUBJECTS
+from suffolk.serving.net.read_pace import PacedFlow, ReadPace
+from suffolk.serving.net.tls import ServerTls
+
+SPARE_CONNECTIONS = 64
+"""Connections in addition to admitted calls, for health checks, metrics and idle clients."""
+READ_SECONDS = 5.0
+"""Seconds for one read of a request. Idle connections are closed after this time."""
+_SMALL = 1 << 16
+"""Bytes that are used before their connection waits for the pace."""
+_LAST_SECONDS = 0.5
+"""Least seconds at shutdown for sending answers that are already complete."""
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Limits of an HTTP server.
+
+    Attributes:
+        connections: most open connections. A further one takes the place of the one that has waited the longest for a request; if
+            none waits, it gets 503 at once.
+        read_seconds: seconds for the next part of a request.
+        write_seconds: seconds for a client to read buffered data, before the connection is closed.
+        threads: calls that run at the same time outside of the event loop.
+    """
+
+    connections: int = SPARE_CONNECTIONS
+    read_seconds: float = READ_SECONDS
+    write_seconds: float = READ_SECONDS
+    threads: int = SPARE_CONNECTIONS
+
+
+class HttpServer:
+    """Serves an ASGI application at ``endpoint``. The constructor binds the address; ``run`` answers requests."""
+
+    def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: ServerTls | None = None) -> None:
+        """Raises OSError: the address cannot be bound."""
+        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+        self._listener = socket.create_server((endpoint.host, endpoint.port), family=family, backlog=limits.connections)
+        self.endpoint = endpoint.with_port(self._listener.getsockname()[1])
+        self._threads = limits.threads
+        self._config = uvicorn.Config(
+            app,
+            loop="asyncio",
+            http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits, ReadPace())),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            headers=[("server", "suffolk")],
+            timeout_keep_alive=cast(int, limits.read_seconds),  # uvicorn accepts a float
+        )
+        self._config.load()
+        self._config.ssl = tls.http_context() if tls else None
+        self._server = uvicorn.Server(self._config)
+
+    def run(self) -> None:
+        """Serve until ``stop``. All connections are closed and all threads joined when it returns."""
+        asyncio.run(self._serve())
+
+    def stop(self, seconds: float) -> None:
+        """Let ``run`` return: refuse connections, give running calls ``seconds`` to finish, and cancel the rest."""
+        self._config.timeout_graceful_shutdown = cast(int, max(seconds, _LAST_SECONDS))
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Release the address of a server that never ran."""
+        self._listener.close()
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._threads, "http"))
+        await self._server.serve([self._listener])
+        for connection in list(self._server.server_state.connections):  # connections of cancelled calls
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+
+class LimitedProtocol(H11Protocol):
+    """One connection, within ``HttpLimits`` and the ``ReadPace`` of its server."""
+
+    flow: PacedFlow
+
+    def __init__(self, limits: HttpLimits, pace: ReadPace, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limits, self._pace = limits, pace
+        self._opened = time.monotonic()
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self.flow = PacedFlow(transport)
+        if subjects := _subjects(transport):
+            self.app = partial(_with_subjects, self.app, subjects)
+        self.app = partial(_with_one_length, self.app)
+        if len(self.connections) > self._limits.connections and not self._close_waiting():
+            self.connections.discard(self)
+            transport.write(_BUSY)
+            transport.close()
+        else:
+            self._watch_read()
+
+    def waits(self) -> bool:
+        """Whether it has no request that is answered, or no whole one yet."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_waiting(self) -> bool:
+        """Close the oldest other connection that waits for a request. Returns whether there was one."""
+        others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
+        waiting = [each for each in others if each.waits()]
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda each: each._opened)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Pass ``data`` on: small requests at once, so that large ones of others do not delay them."""
+        seconds = self._pace.take(len(data))
+        if seconds <= 0:
+            self._use(data)
+        elif len(data) <= _SMALL:
+            self._use(data)
+            self.flow.hold(seconds, lambda: None)
+        else:
+            self.flow.hold(seconds, partial(self._use, data))
+
+    def _use(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_read()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing = self.loop.call_later(self._limits.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        _cancel(self._writing)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _cancel(self._reading)
+        _cancel(self._writing)
+        self.flow.close()
+        super().connection_lost(exc)
+
+    def _watch_read(self) -> None:
+        """Wait for the rest of a request, if there is one."""
+        _cancel(self._reading)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._reading = self.loop.call_later(self._limits.read_seconds, self._end_read)
+
+    def _end_read(self) -> None:
+        if self.flow.waits:  # the server has not yet used what came before
+            self._watch_read()
+        else:
+            self.transport.abort()
+
+
+async def _with_one_length(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request with two lengths, and close its connection: a proxy may see another request in it."""
+    names = {name for name, _ in scope.get("headers", ())}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        headers = [(b"connection", b"close"), (b"content-type", b"text/plain")]
+        await send({"type": "http.response.start", "status": 400, "headers": headers})
+        text = b"the request has both Content-Length and Transfer-Encoding; send one of them\n"
+        await send({"type": "http.response.body", "body": text})
+    else:
+        await app(scope, receive, send)
+
+
+async def _with_subjects(app: ASGIApp, subjects: Sequence[str], scope: Scope, receive: Receive, send: Send) -> None:
+    scope[SUBJECTS] = subjects
+    await app(scope, receive, send)
+
+
+def _subjects(transport: asyncio.Transport) -> list[str]:
+    """Common name and alternative names of the client's certificate; none without mTLS."""
+    found = transport.get_extra_info("peercert") or {}
+    names = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    return names + [value for _, value in found.get("subjectAltName", ())]
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

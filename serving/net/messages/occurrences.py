@@ -1,0 +1,72 @@
+"""Packs occurrences of a pattern (draft.proto), and validates those that were received."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from suffolk.datastore.context_query import Tokens
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.serving.net.messages.documents import dump_metadata, load_metadata
+from suffolk.serving.net.proto import draft_pb2
+from suffolk.serving.net.tokens import TOKEN, unpack_tokens
+
+
+def pack_occurrences(places: Sequence[Occurrence]) -> draft_pb2.OccurrencesReply:
+    return draft_pb2.OccurrencesReply(
+        occurrences=[
+            draft_pb2.Occurrence(
+                datastore=place.datastore,
+                segment=place.segment,
+                document=place.document,
+                offset=place.offset,
+                id=place.source or "",
+                metadata_json=dump_metadata(place.metadata),
+                tokens=place.tokens.astype(TOKEN).tobytes(),
+                before=place.before.astype(TOKEN).tobytes(),
+            )
+            for place in places
+        ]
+    )
+
+
+def unpack_occurrences(
+    reply: draft_pb2.OccurrencesReply, pattern: Tokens, limit: int, names: Collection[str], vocab_size: int
+) -> list[Occurrence]:
+    """The occurrences of a reply.
+
+    Raises:
+        InvalidArgument: there are more than ``limit``, or one is malformed, is not of ``pattern``, or is in none of the datastores
+            ``names``.
+    """
+    if len(reply.occurrences) > limit:
+        raise InvalidArgument(Field("occurrences"), f": {len(reply.occurrences)}; the query allows {limit}")
+    return [
+        _unpack(message, f"occurrences[{index}]", pattern, names, vocab_size)
+        for index, message in enumerate(reply.occurrences)
+    ]
+
+
+def _unpack(
+    message: draft_pb2.Occurrence, field: str, pattern: Tokens, names: Collection[str], vocab_size: int
+) -> Occurrence:
+    if message.datastore not in names:
+        raise InvalidArgument(Field(field), f" is in datastore {message.datastore!r}, which was not searched")
+    tokens, before = unpack_tokens(message.tokens, f"{field}.tokens"), unpack_tokens(message.before, f"{field}.before")
+    for ids in (tokens, before):
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
+            raise InvalidArgument(Field(field), f" has a token id outside the vocabulary of {vocab_size}")
+    if tokens[: len(pattern)].tolist() != list(pattern):
+        raise InvalidArgument(Field(field), ".tokens does not begin with the pattern")
+    return Occurrence(
+        message.segment,
+        message.document,
+        message.offset,
+        message.id or None,
+        load_metadata(message.metadata_json, f"{field}.metadata_json"),
+        tokens.astype(np.uint32),
+        before.astype(np.uint32),
+        message.datastore,
+    )

@@ -1,0 +1,112 @@
+"""Prometheus metrics that all servers share: calls by transport, method and status code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+
+from suffolk.datastore.errors import Internal, SuffolkError
+from suffolk.datastore.version import __version__
+from suffolk.serving.net.admission import AdmissionController
+from suffolk.serving.net.identity import caller
+from suffolk.serving.net.logs import log_call
+from suffolk.serving.net.status import grpc_code
+
+LOG = logging.getLogger("suffolk.server")
+_REMEMBERED = 4096
+"""Combinations of labels whose counter is remembered."""
+
+
+@dataclass(slots=True)
+class CallOutcome:
+    """Name of the gRPC status code of a call. A handler may set it; otherwise it follows from the handler's error."""
+
+    code: str = "OK"
+
+
+class RequestMetrics:
+    """Counters and histograms of calls, calls in flight, and the process. Thread-safe.
+
+    Attributes:
+        registry: where a service registers further metrics.
+    """
+
+    def __init__(self, admission: AdmissionController, buckets: Sequence[float]) -> None:
+        """``buckets``: bounds of the duration histogram, in seconds."""
+        labels = ("tenant", "transport", "method")
+        self.registry = registry = CollectorRegistry()
+        requests = Counter("suffolk_requests", "Calls answered", (*labels, "code"), registry=registry)
+        rejected = Counter("suffolk_requests_rejected", "Calls answered RESOURCE_EXHAUSTED", labels, registry=registry)
+        seconds = Histogram(
+            "suffolk_request_duration_seconds", "Duration of a call", labels, buckets=buckets, registry=registry
+        )
+        Gauge("suffolk_requests_in_flight", "Calls running", registry=registry).set_function(admission.in_flight)
+        limit = Gauge("suffolk_requests_limit", "Calls that may run at a time", registry=registry)
+        limit.set_function(lambda: admission.max_in_flight)
+        build = Info("suffolk_build", "Version of the server", registry=registry)
+        build.info({"version": __version__, "python": platform.python_version()})
+        remember = lru_cache(_REMEMBERED)  # finding a child by its labels takes microseconds, and a call needs several
+        self._requests, self._rejected = remember(requests.labels), remember(rejected.labels)
+        self._seconds = remember(seconds.labels)
+        ProcessCollector(registry=registry)
+
+    def count_call(self, transport: str, method: str, code: str, seconds: float) -> None:
+        """Count and log a finished call of ``caller()``. ``code``: name of its gRPC status code."""
+        self._seconds(caller().tenant, transport, method).observe(seconds)
+        self._count(transport, method, code, seconds)
+
+    def count_refusal(self, transport: str, method: str, code: str) -> None:
+        """Count and log a call that was refused before it began. It has no duration."""
+        self._count(transport, method, code, 0.0)
+
+    @contextmanager
+    def count_refusals(self, transport: str, method: str) -> Iterator[None]:
+        """Count errors of the ``with`` block, which decides whether a call may begin, as ``count_refusal`` does."""
+        try:
+            yield
+        except SuffolkError as error:
+            self.count_refusal(transport, method, grpc_code(error).name)
+            raise
+
+    def _count(self, transport: str, method: str, code: str, seconds: float) -> None:
+        tenant = caller().tenant
+        self._requests(tenant, transport, method, code).inc()
+        if code == "RESOURCE_EXHAUSTED":
+            self._rejected(tenant, transport, method).inc()
+        log_call(transport, method, code, seconds)
+
+    @contextmanager
+    def measure_call(self, transport: str, method: str) -> Iterator[CallOutcome]:
+        """Time and count the ``with`` block. Raises SuffolkError only: other exceptions are logged and become Internal."""
+        started = time.perf_counter()
+        outcome = CallOutcome()
+        try:
+            yield outcome
+        except SuffolkError as error:
+            if outcome.code == "OK":
+                outcome.code = grpc_code(error).name
+            raise
+        except (GeneratorExit, asyncio.CancelledError):  # the client is gone
+            outcome.code = "CANCELLED"
+            raise
+        except Exception as error:
+            LOG.exception("%s over %s failed", method, transport)
+            outcome.code = "INTERNAL"
+            text = (
+                f"{method}: fault in the server ({type(error).__name__}); its log says more"  # its text may hold paths
+            )
+            raise Internal(text) from error
+        finally:
+            self.count_call(transport, method, outcome.code, time.perf_counter() - started)
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

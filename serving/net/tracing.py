@@ -1,0 +1,130 @@
+"""Spans of calls, if tracing is on. The context travels in the W3C header ``traceparent``, over HTTP and gRPC.
+
+Needs the extra ``otel``. While tracing is off, nothing of OpenTelemetry is imported, and no span costs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from suffolk.datastore.errors import SuffolkError, Unsupported
+from suffolk.datastore.version import __version__
+from suffolk.serving.net.request_id import HEADER, request_id
+from suffolk.serving.net.status import grpc_code
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+Metadata = tuple[tuple[str, str], ...]
+_tracer: Any = None
+"""Makes spans; None while tracing is off."""
+
+
+def start_tracing(service: str, endpoint: str) -> None:
+    """Send the spans of this process to a collector.
+
+    Args:
+        service: name of this service in traces.
+        endpoint: URL of the collector's OTLP endpoint over gRPC, such as http://127.0.0.1:4317.
+
+    Raises:
+        Unsupported: the extra ``otel`` is not installed.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError as error:
+        raise Unsupported(f"{error.name} is not installed, and traces need it; pip install 'suffolk[otel]'") from None
+    provider = TracerProvider(resource=Resource.create({"service.name": service, "service.version": __version__}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, insecure=endpoint.startswith("http://"))))
+    trace_with(provider)
+
+
+def trace_with(provider: TracerProvider | None) -> None:
+    """Make spans with ``provider``; None turns tracing off."""
+    global _tracer
+    _tracer = None if provider is None else provider.get_tracer("suffolk", __version__)
+
+
+def trace_id() -> str:
+    """The id of the running trace as 32 hex digits; empty if there is none."""
+    if _tracer is None:
+        return ""
+    from opentelemetry import trace
+
+    found = trace.get_current_span().get_span_context()
+    return f"{found.trace_id:032x}" if found.is_valid else ""
+
+
+@contextmanager
+def server_span(name: str, headers: Mapping[str, str]) -> Iterator[None]:
+    """A span of a call that this process answers, within the trace that ``headers`` name."""
+    if _tracer is None:
+        yield
+        return
+    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    context = TraceContextTextMapPropagator().extract(headers)
+    attributes = {"suffolk.request_id": request_id()}
+    with _tracer.start_as_current_span(name, context, SpanKind.SERVER, attributes, record_exception=False):
+        yield
+
+
+class ClientSpan:
+    """A span of a call of another service. It may end in any thread.
+
+    Attributes:
+        metadata: what to send with the call: trace and request id, if there are any, else None.
+    """
+
+    def __init__(self, span: Any, metadata: Metadata | None) -> None:
+        self._span = span
+        self.metadata = metadata
+
+    def end(self, error: Exception | None = None) -> None:
+        """End the span. ``error``: what the call raised."""
+        if self._span is not None:
+            _record(self._span, error)
+            self._span.end()
+
+
+def start_client_span(method: str, queries: int) -> ClientSpan:
+    """A span of a call of the draft service with so many queries, within the running trace."""
+    known: Metadata = ((HEADER, request_id()),) if request_id() else ()
+    if _tracer is None:
+        return ClientSpan(None, known or None)
+    from opentelemetry.trace import SpanKind, set_span_in_context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    name = f"suffolk.v1.DraftService/{method}"
+    span = _tracer.start_span(name, kind=SpanKind.CLIENT, attributes={"suffolk.queries": queries})
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier, set_span_in_context(span))
+    return ClientSpan(span, (*known, *carrier.items()))
+
+
+@contextmanager
+def client_span(method: str, queries: int) -> Iterator[Metadata | None]:
+    """As ``start_client_span``, for the ``with`` block. Yields the metadata to send."""
+    span = start_client_span(method, queries)
+    try:
+        yield span.metadata
+    except Exception as error:
+        span.end(error)
+        raise
+    span.end()
+
+
+def _record(span: Any, error: Exception | None) -> None:
+    """Mark a failed span with the gRPC status code of its error."""
+    if error is None:
+        return
+    from opentelemetry.trace import StatusCode
+
+    span.set_status(StatusCode.ERROR)
+    span.set_attribute("error.type", grpc_code(error).name if isinstance(error, SuffolkError) else "UNKNOWN")

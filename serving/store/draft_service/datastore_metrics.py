@@ -1,0 +1,133 @@
+"""Prometheus metrics of the datastores that a process serves or drafts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from suffolk.datastore.appendable import LiveStats
+from suffolk.datastore.async_retriever import AsyncRetriever
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.watched_datastore import WatchedDatastore
+from suffolk.serving.store.live_store.store import LiveStore
+from suffolk.serving.store.replication.replica import ReplicaStore
+
+LIVE_GAUGES = {
+    "tokens": ("suffolk_live_tokens", "Tokens in memory"),
+    "documents": ("suffolk_live_documents", "Documents in memory"),
+    "bytes": ("suffolk_live_bytes", "Memory of the live index"),
+    "segments": ("suffolk_live_segments", "Segments that a query searches"),
+    "merge_debt_tokens": ("suffolk_live_merge_debt_tokens", "Tokens in running and due merges"),
+    "log_bytes": ("suffolk_live_log_bytes", "Size of the write-ahead log"),
+    "unflushed_bytes": ("suffolk_live_log_unflushed_bytes", "Bytes of the log that a power loss may lose"),
+}
+"""Field of ``LiveStats`` -> name and help text of its gauge."""
+LIVE_COUNTERS = {
+    "merged_tokens": ("suffolk_live_merged_tokens", "Tokens that merges wrote"),
+    "evicted_documents": ("suffolk_live_evicted_documents", "Documents that bounds and time to live removed"),
+    "evicted_tokens": ("suffolk_live_evicted_tokens", "Tokens that bounds and time to live removed"),
+}
+REPLICA_GAUGES: Mapping[str, tuple[str, Callable[[ReplicaStore], float | None]]] = {
+    "leads": ("1: changes begin at this copy", lambda store: store.feed.leads),
+    "in_step": ("1: the copy has everything acknowledged, as far as it knows", lambda store: store.status().in_step),
+    "epoch": ("Last epoch that the copy knows of", lambda store: store.member.entry.value.epoch),
+    "followers": (
+        "Followers of a leader that have everything",
+        lambda store: store.feed.followers() if store.feed.leads else None,
+    ),
+    "unconfirmed_changes": (
+        "Changes of a leader that its slowest follower has not confirmed",
+        lambda store: store.feed.behind() if store.feed.leads else None,
+    ),
+    "lag_seconds": (
+        "Time since a follower last had everything that its leader had",
+        lambda store: None if store.feed.leads else store.member.lag_seconds(),
+    ),
+    "lag_changes": (
+        "Changes that a follower lacked when its leader's last message arrived",
+        lambda store: None if store.feed.leads else store.member.lag_changes,
+    ),
+}
+"""Name -> help text of a gauge, and the value for a copy, or None."""
+
+
+class DatastoreMetrics(Collector):
+    """Generation, size and faults of each datastore, and the state of live ones. Thread-safe.
+
+    Linux reports resident bytes only for files of the server's own user; other datastores are left out.
+    """
+
+    def __init__(self, datastores: Mapping[str, Retriever]) -> None:
+        """``datastores``: by their label. Those behind a draft service are left out, because their own server reports them."""
+        self._datastores = {name: store for name, store in datastores.items() if not isinstance(store, AsyncRetriever)}
+
+    def add(self, name: str, datastore: Retriever) -> None:
+        """Report one more datastore."""
+        self._datastores = {**self._datastores, name: datastore}
+
+    def collect(self) -> Iterator[Metric]:
+        infos = {name: store.info() for name, store in self._datastores.items()}
+        for key, text in (("generation", "Generation that is served"), ("tokens", "Tokens in the datastore")):
+            yield _gauge(f"suffolk_datastore_{key}", text, {name: info[key] for name, info in infos.items()})
+        resident, failing = dict[str, float](), dict[str, float]()
+        for name, store in self._datastores.items():
+            if isinstance(store, Datastore | WatchedDatastore) and (size := store.resident_bytes()) is not None:
+                resident[name] = size
+            if isinstance(store, WatchedDatastore | LiveStore):
+                failing[name] = bool(store.problem)
+        yield _gauge("suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", resident)
+        yield _gauge(
+            "suffolk_datastore_failing",
+            "1: the published generation, its copy from storage, or the log, cannot be used",
+            failing | self._failing(),
+        )
+        yield from self._live()
+        yield from self._copies()
+
+    def _live(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        stats = self._stats()
+        for field, (name, text) in LIVE_GAUGES.items():
+            yield _gauge(name, text, {label: getattr(each, field) for label, each in stats.items()})
+        waiting = {
+            label: each.next_sequence - 1 - each.flushed_sequence
+            for label, each in stats.items()
+            if not isinstance(self._datastores[label], ReplicaStore)  # it publishes nothing, and its numbers have gaps
+        }
+        yield _gauge(
+            "suffolk_live_unpublished_documents", "Documents and removals since the last published one", waiting
+        )
+        for field, (name, text) in LIVE_COUNTERS.items():
+            family = CounterMetricFamily(name, text, labels=("datastore",))
+            for label, each in stats.items():
+                family.add_metric((label,), getattr(each, field))
+            yield family
+
+    def _copies(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        copies = {label: store for label, store in self._datastores.items() if isinstance(store, ReplicaStore)}
+        if not copies:
+            return
+        for name, (text, read) in REPLICA_GAUGES.items():
+            values = {label: read(store) for label, store in copies.items()}
+            known = {label: value for label, value in values.items() if value is not None}
+            yield _gauge(f"suffolk_replica_{name}", text, known)
+        text = "Comparisons with another copy that had other documents"
+        family = CounterMetricFamily("suffolk_replica_differences", text, labels=("datastore",))
+        for label, store in copies.items():
+            family.add_metric((label,), store.member.differences)
+        yield family
+
+    def _failing(self) -> dict[str, float]:
+        return {label: 1.0 for label, each in self._stats().items() if each.log_failure or each.background_error}
+
+    def _stats(self) -> dict[str, LiveStats]:
+        return {label: store.stats() for label, store in self._datastores.items() if isinstance(store, LiveStore)}
+
+
+def _gauge(name: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=("datastore",))
+    for label, value in values.items():
+        family.add_metric((label,), value)
+    return family

@@ -1,0 +1,111 @@
+"""HTTP/JSON routes that change or count the documents of live datastores.
+
+    POST /v1/append  {"documents": [{"tokens": [1, 2]}, {"text": "one two", "id": "a.txt", "group": "g"}], "datastore": "chat"}
+                     also "group": "g" for all documents, "replace": true, and "key": "a1" so that a repeat changes nothing
+    GET  /v1/document ?datastore=chat&id=a.txt
+    POST /v1/delete  {"ids": ["a.txt"]}, {"where": ["license=mit"]} or {"group": "g"}
+    POST /v1/seal    {"datastore": "chat"}
+    GET  /v1/stats   ?datastore=chat&group=g
+
+"datastore" may be omitted if there is only one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+from starlette.requests import Request
+
+from suffolk.datastore import limits
+from suffolk.datastore.documents import Document
+from suffolk.serving.net.http_body import InvalidField, parse_body
+from suffolk.serving.store.draft_service.http_messages import Token
+from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
+
+
+class StoreBody(BaseModel):
+    """The name of a live datastore."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    datastore: str = ""
+
+
+class DocumentBody(BaseModel):
+    """A document to append: token ids or a text."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    tokens: Annotated[list[Token], FailFast()] = []
+    text: str | None = None
+    id: str | None = None
+    metadata: dict[str, str | int | float | bool] = {}
+    group: str | None = None
+
+
+class AppendBody(StoreBody):
+    """The keys of an append. ``group``: of all documents that name none."""
+
+    documents: Annotated[list[DocumentBody], FailFast(), Field(max_length=limits.MAX_DOCUMENTS)]
+    group: str | None = None
+    replace: bool = False
+    key: str = ""
+
+
+class DeleteBody(StoreBody):
+    """The keys of a deletion."""
+
+    ids: list[str] = []
+    where: list[str] = []
+    group: str = ""
+
+
+def read_append(data: bytes) -> tuple[AppendBody, list[npt.NDArray[Any] | None]]:
+    """The body, and the token ids of each document; None for a text. This parsing is the larger part of the time of an append."""
+    body = parse_body(AppendBody, data)
+    return body, [token_array(each, f"documents[{index}]") for index, each in enumerate(body.documents)]
+
+
+def token_array(document: DocumentBody, field: str) -> npt.NDArray[Any] | None:
+    """The token ids of a document; None for a text. Raises InvalidField if it has both, or neither. ``field``: its name."""
+    if ("tokens" in document.model_fields_set) == (document.text is not None):
+        raise InvalidField(field, ": give either tokens or text")
+    return np.array(document.tokens, np.int32) if document.text is None else None
+
+
+def append(
+    calls: LiveCalls, request: Request, found: tuple[AppendBody, list[npt.NDArray[Any] | None]]
+) -> dict[str, Any]:
+    body, tokens = found
+    documents = [
+        Document(
+            each.id, each.metadata, np.array(calls.encode(body.datastore, each.text or "")) if ids is None else ids
+        )
+        for each, ids in zip(body.documents, tokens, strict=True)
+    ]
+    groups = [each.group or body.group or None for each in body.documents]
+    made = Append(documents, groups if any(groups) else None, body.replace, body.key or None)
+    return asdict(calls.append(body.datastore, made))
+
+
+def get(calls: LiveCalls, request: Request, found: None) -> dict[str, Any]:
+    query = request.query_params
+    return asdict(calls.get(query.get("datastore", ""), query.get("id", "")))
+
+
+def delete(calls: LiveCalls, request: Request, found: DeleteBody) -> dict[str, Any]:
+    return asdict(calls.delete(found.datastore, found.ids, found.where, found.group))
+
+
+def read_seal(data: bytes) -> StoreBody:
+    return parse_body(StoreBody, data or b"{}")
+
+
+def seal(calls: LiveCalls, request: Request, found: StoreBody) -> dict[str, Any]:
+    return {"generation": calls.seal(found.datastore)}
+
+
+def stats(calls: LiveCalls, request: Request, found: None) -> dict[str, Any]:
+    return calls.stats(request.query_params.get("datastore", ""), request.query_params.get("group", ""))

@@ -1,0 +1,164 @@
+"""The draft service's HTTP messages: JSON bodies of requests and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from suffolk.datastore import context_query, limits
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.merged import MAX_WEIGHT
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import MAX_NODES
+from suffolk.datastore.tree_paths import Paths
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.net.messages.choices import DatastoreChoice
+from suffolk.serving.net.tokens import TOKEN
+
+Token = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+MatchLength = Annotated[int, Field(ge=1, le=limits.MAX_CONTEXT)]
+Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
+
+
+class ChoiceBody(BaseModel):
+    """A datastore to search, its weight, and its group of all contexts, or a list with one or null for each."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    name: str
+    weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] = 1
+    group: str | list[str | None] | None = None
+
+
+class StoresBody(BaseModel):
+    """``datastores`` searches several datastores as one; ``datastore`` names a single one."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    datastore: str = ""
+    datastores: list[ChoiceBody] = []
+
+    def choices(self) -> list[DatastoreChoice]:
+        """Raises InvalidArgument if datastores are named in both ways."""
+        if self.datastore and self.datastores:
+            raise InvalidField(
+                "datastore", f" is {self.datastore!r}, and datastores has names too; leave one of them out"
+            )
+        named = [DatastoreChoice(each.name, each.weight, each.group) for each in self.datastores]
+        return named or [DatastoreChoice(self.datastore)]
+
+
+class LookupBody(StoresBody):
+    """The keys of a lookup. Sizes and names are checked by ``DraftService``.
+
+    ``text`` is a single context, which the server encodes. ``group``: one for all contexts, or a list with one or null for each.
+    """
+
+    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()] = []
+    text: str | None = None
+    group: str | list[str | None] | None = None
+    scope: str = ""
+    max_match: MatchLength = context_query.DEFAULT_MAX_MATCH
+    min_match: MatchLength = context_query.DEFAULT_MIN_MATCH
+
+    def query(self) -> ContextQuery:
+        contexts = [np.array(context, TOKEN) for context in self.contexts]
+        return ContextQuery(contexts, self.max_match, self.min_match, group=self.group, scope=self.scope or None)
+
+
+class DraftBody(LookupBody):
+    """The keys of a draft.
+
+    ``max_nodes``: one number, or one per context. ``texts``: add the text of each node. ``by_datastore``: add its count in each
+    datastore.
+    """
+
+    max_depth: Annotated[int, Field(ge=1, le=limits.MAX_DEPTH)] = context_query.DEFAULT_MAX_DEPTH
+    max_nodes: Nodes | list[Nodes] = context_query.DEFAULT_MAX_NODES
+    least_counts: list[Annotated[int, Field(ge=0, lt=1 << 64)]] = []
+    texts: bool = False
+    by_datastore: bool = False
+
+    def query(self) -> ContextQuery:
+        """Raises InvalidArgument if nodes with texts are too many."""
+        found = (
+            super().query()._replace(max_depth=self.max_depth, max_nodes=self.max_nodes, least_counts=self.least_counts)
+        )
+        if self.texts or self.by_datastore:
+            limits.check_described_nodes(sum(found.budgets))
+        return found
+
+
+class TreeBody(BaseModel):
+    """Continuations of one context as the columns of a tree."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    tokens: Annotated[list[Token], FailFast()]
+    parents: Annotated[list[Token], FailFast()]
+
+
+class CountBody(StoresBody):
+    """The keys of a call that counts continuations: ``trees`` has one for each of ``contexts``."""
+
+    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
+    trees: list[TreeBody]
+
+    def paths(self) -> list[Paths]:
+        """Raises InvalidArgument if there is not one tree for each context, or its columns differ in length."""
+        if len(self.trees) != len(self.contexts):
+            text = f": {len(self.trees)} trees for {len(self.contexts)} contexts; give one for each context"
+            raise InvalidField("trees", text)
+        for index, tree in enumerate(self.trees):
+            if len(tree.tokens) != len(tree.parents):
+                raise InvalidField(f"trees[{index}]", ": tokens and parents differ in length; give one parent a node")
+        return [Paths(np.array(tree.tokens, TOKEN), np.array(tree.parents, TOKEN)) for tree in self.trees]
+
+
+class OccurrencesBody(StoresBody):
+    """The keys of a search for occurrences. ``texts``: add the text of each occurrence."""
+
+    tokens: Annotated[list[Token], FailFast()] = []
+    text: str | None = None
+    limit: int = context_query.DEFAULT_OCCURRENCES
+    context: int = context_query.DEFAULT_WINDOW
+    before: int = 0
+    group: str = ""
+    scope: str = ""
+    texts: bool = False
+
+    def query(self) -> OccurrenceQuery:
+        pattern = np.array(self.tokens, TOKEN)
+        return OccurrenceQuery(pattern, self.limit, self.context, self.before, self.group or None, self.scope or None)
+
+
+def require_one(body: BaseModel, field: str) -> None:
+    """Raise InvalidArgument unless ``body`` has either ``field`` or a text."""
+    if (field in body.model_fields_set) == ("text" in body.model_fields_set):
+        raise InvalidField(field, f": give either {field} or text")
+
+
+def tree_json(tree: DraftTree) -> dict[str, Any]:
+    """A draft tree as lists and numbers."""
+    return {
+        "tokens": tree.tokens.tolist(),
+        "parents": tree.parents.tolist(),
+        "scores": [round(score, 6) for score in tree.scores.tolist()],
+        "counts": [] if tree.counts is None else tree.counts.tolist(),
+        "match_length": tree.match_length,
+        "match_count": tree.match_count,
+    }
+
+
+def occurrence_json(place: Occurrence) -> dict[str, Any]:
+    """An occurrence as texts, lists and numbers."""
+    return {
+        "datastore": place.datastore,
+        "segment": place.segment,
+        "document": place.document,
+        "offset": place.offset,
+        "id": place.source,
+        "metadata": dict(place.metadata),
+        "tokens": place.tokens.tolist(),
+        "before": place.before.tolist(),
+    }

@@ -1,0 +1,152 @@
+"""Hides rare text: answers as if everything that fewer than K documents hold were not on file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery, Tokens
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import DeadlineExceeded
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Match, Retriever
+from suffolk.datastore.tree_paths import tree_paths
+from suffolk.serving.store.draft_service.frequent_windows import cut_windows, largest_frequent
+
+T = TypeVar("T")
+_PART = 32
+"""Texts whose documents are counted between two checks of the deadline."""
+
+
+class MinCount(Retriever):
+    """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
+
+    A match is the longest suffix that so many documents hold, and a tree has only nodes that they do. A text is shown only if
+    its documents were counted one by one. Very frequent text of few documents may be hidden (``Retriever.count_documents``).
+    A lookup below the limit costs further lookups: the binary logarithm of its length.
+    """
+
+    def __init__(self, store: Retriever, least: int, expired: Callable[[], bool] = lambda: False) -> None:
+        """``expired``: returns True if the deadline of the calls has passed. They then raise DeadlineExceeded."""
+        self._store, self._least, self._expired = store, least, expired
+
+    @property
+    def name(self) -> str:
+        return self._store.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self._store.vocab_size
+
+    @property
+    def has_groups(self) -> bool:
+        return self._store.has_groups
+
+    def find_matches(self, query: ContextQuery) -> list[Match]:
+        """See ``Retriever.find_matches``."""
+        return _group_first(query, self._matches, lambda match: match.count > 0)
+
+    def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """See ``Retriever.find_drafts``. A tree is of one scope: that of a group is not filled up with nodes of the store."""
+        return _group_first(query, self._drafts, lambda tree: tree.match_length > 0)
+
+    def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """See ``Retriever.occurrences``. The text around an occurrence is cut to what ``least`` documents hold together with
+        the pattern."""
+        longest = int(self._store.info()["order_depth"])
+        query.check(longest)
+
+        def find(part: ContextQuery) -> list[list[Occurrence]]:
+            if not part.contexts or not all(self._are_frequent(part, [0], [query.pattern])):
+                return [[]] * len(part.contexts)
+            found = self._store.find_occurrences(query._replace(group=part.groups[0], scope=part.scope))
+            return [
+                cut_windows(
+                    found,
+                    len(query.pattern),
+                    lambda _, texts: self._are_frequent(part, [0] * len(texts), texts),
+                    longest,
+                )
+            ]
+
+        return _group_first(query.whole, find, bool)[0]
+
+    def tokenizer(self) -> Tokenizer | None:
+        """See ``Retriever.tokenizer``."""
+        return self._store.tokenizer()
+
+    def info(self) -> dict[str, Any]:
+        """See ``Retriever.info``."""
+        return self._store.info()
+
+    def close(self) -> None:
+        """Do nothing: the store belongs to the caller."""
+
+    def _matches(self, query: ContextQuery) -> list[Match]:
+        """The longest frequent match of each context, in one scope."""
+        found = self._store.find_matches(query)
+        contexts = query.contexts
+        lengths = largest_frequent(
+            [match.length for match in found],
+            lambda at, length: _tail(contexts[at], length),
+            lambda places, texts: self._are_frequent(query, places, texts),
+        )
+        if all(match.length == length for match, length in zip(found, lengths, strict=True)):
+            return found
+        tails = [_tail(context, length) for context, length in zip(contexts, lengths, strict=True)]
+        return self._store.find_matches(query._replace(contexts=tails))
+
+    def _drafts(self, query: ContextQuery) -> list[DraftTree]:
+        """The frequent nodes behind the longest frequent match of each context, in one scope."""
+        matches = self._matches(query)
+        tails = [_tail(context, match.length) for context, match in zip(query.contexts, matches, strict=True)]
+        trees = self._store.find_drafts(query._replace(contexts=tails))
+        trees = [self._often(tree) for tree in trees]
+        places = [at for at, tree in enumerate(trees) for _ in range(len(tree))]
+        texts = [
+            [*map(int, _tail(tail, tree.match_length)), *path]
+            for tail, tree in zip(tails, trees, strict=True)
+            for path in tree_paths(tree)
+        ]
+        kept = iter(self._are_frequent(query, places, texts))
+        return [tree.where(np.fromiter(kept, np.bool_, len(tree))) for tree in trees]
+
+    def _often(self, tree: DraftTree) -> DraftTree:
+        """The nodes that may be frequent: a document holds a text at least once."""
+        if tree.counts is None:
+            return DraftTree.empty()
+        return tree.where(tree.counts >= self._least)
+
+    def _are_frequent(self, query: ContextQuery, places: Sequence[int], texts: Sequence[Tokens]) -> list[bool]:
+        """Whether enough documents hold each text, in the scope of the context of ``query`` at its place."""
+        counts: list[int] = []
+        for begin in range(0, len(texts), _PART):
+            if self._expired():
+                raise DeadlineExceeded("the deadline passed while documents were counted; allow more time or send less")
+            part = slice(begin, begin + _PART)
+            counts += self._store.count_documents(query.at(places[part])._replace(contexts=texts[part]), self._least)
+        return [count >= self._least for count in counts]
+
+
+def _group_first(
+    query: ContextQuery, answer: Callable[[ContextQuery], list[T]], is_found: Callable[[T], bool]
+) -> list[T]:
+    """The answer of each context: of its group if that has one, else of the store.
+
+    Both are asked, because a rare match in the group would hide a frequent one in the store, and so show that it is there.
+    """
+    if query.group is None or query.scope not in (None, "group_first"):
+        return answer(query)
+    found = answer(query._replace(group=None, scope=None))
+    grouped = [at for at, has_group in enumerate(query.has_group) if has_group]
+    for at, own in zip(grouped, answer(query.at(grouped)._replace(scope="group")), strict=True):
+        if is_found(own):
+            found[at] = own
+    return found
+
+
+def _tail(context: Tokens, length: int) -> Tokens:
+    return context[max(0, len(context) - length) :]

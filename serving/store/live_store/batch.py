@@ -1,0 +1,114 @@
+"""The documents of one append, checked, as columns; and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.arguments import check_groups
+from suffolk.datastore.context_query import Groups
+from suffolk.datastore.documents import Document, check_documents
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.segment import token_dtype
+from suffolk.serving.store.live_store.identity import StoreIdentity
+from suffolk.serving.store.live_store.origin import LiveOrigin, pack_origin
+from suffolk.serving.store.live_store.settings import MAX_BATCH_TOKENS, LiveSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Documents to append.
+
+    Attributes:
+        tokens: uint16 or uint32 [all tokens]; lengths: uint32[documents]; keys: uint64[documents], of groups; origins: packed.
+    """
+
+    tokens: npt.NDArray[Any]
+    lengths: npt.NDArray[np.uint32]
+    keys: npt.NDArray[np.uint64]
+    origins: list[bytes]
+
+    def group_tokens(self) -> dict[int, int]:
+        """Key of each group in the batch -> its tokens."""
+        found: dict[int, int] = {}
+        for key, length in zip(self.keys.tolist(), self.lengths.tolist(), strict=True):
+            if key:
+                found[key] = found.get(key, 0) + length
+        return found
+
+
+def make_batch(documents: Sequence[Document], group: Groups, identity: StoreIdentity, settings: LiveSettings) -> Batch:
+    """Check documents, and join them.
+
+    Raises:
+        InvalidArgument: names the first document that is empty, larger than a bound, or has a token id out of range; or a
+            source, metadata or group is not allowed, or all documents together are larger than a bound.
+    """
+    check_documents(documents)
+    check_groups(group)
+    groups = [group] * len(documents) if group is None or isinstance(group, str) else list(group)
+    if len(groups) != len(documents):
+        raise InvalidArgument(f"{len(groups)} groups for {len(documents)} documents; give one for each, or one for all")
+    if not documents:
+        raise InvalidArgument("no documents are given; give at least one")
+    dtype = token_dtype(identity.vocab_size)
+    arrays = [_tokens(number, each, identity.vocab_size, dtype) for number, each in enumerate(documents)]
+    lengths = np.array([len(array) for array in arrays], np.int64)
+    _check_sizes(lengths, groups, settings)
+    origins = [
+        pack_origin(LiveOrigin(each.source, each.metadata, name)) for each, name in zip(documents, groups, strict=True)
+    ]
+    known = {name: identity.group_key(name) if name is not None else 0 for name in set(groups)}
+    batch = Batch(
+        np.concatenate(arrays),
+        lengths.astype(np.uint32),
+        np.array([known[name] for name in groups], np.uint64),
+        origins,
+    )
+    for key, tokens in batch.group_tokens().items():
+        if tokens > settings.max_group_tokens:
+            name = next(name for name in known if known[name] == key)
+            raise InvalidArgument(
+                f"group {name!r}: {tokens} tokens in one append; a group may have {settings.max_group_tokens} "
+                "(max_group_tokens): append less, or raise the bound",
+            )
+    return batch
+
+
+def _tokens(number: int, document: Document, vocab_size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    try:
+        ids = np.asarray(document.tokens)
+    except ValueError:  # lists of different lengths
+        ids = np.asarray(None)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise InvalidArgument(f"document {number}: its tokens are no list of whole numbers; give token ids")
+    if not ids.size:
+        raise InvalidArgument(f"document {number} has 0 tokens; a document has at least one: leave it out")
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= vocab_size:
+        raise InvalidArgument(
+            f"document {number} has token id {low if low < 0 else high}; ids must be 0 to {vocab_size - 1}: "
+            "encode it with the store's tokenizer"
+        )
+    return ids.astype(dtype)
+
+
+def _check_sizes(lengths: npt.NDArray[np.int64], groups: Sequence[str | None], settings: LiveSettings) -> None:
+    longest = int(lengths.argmax())
+    bounds = [(MAX_BATCH_TOKENS, "one append")]
+    if settings.max_tokens:
+        bounds.append((settings.max_tokens, "the store (max_tokens)"))
+    if groups[longest] is not None:
+        bounds.append((settings.max_group_tokens, "a group (max_group_tokens)"))
+    bound, name = min(bounds)
+    if lengths[longest] > bound:
+        raise InvalidArgument(
+            f"document {longest} has {lengths[longest]} tokens; {name} may have {bound}: cut it, or raise the bound"
+        )
+    bound, name = min(bounds[:2])
+    if lengths.sum() > bound:
+        raise InvalidArgument(f"an append of {lengths.sum()} tokens; {name} may have {bound}: append less at once")

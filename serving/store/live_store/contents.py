@@ -1,0 +1,115 @@
+"""The documents in memory: what a seal writes, a checkpoint keeps, and a deletion selects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore import _native
+from suffolk.datastore.query import Query
+from suffolk.serving.store.live_store.origin import unpack_origin
+from suffolk.serving.store.live_store.record import Change
+
+PAGE_DOCUMENTS = 4096
+
+
+@dataclass(slots=True)
+class Selection:
+    """Documents in memory.
+
+    Attributes:
+        sequences: their sequences, rising.
+        tokens: the number of their tokens.
+        fields, sources: all metadata fields and sources of the documents that were searched.
+    """
+
+    sequences: list[int] = field(default_factory=list)
+    tokens: int = 0
+    fields: set[str] = field(default_factory=lambda: {"source"})
+    sources: set[str | None] = field(default_factory=set)
+
+
+def live_pages(
+    index: _native.LiveIndex, end: int, grouped: bool | None = None, tokens: bool = True
+) -> Iterator[Change]:
+    """The documents with a sequence below ``end``, the oldest first, some thousand at a time.
+
+    Args:
+        grouped: only documents with a group (True) or without one (False); None: both.
+        tokens: whether to read their tokens.
+    """
+    begin = 0
+    while True:
+        sequences, ids, lengths, groups, origins, times = index.documents(begin, PAGE_DOCUMENTS, tokens)
+        if not len(sequences) or sequences[0] >= end:
+            return
+        begin = int(sequences[-1]) + 1
+        kept = sequences < end
+        if grouped is not None:
+            kept &= (groups != 0) == grouped
+        places = np.flatnonzero(kept)
+        if len(places):
+            yield Change(
+                ids[np.repeat(kept, lengths.astype(np.int64))] if tokens else ids,
+                lengths[places].astype(np.uint32),
+                sequences[places],
+                groups[places],
+                times[places],
+                [origins[place] for place in places.tolist()],
+            )
+
+
+def add(index: _native.LiveIndex, change: Change) -> None:
+    """Make the documents of ``change`` visible, and remove the others that it names, in one moment.
+
+    Raises:
+        ResourceExhausted: memory is used up; nothing is changed.
+    """
+    index.append(
+        change.tokens.astype(np.uint32),
+        change.lengths.astype(np.uint64),
+        change.groups,
+        list(change.origins),
+        change.times,
+        change.removed,
+        change.sequences,
+    )
+
+
+def ungrouped_tokens(lengths: npt.NDArray[np.uint32], groups: npt.NDArray[np.uint64]) -> int:
+    """Tokens of the documents without a group."""
+    return int(lengths[groups == 0].sum(dtype=np.int64))
+
+
+def select(index: _native.LiveIndex, end: int, query: Query) -> Selection:
+    """The documents with a sequence below ``end`` that ``query`` selects."""
+    found = Selection()
+    for page in live_pages(index, end, tokens=False):
+        rows = zip(page.sequences.tolist(), page.lengths.tolist(), page.origins, strict=True)
+        for sequence, length, packed in rows:
+            origin = unpack_origin(packed).fields()
+            found.fields.update(origin.metadata)
+            found.sources.add(origin.source)
+            if query.matches(origin):
+                found.sequences.append(sequence)
+                found.tokens += length
+    return found
+
+
+def oldest(index: _native.LiveIndex, end: int, tokens: int, before: int | None = None) -> int:
+    """The sequence behind the oldest documents that hold ``tokens`` tokens or are older than time ``before``.
+
+    Returns ``end`` if these are all documents below ``end``.
+    """
+    left = tokens
+    for page in live_pages(index, end, tokens=False):
+        for sequence, length, time in zip(
+            page.sequences.tolist(), page.lengths.tolist(), page.times.tolist(), strict=True
+        ):
+            if left <= 0 and (before is None or time >= before):
+                return int(sequence)
+            left -= length
+    return end

@@ -1,0 +1,297 @@
+"""The write-ahead log of a live store: changes are on file before they are visible, and on disk before they are acknowledged.
+
+Order of writes and flushes (docs/design/live-store.md): a record is written, and flushed before its acknowledgement if durability
+is "always". A new file is flushed with its header, then its folder, before its first record. The file before it is flushed
+first. A checkpoint is flushed under a temporary name, then renamed, then its folder is flushed; only then are the files that it
+replaces removed, the oldest first.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from suffolk.datastore.errors import SuffolkError, Unavailable
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import fsync_directory
+from suffolk.serving.store.live_store.log_file import HEADER_BYTES, LogFile, checkpoint_path, header, log_path
+from suffolk.serving.store.live_store.log_writes import create_file, refused, write_all, write_file
+from suffolk.serving.store.live_store.read_log import RecoveredLog
+from suffolk.serving.store.live_store.record import PREFIX, checksum_of, frame
+
+ALWAYS, INTERVAL, NONE = DURABILITIES = ("always", "interval", "none")
+FILE_BYTES = 64 << 20
+"""A log file that has this size is followed by a new one."""
+
+
+class Log:
+    """The open log of one store. Thread-safe, except that ``write``, ``withdraw`` and ``rotate`` need one caller at a time.
+
+    Args:
+        folder: the folder of the files, made by the caller.
+        recovered: what ``read_log`` found there.
+        durability: ``always``: ``acknowledge`` waits until the change is on disk; concurrent callers share one flush.
+            ``interval``: a thread flushes every ``interval`` seconds. ``none``: the system decides.
+        file_bytes: size at which a new file is begun.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        recovered: RecoveredLog,
+        durability: str = INTERVAL,
+        interval: float = 0.1,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
+        self._folder = folder
+        self._durability = durability
+        self._interval = interval
+        self._file_bytes = file_bytes
+        self._closed = list(recovered.files)
+        self._number = max((file.number for file in recovered.files), default=0)
+        self._previous = recovered.files[-1].size if recovered.files else 0
+        self._last = recovered.files[-1].last if recovered.files else 0  # checksum of the last record
+        self._last_but_one = 0
+        self._descriptor: int | None = None
+        self._salt = 0
+        self._size = 0
+        self._newest = 0
+        self._written = self._synced = 0  # bytes since this process opened the log
+        self._failure: str | None = None
+        self._refusal: str | None = None
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()  # taken before _lock
+        self._changed = threading.Event()
+        self._stopped = threading.Event()
+        for path in recovered.leftovers:
+            path.unlink(missing_ok=True)
+        self._thread = threading.Thread(target=self._flush_regularly, name="suffolk-log", daemon=True)
+        if durability == INTERVAL:
+            self._thread.start()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self._closed) + self._size
+
+    @property
+    def file_count(self) -> int:
+        """Number of files."""
+        return len(self._closed) + (self._descriptor is not None)
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes that are written, and that a power loss may lose."""
+        return max(0, self._written - self._synced)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log takes no more changes; None if it does."""
+        return self._failure
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the last record was refused, such as a full disk; None if it was written."""
+        return self._refusal
+
+    def write(self, body: bytes, newest: int) -> int:
+        """Write the record with this ``body``; returns the position to ``acknowledge``. A refused record leaves no trace.
+
+        Args:
+            newest: the highest sequence of a document in it, or 0.
+
+        Raises:
+            ResourceExhausted: the disk is full. A later call works again when there is space.
+            Unavailable: an earlier flush failed, or the log is closed.
+        """
+        if self._descriptor is None or self._size >= self._file_bytes:
+            self.rotate()
+        with self._lock:
+            descriptor = self._require()
+            record = frame(body, self._salt, self._last)
+            try:
+                write_all(descriptor, record)
+            except OSError as error:
+                self._cut(descriptor, self._size)
+                problem = refused(log_path(self._folder, self._number), error)
+                self._refusal = str(problem)
+                raise problem from error
+            self._refusal = None
+            self._last_but_one, self._last = self._last, checksum_of(record)
+            self._size += len(record)
+            self._written += len(record)
+            self._newest = max(self._newest, newest)
+        failpoint("log.written")
+        self._changed.set()
+        return self._written
+
+    def withdraw(self, body: bytes) -> None:
+        """Remove the record with this ``body``, which must be the last one written and not acknowledged."""
+        size = PREFIX.size + len(body)
+        with self._flush_lock, self._lock:
+            self._cut(self._require(), self._size - size)
+            self._last = self._last_but_one
+            self._size -= size
+            self._written -= size
+            self._synced = min(self._synced, self._written)
+
+    def acknowledge(self, position: int) -> bool:
+        """Under ``always``, wait until everything up to ``position`` is on disk. Returns whether it is.
+
+        Raises:
+            Unavailable: the flush failed; it is unknown what is on disk. The log takes no more changes.
+        """
+        if self._durability == ALWAYS:
+            self.flush(position)
+        return self._synced >= position
+
+    def acknowledge_all(self) -> bool:
+        """As ``acknowledge``, for everything that is written."""
+        return self.acknowledge(self._written)
+
+    def flush(self, position: int | None = None) -> None:
+        """Flush the file unless everything up to ``position`` (default: everything written) is on disk already.
+
+        Raises:
+            Unavailable: as ``acknowledge``.
+        """
+        with self._flush_lock:
+            with self._lock:
+                descriptor, written = self._descriptor, self._written
+            if self._failure is not None:
+                raise Unavailable(self._failure)
+            if descriptor is None or self._synced >= (written if position is None else position):
+                return
+            self._fsync(descriptor)
+            self._synced = written
+        failpoint("log.flushed")
+
+    def rotate(self) -> int:
+        """Begin a new file, unless the current one holds no record. Returns the number of the file before it.
+
+        That file does not change any more.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``write``; the file before it stays in use.
+        """
+        with self._flush_lock:
+            if self._failure is not None:
+                raise Unavailable(self._failure)
+            if self._descriptor is not None and self._size == HEADER_BYTES:
+                return self._number - 1
+            if self._descriptor is not None:
+                self._fsync(self._descriptor)
+                self._synced = self._written
+            failpoint("rotate.flushed")
+            path = log_path(self._folder, self._number + 1)
+            previous = self._previous if self._descriptor is None else self._size
+            salt = secrets.randbits(32)
+            descriptor = create_file(path, header(salt, previous, self._last))
+            failpoint("rotate.created")
+            with self._lock:
+                if self._descriptor is not None:
+                    os.close(self._descriptor)
+                    self._closed.append(self._current())
+                self._descriptor, self._salt, self._number = descriptor, salt, self._number + 1
+                self._last = salt
+                self._size, self._newest = HEADER_BYTES, 0
+        return self._number - 1
+
+    def checkpoint(self, through: int, bodies: Iterable[bytes], newest: int) -> None:
+        """Replace all files up to number ``through`` by records with these ``bodies``: the documents that are left of them.
+
+        Raises:
+            ResourceExhausted: the disk is full; the files stay.
+        """
+        path = checkpoint_path(self._folder, through)
+        temporary = path.with_name(path.name + ".tmp")
+        salt = secrets.randbits(32)
+        size = write_file(temporary, chain([header(salt)], _chained(bodies, salt)))
+        failpoint("checkpoint.written")
+        os.rename(temporary, path)
+        failpoint("checkpoint.renamed")
+        fsync_directory(self._folder)
+        with self._lock:
+            replaced = [file for file in self._closed if file.number <= through]
+            kept = [file for file in self._closed if file.number > through]
+            self._closed = [LogFile(path, through, size, newest, 0), *kept]
+        for file in replaced:
+            if file.path != path:
+                file.path.unlink(missing_ok=True)
+            failpoint("checkpoint.removed")
+
+    def trim(self, oldest: int) -> None:
+        """Remove the oldest files whose documents all have a sequence below ``oldest``. The newest closed file stays."""
+        with self._lock:
+            last = max(0, len(self._closed) - 1)  # the newest one may be all that tells the next sequence
+            count = next((place for place in range(last) if self._closed[place].newest >= oldest), last)
+            removed, self._closed = self._closed[:count], self._closed[count:]
+        for file in removed:
+            file.path.unlink(missing_ok=True)
+            fsync_directory(self._folder)  # a later file may remove documents of this one, so it must not vanish first
+            failpoint("trim.removed")
+
+    def close(self) -> None:
+        """Flush and close the file. Later calls raise Unavailable."""
+        self._stopped.set()
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        try:
+            self.flush()
+        finally:
+            with self._flush_lock, self._lock:
+                if self._descriptor is not None:
+                    os.close(self._descriptor)
+                    self._closed.append(self._current())
+                self._descriptor = None
+                self._failure = self._failure or f"the log {self._folder} is closed; open the store again"
+
+    def _current(self) -> LogFile:
+        return LogFile(log_path(self._folder, self._number), self._number, self._size, self._newest, self._last)
+
+    def _require(self) -> int:
+        if self._failure is not None or self._descriptor is None:
+            raise Unavailable(self._failure or f"the log {self._folder} is closed; open the store again")
+        return self._descriptor
+
+    def _cut(self, descriptor: int, size: int) -> None:
+        """Cut the file to ``size`` bytes after a failed write."""
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError as error:
+            self._fail(f"a record that could not be written cannot be removed ({error.strerror})")
+
+    def _fsync(self, descriptor: int) -> None:
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:  # the system may have dropped the pages, so a second flush proves nothing
+            self._fail(f"it cannot be flushed ({error.strerror}), and the last changes may be lost")
+            raise Unavailable(str(self._failure)) from error
+
+    def _fail(self, reason: str) -> None:
+        path = log_path(self._folder, self._number)
+        self._failure = f"{path}: {reason}; check the disk, and open the store again"
+
+    def _flush_regularly(self) -> None:
+        while not self._stopped.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            self._stopped.wait(self._interval)
+            try:
+                self.flush()
+            except SuffolkError:
+                return  # the next change raises the failure
+
+
+def _chained(bodies: Iterable[bytes], salt: int) -> Iterator[bytes]:
+    """The records of a file."""
+    last = salt
+    for body in bodies:
+        record = frame(body, salt, last)
+        last = checksum_of(record)
+        yield record

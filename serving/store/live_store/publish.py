@@ -1,0 +1,131 @@
+"""Publishes generations with and without live documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+
+from suffolk.build_index.delete import deleted_sources, write_deletions
+from suffolk.build_index.workspace import open_workspace
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import Manifest, now
+from suffolk.datastore.readers import READERS_NAME
+from suffolk.datastore.segment import SegmentEntry
+from suffolk.serving.store.live_store.identity import LIVE_NAME, StoreIdentity, published
+from suffolk.serving.store.live_store.record import Change
+from suffolk.serving.store.live_store.segment_files import merge_live_segments, period, write_live_segments
+from suffolk.serving.store.live_store.settings import LiveSettings
+
+
+def publish_live(
+    store: Path, identity: StoreIdentity, settings: LiveSettings, take: Callable[[], tuple[int, Iterable[Change]]]
+) -> Manifest:
+    """Publish a generation that adds documents. A crash leaves the old generation or the new one.
+
+    Earlier live segments that are no larger than the new ones together are merged with them. So there are about as many live
+    segments as the number of seals has binary digits.
+
+    Args:
+        take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
+            publication any more.
+
+    Raises:
+        Unavailable: another process writes to the datastore, or it holds an interrupted build.
+        ResourceExhausted: the disk is full.
+    """
+    with open_workspace(store, (LIVE_NAME, READERS_NAME)) as workspace:
+        workspace.refuse_unfinished("seal")
+        base = published(store)
+        if base is not None:
+            identity.require(base, store)
+        through, pages = take()
+
+        def make() -> Manifest:
+            generation = 1 if base is None else base.generation + 1
+            entries = tuple(write_live_segments(workspace, identity, pages, generation, settings))
+            failpoint("seal.written")
+            merged = _to_merge(store, base, entries, settings)
+            if base is not None and merged:
+                entries = (merge_live_segments(workspace, (*merged, *entries), generation, settings.threads),)
+                failpoint("seal.merged")
+            if base is None:
+                return Manifest(
+                    generation,
+                    entries,
+                    identity.vocab_size,
+                    identity.order_depth,
+                    identity.tokenizer,
+                    now(),
+                    live_sequence=through,
+                )
+            kept = base.segments[: len(base.segments) - len(merged)]
+            return base.next(segments=(*kept, *entries), live_sequence=through)
+
+        return workspace.publish_change(make)
+
+
+def drop_published(store: Path, names: Collection[str], threads: int) -> Manifest:
+    """Publish a generation without the segments ``names``. A crash leaves the old generation or the new one.
+
+    A generation holds at least one segment. If no other is left, the last one stays, and its documents are deleted.
+
+    Raises:
+        Unavailable, ResourceExhausted: as ``publish_live``.
+    """
+    with open_workspace(store) as workspace, open_datastore(store) as datastore:
+        workspace.refuse_unfinished("evict")
+        kept = tuple(entry for entry in datastore.manifest.segments if entry.name not in names)
+        deleted = deleted_sources(datastore, names)
+        if not kept:
+            kept = datastore.manifest.segments[-1:]
+            deleted = deleted_sources(datastore, set(names) - {kept[0].name})
+            deleted |= {
+                (name, index): found.source for name, index, found in datastore.origins() if name == kept[0].name
+            }
+        return workspace.publish_change(
+            lambda: datastore.manifest.next(
+                segments=kept, deletions=write_deletions(workspace, datastore, deleted, threads)
+            )
+        )
+
+
+def live_segments(manifest: Manifest) -> list[tuple[SegmentEntry, int]]:
+    """The segments that ``publish_live`` wrote, the oldest first, each with the time of its newest document in seconds."""
+    return [(entry, entry.live_time) for entry in manifest.segments if entry.live_time is not None]
+
+
+def published_size(files: Datastore | None) -> tuple[int, int]:
+    """Tokens and documents of a generation, without deleted ones."""
+    if files is None:
+        return 0, 0
+    live, deleted = files.manifest.segments, files.manifest.deletions
+    return (
+        sum(entry.tokens for entry in live) - sum(entry.tokens for entry in deleted),
+        sum(entry.documents for entry in live) - sum(entry.documents for entry in deleted),
+    )
+
+
+def _to_merge(
+    store: Path, base: Manifest | None, entries: Sequence[SegmentEntry], settings: LiveSettings
+) -> tuple[SegmentEntry, ...]:
+    """The last segments of ``base`` to merge with ``entries``: live ones without deleted documents."""
+    size = sum(entry.tokens + entry.documents for entry in entries)
+    chosen: list[SegmentEntry] = []
+    periods = {period(entry.live_time or 0, settings) for entry in entries}
+    if base is None or len(periods) > 1:
+        return ()
+    with open_datastore(store) as datastore:
+        deleted = datastore.deleted() if base.deletions else {}
+    for entry in reversed(base.segments):
+        tokens = entry.tokens + entry.documents
+        if (
+            entry.live_time is None
+            or len(deleted.get(entry.name, ()))
+            or period(entry.live_time, settings) not in periods
+            or tokens > min(size, settings.most_segment_tokens - size)
+        ):
+            break
+        chosen.insert(0, entry)
+        size += tokens
+    return tuple(chosen)

@@ -1,0 +1,109 @@
+"""The published generation of a live store: what is searched beside the documents in memory, and what publishes the next one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.segment import SegmentEntry
+from suffolk.serving.store.live_store.contents import live_pages
+from suffolk.serving.store.live_store.identity import StoreIdentity, published
+from suffolk.serving.store.live_store.publish import drop_published, live_segments, publish_live, published_size
+from suffolk.serving.store.live_store.record import Change
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.writer import LiveWriter
+
+
+class PublishedFiles:
+    """The generation that the index of ``writer`` searches. Methods that change it need ``lock``.
+
+    Attributes:
+        lock: held by what changes published files, and by what removes documents without a group.
+        datastore: the generation; None if nothing is published.
+    """
+
+    def __init__(self, path: Path, identity: StoreIdentity, settings: LiveSettings, writer: LiveWriter) -> None:
+        self.lock = threading.Lock()
+        self.datastore: Datastore | None = None
+        self._path = path
+        self._identity = identity
+        self._settings = settings
+        self._writer = writer
+
+    @property
+    def generation(self) -> int:
+        """Its number; 0 if there is none."""
+        return self.datastore.manifest.generation if self.datastore is not None else 0
+
+    @property
+    def live_sequence(self) -> int:
+        """See ``Manifest.live_sequence``."""
+        return self.datastore.manifest.live_sequence if self.datastore is not None else 0
+
+    @property
+    def segments(self) -> int:
+        """Number of its segments."""
+        return len(self.datastore.manifest.segments) if self.datastore is not None else 0
+
+    def size(self) -> tuple[int, int]:
+        """Its tokens and documents, without deleted ones."""
+        return published_size(self.datastore)
+
+    def live_segments(self) -> list[tuple[SegmentEntry, int]]:
+        """The segments that live stores published, the oldest first, each with the time of its newest document in seconds."""
+        return live_segments(self.datastore.manifest) if self.datastore is not None else []
+
+    def live_tokens(self) -> int:
+        """Tokens in ``live_segments``, with deleted ones; 0 if all documents of the generation are deleted."""
+        return sum(entry.tokens for entry, _ in self.live_segments()) if self.size()[1] else 0
+
+    def take_up(self) -> bool:
+        """Search the published generation if it is a new one, and return whether it is. REQUIRES: ``lock`` is held.
+
+        Raises:
+            Corruption, Unsupported: the new generation cannot be used; the old one stays.
+        """
+        manifest = published(self._path)
+        if manifest is None or manifest.generation == self.generation:
+            return False
+        files = open_datastore(self._path, self._settings.residency, self._settings.threads)
+        self._identity.require(files.manifest, self._path)
+        deleted = list(files.deleted().values()) if files.manifest.deletions else []
+        self._writer.index.rebase(*files.native_files(), deleted, files.manifest.live_sequence, grouped_stay=True)
+        if self.datastore is not None and files.manifest.deletions != self.datastore.manifest.deletions:
+            self._writer.removed_text.note_deleted()  # the log may hold what was published before it was deleted
+        self.datastore = files
+        return True
+
+    def seal(self) -> int | None:
+        """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.
+
+        REQUIRES: ``lock`` is held. Raises as ``LiveStore.seal``.
+        """
+        self.take_up()  # else a generation that could not be taken up is published again
+        index, tokens = self._writer.index, 0
+        if not any(True for _ in live_pages(index, self._writer.next_sequence, grouped=False, tokens=False)):
+            return None
+
+        def take() -> tuple[int, Iterator[Change]]:
+            nonlocal tokens
+            through, tokens = self._writer.begin_seal()
+            failpoint("seal.rotated")
+            return through, live_pages(index, through + 1, grouped=False)
+
+        manifest = publish_live(self._path, self._identity, self._settings, take)
+        try:
+            failpoint("seal.published")
+            self.take_up()
+            failpoint("seal.searched")
+        finally:
+            self._writer.end_seal(tokens)
+        return manifest.generation
+
+    def drop(self, names: Collection[str]) -> None:
+        """Publish a generation without the segments ``names``. REQUIRES: ``lock`` is held. Raises as ``drop_published``."""
+        drop_published(self._path, names, self._settings.threads)
+        self.take_up()

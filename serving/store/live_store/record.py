@@ -1,0 +1,243 @@
+"""Records of the write-ahead log. A record holds one change of the live documents, and a checksum.
+
+Layout (docs/reference/file-format.md): u64 bytes of the body, u32 checksum of the record before, u32 CRC-32 of salt, length, that
+checksum and the body; the body. It is a head, then columns with an entry for each document or token. The salt is random in each
+file, so that no document spells a record. The checksums form a chain, so that no record is missing, there twice, or another one.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+VERSION = 3
+"""Of the files that are written."""
+PREFIX = struct.Struct("<QII")
+"""Bytes of the body, the checksum of the record before, and the record's own."""
+_OLD_PREFIX = struct.Struct("<QI")
+"""Of files of versions 1 and 2, without a chain."""
+_HEAD = struct.Struct("<QIIIII")
+"""``drop_before``; the number of documents and of removed documents; bytes a token, bytes of all origins, number of keys."""
+_OLD_HEAD = struct.Struct("<QIIII")
+"""Of files of version 1, without keys and salt."""
+_KEY = struct.Struct("<16sQIQIq")
+MAX_BODY_BYTES = 1 << 32
+"""The largest body that a reader accepts."""
+_WIDTH_PLACE = 16
+"""Where a body holds the bytes a token."""
+_SCAN_BYTES = 1 << 20
+_WIDTHS = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
+
+
+def _none(dtype: str) -> Any:
+    return field(default_factory=lambda: np.empty(0, dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedAppend:
+    """An append that was given a key, and its outcome.
+
+    Attributes:
+        key: 16 bytes, a hash of the key. FORGET: earlier keys hold no more.
+        sequence, documents, tokens, replaced: as in ``Appended``.
+        time: when it was made, in seconds.
+    """
+
+    key: bytes
+    sequence: int = 0
+    documents: int = 0
+    tokens: int = 0
+    replaced: int = 0
+    time: int = 0
+
+
+FORGET = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: documents are removed and appended together.
+
+    Attributes:
+        tokens: uint16 or uint32 [all tokens], the documents one after the other.
+        lengths: uint32[documents], tokens of each document.
+        sequences: uint64[documents], rising; no two documents of a store have the same.
+        groups: uint64[documents], keys of groups; 0: no group.
+        times: int64[documents], seconds.
+        origins: bytes of each document's origin (``suffolk.serving.store.live_store.origin``).
+        removed: uint64[n], sequences of documents to remove. Unknown ones are ignored.
+        drop_before: all earlier documents with a lower sequence are removed.
+        keys: of appends, this one or earlier ones.
+    """
+
+    tokens: npt.NDArray[Any] = _none("<u2")
+    lengths: npt.NDArray[np.uint32] = _none("<u4")
+    sequences: npt.NDArray[np.uint64] = _none("<u8")
+    groups: npt.NDArray[np.uint64] = _none("<u8")
+    times: npt.NDArray[np.int64] = _none("<i8")
+    origins: Sequence[bytes] = ()
+    removed: npt.NDArray[np.uint64] = _none("<u8")
+    drop_before: int = 0
+    keys: Sequence[KeyedAppend] = ()
+
+    def texts(self) -> list[npt.NDArray[Any]]:
+        """The tokens of each document: views."""
+        return np.split(self.tokens, np.cumsum(self.lengths[:-1], dtype=np.int64)) if len(self.lengths) else []
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> Change:
+        """The chosen ones of its documents, without its removals."""
+        places = np.flatnonzero(chosen)
+        return Change(
+            self.tokens[np.repeat(chosen, self.lengths)],
+            self.lengths[places],
+            self.sequences[places],
+            self.groups[places],
+            self.times[places],
+            [self.origins[place] for place in places.tolist()],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the records of a file are written: its version and its salt. Default: how they are sent to other machines."""
+
+    version: int = VERSION
+    salt: int = 0
+
+    @property
+    def chained(self) -> bool:
+        """Whether records hold the checksums of those before them. The first one holds the salt."""
+        return self.version >= 3
+
+    @property
+    def prefix(self) -> struct.Struct:
+        return PREFIX if self.chained else _OLD_PREFIX
+
+    @property
+    def head(self) -> struct.Struct:
+        return _OLD_HEAD if self.version == 1 else _HEAD
+
+
+WIRE = Layout()
+
+
+class Record(NamedTuple):
+    """A record that was read.
+
+    Attributes:
+        bytes: its size.
+        checksum: its own. before: of the record before; 0 in old versions.
+    """
+
+    change: Change
+    bytes: int
+    checksum: int
+    before: int
+
+
+def encode(change: Change) -> bytes:
+    """The record of ``change``, as it is sent to other machines."""
+    return frame(encode_body(change))
+
+
+def frame(body: bytes, salt: int = 0, before: int = 0) -> bytes:
+    """The record with this body in a file with this salt. ``before``: the checksum of the record before."""
+    fields = PREFIX.pack(len(body), before, 0)[:-4]
+    return b"".join((fields, _checksum(body, fields, salt).to_bytes(4, "little"), body))
+
+
+def checksum_of(record: bytes) -> int:
+    """The checksum in a record that ``frame`` made."""
+    return int(PREFIX.unpack_from(record)[2])
+
+
+def encode_body(change: Change) -> bytes:
+    """The record of ``change`` without its length and its checksum."""
+    width = change.tokens.dtype.itemsize
+    origins = b"".join(change.origins)
+    columns: Sequence[tuple[npt.NDArray[Any], Any]] = (
+        (change.removed, "<u8"),
+        (change.sequences, "<u8"),
+        (change.groups, "<u8"),
+        (change.times, "<i8"),
+        (change.lengths, "<u4"),
+        (np.fromiter(map(len, change.origins), np.uint32, len(change.origins)), "<u4"),
+        (change.tokens, _WIDTHS[width]),
+    )
+    counts = len(change.lengths), len(change.removed), width, len(origins), len(change.keys)
+    keys = [_KEY.pack(*(getattr(each, field) for field in KeyedAppend.__slots__)) for each in change.keys]
+    parts = [np.ascontiguousarray(column, kind).tobytes() for column, kind in columns]
+    return b"".join([_HEAD.pack(change.drop_before, *counts), *parts, origins, *keys])
+
+
+def decode(data: memoryview, layout: Layout = WIRE) -> Record | None:
+    """The record at the beginning of ``data``; None if no whole one is there. Its arrays are views of ``data``."""
+    prefix = layout.prefix
+    if len(data) < prefix.size:
+        return None
+    size, *before, checksum = prefix.unpack_from(data)
+    end = prefix.size + size
+    if not _OLD_HEAD.size <= size <= MAX_BODY_BYTES or end > len(data):
+        return None
+    body = data[prefix.size : end]
+    if _checksum(body, data[: prefix.size - 4], layout.salt) != checksum:
+        return None
+    change = _parse(body, layout.head)
+    return None if change is None else Record(change, end, checksum, sum(before))
+
+
+def find(data: memoryview, layout: Layout = WIRE) -> int | None:
+    """The place of the first whole record in ``data``; None if there is none."""
+    least, width_place = layout.prefix.size + _OLD_HEAD.size, layout.prefix.size + _WIDTH_PLACE
+    for begin in range(0, len(data) - least + 1, _SCAN_BYTES):
+        block = np.frombuffer(data[begin : begin + _SCAN_BYTES + least - 1], np.uint8)
+        count = len(block) - least + 1
+        # the bytes that hold the width are 2 or 4, and 0, 0, 0; few places are left to decode
+        width, *rest = (block[place : place + count] for place in range(width_place, width_place + 4))
+        zeros = ~(rest[0] | rest[1] | rest[2]).astype(np.bool_)
+        for place in np.flatnonzero(((width == 2) | (width == 4)) & zeros).tolist():
+            if decode(data[begin + place :], layout) is not None:
+                return begin + int(place)
+    return None
+
+
+def _checksum(body: bytes | memoryview, prefix: bytes | memoryview, salt: int) -> int:
+    """``prefix``: what comes before the checksum."""
+    return zlib.crc32(body, zlib.crc32(prefix, salt))
+
+
+def _parse(body: memoryview, head: struct.Struct) -> Change | None:
+    """The change of a body, None if its sizes do not add up."""
+    if len(body) < head.size:
+        return None
+    drop_before, documents, removals, width, origin_bytes, *more = head.unpack_from(body)
+    keys_begin = len(body) - _KEY.size * sum(more)
+    columns_end = head.size + 8 * removals + (3 * 8 + 2 * 4) * documents
+    token_bytes = keys_begin - columns_end - origin_bytes
+    if width not in _WIDTHS or token_bytes < 0 or token_bytes % width:
+        return None
+    place = head.size
+
+    def column(kind: Any, count: int) -> npt.NDArray[Any]:
+        nonlocal place
+        values = np.frombuffer(body, kind, count, place)
+        place += values.nbytes
+        return values
+
+    removed = column("<u8", removals)
+    sequences, groups, times = (column(kind, documents) for kind in ("<u8", "<u8", "<i8"))
+    lengths, origin_lengths = column("<u4", documents), column("<u4", documents)
+    tokens = column(_WIDTHS[width], token_bytes // width)
+    if int(lengths.sum(dtype=np.uint64)) != len(tokens) or int(origin_lengths.sum(dtype=np.uint64)) != origin_bytes:
+        return None
+    ends = (place + np.cumsum(origin_lengths, dtype=np.int64)).tolist()
+    starts = [place, *ends[:-1]]
+    origins = [bytes(body[start:end]) for start, end in zip(starts, ends, strict=False)]
+    keys = [KeyedAppend(*each) for each in _KEY.iter_unpack(body[keys_begin:])]
+    return Change(tokens, lengths, sequences, groups, times, origins, removed, drop_before, keys)

@@ -1,0 +1,85 @@
+"""What a live store does in the background: it evicts, publishes, and rewrites the log."""
+
+from __future__ import annotations
+
+from suffolk.serving.store.live_store.bounds import Bounds
+from suffolk.serving.store.live_store.published_files import PublishedFiles
+from suffolk.serving.store.live_store.settings import LiveSettings
+from suffolk.serving.store.live_store.writer import LiveWriter
+
+
+class Upkeep:
+    """The background work of one store, for ``Keeper``."""
+
+    def __init__(self, writer: LiveWriter, files: PublishedFiles, bounds: Bounds, settings: LiveSettings) -> None:
+        self._writer = writer
+        self._files = files
+        self._bounds = bounds
+        self._settings = settings
+
+    def is_due(self) -> bool:
+        """Whether a bound is exceeded, or a publication is due."""
+        bounds = self._bounds
+        return not self._writer.repeats and (
+            self._seal_is_due() or bounds.excess(self._files.live_tokens()) > 0 or bounds.memory_excess() > 0
+        )
+
+    def work(self) -> None:
+        """Evict, publish and rewrite the log, as far as it is time. A store that repeats another one's changes only does the last.
+
+        Raises:
+            Unavailable: another process writes to the datastore.
+            ResourceExhausted: the disk is full.
+        """
+        try:
+            with self._files.lock:
+                if self._writer.repeats:
+                    return
+                self._evict()
+                if self._seal_is_due():
+                    self._files.seal()
+        finally:
+            self._writer.checkpoint()
+
+    def relieve(self) -> None:
+        """Hold the documents in memory to their bounds while nothing can be published."""
+        with self._files.lock:
+            if not self._writer.repeats:
+                self._evict_memory(self._bounds.excess(0))
+
+    def _seal_is_due(self) -> bool:
+        """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next seal."""
+        flush, writer = self._settings.flush_tokens, self._writer
+        return bool(flush and writer.unpublished_tokens >= flush and writer.index.stats()["tokens"] >= flush)
+
+    def _evict(self) -> None:
+        """Remove published live segments, the oldest first, then documents in memory."""
+        excess = self._bounds.excess(0)  # of memory alone, in case no generation can be published
+        try:
+            excess = self._evict_published()
+        finally:
+            self._evict_memory(excess)
+
+    def _evict_memory(self, excess: int) -> None:
+        self._bounds.evict(max(excess, self._bounds.memory_excess()))
+
+    def _evict_published(self) -> int:
+        """Remove published live segments, the oldest first. Returns the tokens that are left to evict."""
+        files, excess = self._files, self._bounds.excess(self._files.live_tokens())
+        limit = self._writer.now() - self._settings.ttl_seconds if self._settings.ttl_seconds else None
+        names = []
+        for entry, newest in files.live_segments():
+            if excess > 0 or (limit is not None and newest < limit):
+                names.append(entry.name)
+                excess -= entry.tokens
+        if names and len(names) == files.segments:
+            if files.seal() is not None:  # a generation holds at least one segment: now it is one of newer documents
+                return self._evict_published()
+            if not files.size()[1]:
+                return excess  # the last segment stays, without documents, until another is published
+        if names:
+            tokens, documents = files.size()
+            files.drop(names)
+            left_tokens, left_documents = files.size()
+            self._bounds.count_evicted(documents - left_documents, tokens - left_tokens)
+        return excess

@@ -1,0 +1,323 @@
+"""Changes the documents in memory: each change is in the log before it is in the index."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.appendable import Appended
+from suffolk.datastore.errors import NotFound
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import Manifest
+from suffolk.datastore.segment import token_dtype
+from suffolk.serving.store.live_store.append_keys import NO_KEY, AppendKeys
+from suffolk.serving.store.live_store.batch import Batch
+from suffolk.serving.store.live_store.clock import StoreClock
+from suffolk.serving.store.live_store.contents import add, live_pages, ungrouped_tokens
+from suffolk.serving.store.live_store.feed import ChangeFeed
+from suffolk.serving.store.live_store.group_bound import displaced
+from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
+from suffolk.serving.store.live_store.log import Log
+from suffolk.serving.store.live_store.record import Change, KeyedAppend, encode_body
+from suffolk.serving.store.live_store.recovery import recover
+from suffolk.serving.store.live_store.removed_text import RemovedText
+from suffolk.serving.store.live_store.settings import LiveSettings
+
+LOG = logging.getLogger(__name__)
+
+CHECKPOINT_BYTES = 64 << 20
+"""A log below this size is not rewritten."""
+DOCUMENT_BYTES = 128
+"""About the bytes of a document in the log, without its tokens."""
+
+
+class LiveWriter:
+    """The index and the log of one store, recovered from disk. Thread-safe.
+
+    Every change takes at least one number: those of its documents, or one for itself.
+
+    Args:
+        manifest: the published generation; None if there is none.
+        feed: takes the changes if the store has copies.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        identity: StoreIdentity,
+        settings: LiveSettings,
+        manifest: Manifest | None = None,
+        feed: ChangeFeed | None = None,
+    ) -> None:
+        self._settings = settings
+        self._feed = feed
+        self.dtype = token_dtype(identity.vocab_size)
+        """Of the token ids in the log."""
+        self._lock = threading.Lock()
+        self._replacing = threading.Lock()  # held by what removes log files; taken before _lock
+        state = recover(store, identity, settings.threads, manifest)
+        self.index = state.index
+        self.torn = state.log.torn
+        self.removed_text = RemovedText()
+        if state.holds_removed:
+            self.removed_text.note_deleted()
+        self.unpublished_tokens = state.ungrouped_tokens
+        """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
+        self.keys = AppendKeys(key for change in state.log.changes for key in change.keys)
+        """Of recent appends. ``_lock`` guards them."""
+        self._next = state.next_sequence
+        self._newest_time = state.newest_time
+        self._clock = StoreClock(state.newest_time)
+        if self._clock.behind:
+            LOG.warning("%s: the clock is %.0f s behind the newest document", store, self._clock.behind)
+        self.log = Log(log_folder(store), state.log, settings.durability, settings.interval)
+        self._rewritten = 0  # size of the log after the last checkpoint
+        if feed is not None:
+            for page in live_pages(self.index, self._next):
+                feed.load(page)
+
+    @property
+    def clock_behind(self) -> float:
+        """See ``StoreClock.behind``."""
+        return self._clock.behind
+
+    @property
+    def next_sequence(self) -> int:
+        """The number of the next document or change."""
+        return self._next
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the store repeats the changes of another one, and makes none of its own."""
+        return self._feed is not None and not self._feed.leads
+
+    def now(self) -> int:
+        """The time that a document would get, in seconds."""
+        return self._clock.now()
+
+    def append(self, batch: Batch, replaces: bool, key: bytes | None = None) -> Appended:
+        """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
+
+        An append with the ``key`` of an earlier one is that one: it changes nothing, and has the same outcome.
+
+        Raises:
+            InvalidArgument: the append with this key was another one.
+            ResourceExhausted: the disk is full, or memory is used up; nothing is changed.
+            Unavailable: the store is closed, or its log failed.
+        """
+        count = len(batch.lengths)
+        with self._lock:
+            self._require_lead()
+            made = None if key is None else self.keys.find(key, count, len(batch.tokens))
+            if made is None:
+                made = self._append(batch, replaces, key or NO_KEY)
+        if made.replaced:
+            self.removed_text.note_replaced()
+        failpoint("append.visible")
+        durable = self.log.acknowledge_all()
+        return Appended(made.sequence, made.documents, made.tokens, made.replaced, durable)
+
+    def remove(self, sequences: Sequence[int]) -> bool:
+        """Remove documents in memory; unknown ones are ignored. Returns whether the change is on disk.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``append``.
+        """
+        wanted = np.array(sorted(sequences), np.uint64)
+        with self._lock:
+            self._require_lead()
+            position = self._make(Change(removed=np.append(wanted, self._own_number())))
+        self.removed_text.note_replaced()
+        failpoint("remove.visible")
+        return self.log.acknowledge(position)
+
+    def drop_before(self, sequence: int) -> None:
+        """Remove the documents in memory below ``sequence``. Whole segments are dropped; of the rest, documents are removed.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``append``.
+        """
+        with self._lock:
+            self._require_lead()
+            self._make(Change(removed=self._own_number(), drop_before=sequence))
+        self.removed_text.note_replaced()
+        failpoint("evict.dropped")
+        self.trim()
+
+    def repeat(self, change: Change) -> int:
+        """Make a change of the store that leads, with its numbers. Returns the position to acknowledge.
+
+        Raises:
+            ResourceExhausted, Unavailable: as ``append``.
+        """
+        with self._lock:
+            removes = bool(len(change.removed)) and int(change.removed[0]) < self._next
+            position = self._make(change)
+        if removes and not len(change.lengths):
+            self.removed_text.note_deleted()
+        elif removes or change.drop_before:
+            self.removed_text.note_replaced()
+        if change.drop_before:
+            self.trim()
+        return position
+
+    def clear(self) -> None:
+        """Forget all documents, in memory and in the log, and begin with number 1 again.
+
+        Raises:
+            ResourceExhausted: the disk is full; nothing is changed.
+        """
+        with self._replacing, self._lock:
+            self.log.checkpoint(self.log.rotate(), (), 0)
+            self.index.clear()
+            self._next = 1
+            self.keys = AppendKeys()
+            self.unpublished_tokens = 0
+            if self._feed is not None:
+                self._feed.clear()
+
+    def begin_at(self, sequence: int) -> None:
+        """Lead from now on: the next change has number ``sequence``, or a higher one, and no earlier time than those before."""
+        with self._lock:
+            self._next = max(self._next, sequence)
+            self._clock.set(max(self._newest_time, self._clock.now()))
+
+    def set_time(self, now: int) -> None:
+        """Give documents the time of the store that leads. So this one removes none too early if it leads later."""
+        self._clock.set(now)
+
+    @contextmanager
+    def paused(self) -> Iterator[int]:
+        """No change is made in the block, which gets ``next_sequence``."""
+        with self._lock:
+            yield self._next
+
+    def begin_seal(self) -> tuple[int, int]:
+        """Begin a new log file. Returns the sequence up to which all documents are in older ones, and ``unpublished_tokens``."""
+        with self._lock:
+            self.log.rotate()
+            return self._next - 1, self.unpublished_tokens
+
+    def end_seal(self, tokens: int) -> None:
+        """Note that ``tokens`` unpublished tokens are published, and remove log files whose documents are all gone."""
+        with self._lock:
+            self.unpublished_tokens -= tokens
+        self.trim()
+
+    def trim(self) -> None:
+        """Remove log files whose documents are all gone."""
+        if not self._replacing.acquire(blocking=False):
+            return  # a checkpoint replaces these files; whatever it leaves, the next call removes
+        try:
+            end = self._next  # read first: what is appended from now on has a higher sequence
+            self.log.trim(self.index.stats()["oldest_sequence"] or end)
+        finally:
+            self._replacing.release()
+
+    def checkpoint(self, force: bool = False) -> bool:
+        """Rewrite the log if most of it is about removed documents, or if their text must go. Returns whether it was rewritten.
+
+        Raises:
+            ResourceExhausted: the disk is full; the log stays.
+        """
+        if not (force or self.removed_text.is_due() or self._is_mostly_removed()):
+            return False
+        with self._replacing:
+            self.removed_text.clear()
+            try:
+                with self._lock:
+                    through, end, keys = self.log.rotate(), self._next, self.keys.all()
+                self.log.checkpoint(through, self._left(end, keys), end - 1)
+            except BaseException:
+                self.removed_text.note_failure()
+                raise
+            self._rewritten = self.log.total_bytes
+        return True
+
+    def close(self) -> None:
+        """Flush the log and release the index."""
+        try:
+            self.log.close()
+        finally:
+            self.index.close()
+
+    def _append(self, batch: Batch, replaces: bool, key: bytes) -> KeyedAppend:
+        """Log an append and make it visible. REQUIRES: ``_lock`` is held."""
+        removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
+        count, first, now = len(batch.lengths), self._next, self._clock.now()
+        sequences = np.arange(first, first + count, dtype=np.uint64)
+        made = KeyedAppend(key, first, count, len(batch.tokens), len(removed), now)
+        keys = [] if key == NO_KEY else [made]
+        times = np.full(count, now, np.int64)
+        self._make(Change(batch.tokens, batch.lengths, sequences, batch.keys, times, batch.origins, removed, keys=keys))
+        return made
+
+    def _require_lead(self) -> None:
+        if self._feed is not None:
+            self._feed.require_lead()
+
+    def _make(self, change: Change) -> int:
+        """Log a change, make it visible, and pass it on. Returns the position to acknowledge. REQUIRES: ``_lock`` is held."""
+        body = encode_body(change)
+        last = int(change.sequences[-1]) if len(change.sequences) else 0
+        position = self.log.write(body, last)
+        try:
+            self._show(change)
+        except BaseException:
+            self.log.withdraw(body)
+            raise
+        self._next = max(self._next, last + 1, int(change.removed.max(initial=0)) + 1)
+        self._newest_time = max(self._newest_time, int(change.times.max(initial=0)))
+        self.unpublished_tokens += ungrouped_tokens(change.lengths, change.groups)
+        self.keys.add(change.keys)
+        if self._feed is not None:
+            self._feed.publish(change, body, self._next)
+        return position
+
+    def _own_number(self) -> npt.NDArray[np.uint64]:
+        """The number of a change without documents. Its record names it as removed, so that a reader of the log learns it."""
+        return np.array([self._next], np.uint64)
+
+    def _show(self, change: Change) -> None:
+        """Change the index. Of the documents to remove, some may be gone already."""
+        removed = change.removed[change.removed < self._next]  # without the change's own number
+        if change.drop_before:
+            self.index.drop_before(change.drop_before)
+            rest = [page.sequences for page in live_pages(self.index, change.drop_before, tokens=False)]
+            removed = np.unique(np.concatenate([removed, *rest]))
+        change = replace(change, removed=removed)
+        try:
+            self._add_or_remove(change)
+        except NotFound:
+            self._add_or_remove(replace(change, removed=self._present(removed)))
+
+    def _add_or_remove(self, change: Change) -> None:
+        if len(change.lengths):
+            add(self.index, change)
+        elif len(change.removed):
+            self.index.remove(change.removed)
+
+    def _is_mostly_removed(self) -> bool:
+        stats = self.index.stats()
+        live = stats["tokens"] * self.dtype.itemsize + stats["documents"] * DOCUMENT_BYTES
+        return self.log.total_bytes >= max(CHECKPOINT_BYTES + 2 * self._rewritten, 2 * live)
+
+    def _left(self, end: int, keys: Sequence[KeyedAppend]) -> Iterator[bytes]:
+        """Bodies of records of the documents below ``end``, from which a reader also learns ``end``."""
+        last = 0
+        for page in live_pages(self.index, end):
+            last = int(page.sequences[-1])
+            yield encode_body(replace(page, tokens=page.tokens.astype(self.dtype)))
+        yield encode_body(Change(removed=np.array([end - 1] if last < end - 1 else [], np.uint64), keys=keys))
+
+    def _present(self, sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Those of ``sequences`` that are in memory."""
+        pages = live_pages(self.index, int(sequences[-1]) + 1, tokens=False)
+        return np.concatenate([np.empty(0, np.uint64), *(np.intersect1d(sequences, page.sequences) for page in pages)])

@@ -1,0 +1,277 @@
+"""Passes the changes of a leader to its followers, and knows which of them have a change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from suffolk.datastore.errors import DeadlineExceeded, Unavailable
+from suffolk.serving.store.live_store.record import Change, frame
+from suffolk.serving.store.replication.documents import DocumentTable
+
+SILENT_SECONDS = 1.5
+"""A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
+BROKEN_SECONDS = 0.5
+"""The same after a connection has ended, if the other side does not connect or answer again."""
+COPY_SECONDS = 5.0
+"""How long an append waits for its copies. A connection that is silent for this time is dropped."""
+NEAR_CHANGES = 1000
+"""A follower that lacks no more comes in step: from then on, each change waits for it."""
+MAX_WAITING_BYTES = 256 << 20
+"""Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
+
+
+class Batch(NamedTuple):
+    """Records for a follower, and the number of the next change and the digest of all documents after them."""
+
+    records: bytes
+    position: int
+    digest: int
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What one follower gets and has. ``Feed`` makes and guards it.
+
+    Attributes:
+        replica: the follower's id.
+        last_seen: when it last confirmed a change, or reported work.
+        confirmed: it has all changes below this number. 0: it still lacks changes from before it connected.
+        ended: why it gets nothing more; empty while it does.
+    """
+
+    replica: str
+    position: int
+    digest: int
+    last_seen: float
+    confirmed: int = 0
+    ended: str = ""
+    waiting: deque[bytes] = field(default_factory=deque)
+    waiting_bytes: int = 0
+
+
+class Feed:
+    """The changes of one store, for its followers. Thread-safe. See ``ChangeFeed``.
+
+    Args:
+        name: of the store, for messages.
+        copies: copies that a change needs before it is acknowledged, the leader's own included.
+
+    Attributes:
+        documents: those of the store. The lock of its writer guards them.
+        reign: how often the store began to lead.
+    """
+
+    def __init__(self, name: str, copies: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.copies = copies
+        self.documents = DocumentTable()
+        self._name = name
+        self._clock = clock
+        self._refusal = f"{name} has no leader yet"
+        self._changed = threading.Condition(threading.RLock())
+        self._subscriptions: dict[str, Subscription] = {}  # by replica
+        self._required: frozenset[str] = frozenset()  # ids of followers without which nothing is acknowledged
+        self._progress: dict[str, float] = {}  # of each required one, when it last had all or got nearer
+        self._acknowledged = 0
+        self.reign = 0
+
+    @property
+    def leads(self) -> bool:
+        """See ``ChangeFeed``."""
+        return not self._refusal
+
+    def begin(self, required: Collection[str]) -> None:
+        """Take changes, and acknowledge those that all copies in ``required`` have."""
+        with self._changed:
+            self._refusal = ""
+            self._acknowledged = 0
+            self._progress.clear()
+            self.reign += 1
+            self.require(required)
+
+    def end(self, refusal: str) -> None:
+        """Take no more changes, and send none. ``refusal``: why, and where they are taken."""
+        with self._changed:
+            self._refusal = refusal
+            for each in list(self._subscriptions.values()):
+                self.drop(each, refusal)
+
+    def require_lead(self) -> None:
+        """See ``ChangeFeed``."""
+        if self._refusal:
+            raise Unavailable(f"{self._refusal}; nothing is changed", change="none")
+
+    def require_copies(self) -> int:
+        """Refuse a change before it is made. Returns a number for ``await_copies``.
+
+        Raises:
+            Unavailable: too few copies are in step, or the store does not lead.
+        """
+        reign = self.reign
+        self.require_lead()
+        if (have := 1 + self.followers()) < self.copies:
+            raise Unavailable(
+                f"{self._name} has {have} of {self.copies} copies, so it takes no changes, and nothing is changed; start another "
+                "replica, or try again when one has caught up",
+                change="none",
+            )
+        return reign
+
+    def load(self, documents: Change) -> None:
+        """See ``ChangeFeed``."""
+        self.documents.apply(documents)
+
+    def clear(self) -> None:
+        """See ``ChangeFeed``."""
+        self.documents.clear()
+
+    def publish(self, change: Change, body: bytes, position: int) -> None:
+        """See ``ChangeFeed``."""
+        self.documents.apply(change)
+        now = self._clock()
+        record = frame(body) if self._subscriptions else b""
+        with self._changed:
+            for each in list(self._subscriptions.values()):
+                if each.confirmed == each.position:
+                    self._progress[each.replica] = now
+                each.waiting.append(record)
+                each.waiting_bytes += len(record)
+                each.position, each.digest = position, self.documents.digest
+                if each.waiting_bytes > MAX_WAITING_BYTES:
+                    self.drop(each, "the follower is too slow")
+            self._changed.notify_all()
+
+    def await_copies(self, position: int, reign: int) -> None:
+        """Wait until all copies in step, and enough of them, have all changes below ``position``.
+
+        Args:
+            reign: from ``require_copies``. A store that has not led all the time since then may have lost the changes.
+
+        Raises:
+            DeadlineExceeded: it took COPY_SECONDS, or the store no longer leads. The changes may stay, or vanish with this leader.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._refusal or reign != self.reign or self._have(position), COPY_SECONDS)
+            if self.acknowledge(position, reign):
+                return
+            have = 1 + sum(each.confirmed >= position for each in self._subscriptions.values())
+            for each in list(self._subscriptions.values()):
+                if self._clock() - each.last_seen > SILENT_SECONDS:  # later changes need not wait for it
+                    self.drop(each, "the follower is silent")
+        raise DeadlineExceeded(
+            f"{self._name}: {have} of {max(self.copies, 1 + len(self._required))} copies have the change after "
+            f"{COPY_SECONDS:g} s, so it may stay or vanish; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
+        )
+
+    def acknowledge(self, position: int, reign: int) -> bool:
+        """Whether changes below ``position`` are acknowledged: they never vanish. ``reign``: as in ``await_copies``."""
+        with self._changed:
+            if self._refusal or reign != self.reign or not self._have(position):
+                return False
+            self._acknowledged = max(self._acknowledged, position)
+            return True
+
+    def admit(self) -> frozenset[str]:
+        """Acknowledge nothing any more without each follower that has nearly all changes: one that is slow is waited for.
+
+        Returns the ids of those that have all acknowledged ones.
+        """
+        with self._changed:
+            latest = self._clock() - BROKEN_SECONDS
+            near = [
+                each
+                for each in self._subscriptions.values()
+                if each.confirmed and each.position - each.confirmed <= NEAR_CHANGES and each.last_seen > latest
+            ]
+            self.require(self._required.union(each.replica for each in near))
+            return frozenset(each.replica for each in near if each.confirmed >= self._acknowledged)
+
+    def require(self, replicas: Collection[str]) -> None:
+        """Acknowledge only what all of ``replicas`` have."""
+        with self._changed:
+            now = self._clock()
+            self._required = frozenset(replicas)
+            self._progress = {each: self._progress.get(each, now) for each in {*replicas, *self._subscriptions}}
+            self._changed.notify_all()
+
+    def silent(self) -> frozenset[str]:
+        """Required followers that made no progress for SILENT_SECONDS."""
+        with self._changed:
+            latest = self._clock() - SILENT_SECONDS
+            return frozenset(each for each in self._required if self._progress[each] < latest)
+
+    def followers(self) -> int:
+        """The followers that are connected, and have everything or nearly so."""
+        with self._changed:
+            return sum(bool(each.confirmed) for each in self._subscriptions.values())
+
+    def behind(self) -> int:
+        """How many changes the follower in step with the fewest has not confirmed."""
+        with self._changed:
+            known = [each for each in self._subscriptions.values() if each.confirmed]
+            return max((each.position - each.confirmed for each in known), default=0)
+
+    @contextmanager
+    def subscribed(self, replica: str, position: int, digest: int) -> Iterator[Subscription]:
+        """Send changes from number ``position`` on to a follower, until the block ends. An earlier connection of it is dropped."""
+        found = Subscription(replica, position, digest, self._clock())
+        with self._changed:
+            self.require_lead()
+            if (earlier := self._subscriptions.get(replica)) is not None:
+                self.drop(earlier, "the follower has connected again")
+            self._subscriptions[replica] = found
+        try:
+            yield found
+        finally:
+            self.drop(found, "the follower left")
+
+    def take(self, subscription: Subscription, seconds: float) -> Batch:
+        """What waits for a follower. Waits for ``seconds`` if there is nothing.
+
+        Raises:
+            Unavailable: the subscription has ended.
+        """
+        with self._changed:
+            if seconds:
+                self._changed.wait_for(lambda: subscription.waiting or subscription.ended, seconds)
+            if self._clock() - subscription.last_seen > COPY_SECONDS:
+                self.drop(subscription, f"the follower confirmed nothing for {COPY_SECONDS:g} s")
+            if subscription.ended:
+                raise Unavailable(subscription.ended)
+            records = b"".join(subscription.waiting)
+            subscription.waiting.clear()
+            subscription.waiting_bytes = 0
+            return Batch(records, subscription.position, subscription.digest)
+
+    def confirm(self, subscription: Subscription, position: int) -> None:
+        """Note that the follower has all changes below ``position``, or works, if that is 0."""
+        with self._changed:
+            subscription.last_seen = self._clock()
+            if subscription.ended:
+                return
+            if position > subscription.confirmed or position == subscription.position:
+                self._progress[subscription.replica] = subscription.last_seen
+            subscription.confirmed = max(subscription.confirmed, position)
+            self._changed.notify_all()
+
+    def drop(self, subscription: Subscription, reason: str) -> None:
+        """Send no more changes."""
+        with self._changed:
+            subscription.ended = subscription.ended or reason
+            if self._subscriptions.get(subscription.replica) is subscription:
+                del self._subscriptions[subscription.replica]
+                if subscription.replica in self._progress:
+                    latest = self._clock() - SILENT_SECONDS + BROKEN_SECONDS
+                    self._progress[subscription.replica] = min(latest, self._progress[subscription.replica])
+            self._changed.notify_all()
+
+    def _have(self, position: int) -> bool:
+        if position <= self._acknowledged:
+            return True
+        having = {each.replica for each in self._subscriptions.values() if each.confirmed >= position}
+        return self._required <= having and 1 + len(having & self._required) >= self.copies

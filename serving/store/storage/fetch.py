@@ -1,0 +1,168 @@
+"""Fetches segment files in parts, several at a time, and verifies them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from suffolk.build_index.workspace import disk_error
+from suffolk.datastore.errors import Corruption, NotFound
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, tokenizer_name
+from suffolk.datastore.open_segment import open_segment
+from suffolk.datastore.remote_folder import RemoteFolder
+from suffolk.datastore.segment import SegmentEntry
+from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
+from suffolk.serving.store.storage.meter import Meter
+
+PART_BYTES = 8 << 20
+PARALLEL = 16
+"""Parts that are fetched at the same time."""
+
+
+def fetch_segments(
+    remote: RemoteFolder, manifest: Manifest, entries: Sequence[SegmentEntry], folder: Path, meter: Meter
+) -> None:
+    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. Each gets its name when it is whole, verified and flushed.
+
+    Parts are written in order to ``.NAME.part``. A further call goes on at the end of that file. Memory: 128 MiB.
+
+    Raises:
+        Corruption: a file at the URL is damaged, or has another size.
+        NotFound: one is missing. ResourceExhausted: the disk is full. Others as ``RemoteFolder``.
+    """
+    _require_whole(remote, entries)
+    running: deque[tuple[_Part, Future[bytes]]] = deque()
+    files = _Files(remote, manifest, folder)
+    try:
+        for part in _parts(folder, entries):
+            if len(running) == PARALLEL:
+                meter.add(files.write(*running.popleft()))
+            running.append((part, remote.begin_read(files.name(part), part.start, part.end)))
+        while running:
+            meter.add(files.write(*running.popleft()))
+    finally:
+        for _, reading in running:
+            reading.cancel()
+
+
+def fetch_tokenizer(remote: RemoteFolder, manifest: Manifest) -> str | None:
+    """The tokenizer of ``manifest`` at the URL; None if it has none. Raises Corruption: it is damaged."""
+    if manifest.tokenizer is None:
+        return None
+    name = tokenizer_name(manifest.tokenizer)
+    content = remote.read(name)
+    try:
+        whole = fingerprint(parse_tokenizer(content)) == manifest.tokenizer
+    except Corruption:
+        whole = False
+    if not whole:
+        raise _damaged(remote.place(name))
+    return content.decode()
+
+
+def fetched_bytes(folder: Path, entry: SegmentEntry) -> int:
+    """Bytes of the segment that an interrupted fetch left in ``folder``, in whole parts without the last one."""
+    path = _part_path(folder, entry)
+    size = path.stat().st_size if path.is_file() else 0
+    return min(size, entry.bytes - 1) // PART_BYTES * PART_BYTES
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what interrupted fetches left."""
+    for path in folder.glob(".*.part"):
+        path.unlink()
+
+
+def _damaged(place: str) -> Corruption:
+    """The error for a damaged file at a URL."""
+    return Corruption(
+        f"{place} is damaged, there or on the way; run the command again. If that fails too, remove that file and push the "
+        "datastore again from a whole copy"
+    )
+
+
+def _part_path(folder: Path, entry: SegmentEntry) -> Path:
+    return folder / f".{entry.name}.part"
+
+
+def _require_whole(remote: RemoteFolder, entries: Sequence[SegmentEntry]) -> None:
+    sizes = remote.sizes(SEGMENTS_NAME) if entries else {}
+    for entry in entries:
+        place = remote.place(f"{SEGMENTS_NAME}/{entry.name}")
+        if entry.name not in sizes:
+            raise NotFound(f"{place} is missing; push the datastore again from a whole copy")
+        if sizes[entry.name] != entry.bytes:
+            raise Corruption(
+                f"{place} has {sizes[entry.name]} bytes and not {entry.bytes}; push the datastore again from a whole copy"
+            )
+
+
+class _Part(NamedTuple):
+    """The bytes from ``start`` to ``end``, exclusive, of a segment."""
+
+    entry: SegmentEntry
+    start: int
+    end: int
+
+
+def _parts(folder: Path, entries: Sequence[SegmentEntry]) -> Iterator[_Part]:
+    """The parts to fetch, in order."""
+    for entry in entries:
+        for start in range(fetched_bytes(folder, entry), entry.bytes, PART_BYTES):
+            yield _Part(entry, start, min(start + PART_BYTES, entry.bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files under way. For one thread."""
+
+    remote: RemoteFolder
+    manifest: Manifest
+    folder: Path
+
+    @staticmethod
+    def name(part: _Part) -> str:
+        """The name of the part's file at the URL."""
+        return f"{SEGMENTS_NAME}/{part.entry.name}"
+
+    def write(self, part: _Part, reading: Future[bytes]) -> int:
+        """Write a part when it is there. After the last one, verify the file and give it its name. Returns the part's bytes."""
+        data = self.remote.end_read(self.name(part), part.end - part.start, reading)
+        path = _part_path(self.folder, part.entry)
+        with _disk_errors(path):
+            path.touch()
+            with open(path, "r+b") as file:
+                file.seek(part.start)
+                file.write(data)
+                file.flush()
+                if part.end == part.entry.bytes:
+                    os.fsync(file.fileno())
+        failpoint("pull.part")
+        if part.end == part.entry.bytes:
+            self._verify(part)
+            path.rename(self.folder / part.entry.name)
+            failpoint("pull.segment")
+        return len(data)
+
+    def _verify(self, part: _Part) -> None:
+        path = _part_path(self.folder, part.entry)
+        try:
+            open_segment(self.folder, replace(part.entry, name=path.name), self.manifest).native.verify("checksums")
+        except Corruption as error:
+            path.unlink()
+            raise _damaged(self.remote.place(self.name(part))) from error
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error

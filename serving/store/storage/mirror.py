@@ -1,0 +1,116 @@
+"""A datastore at a URL that is served from a copy on disk."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from suffolk.build_index.progress import WorkProgress
+from suffolk.datastore.errors import Corruption, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.datastore.manifest import MANIFEST_NAME, read_manifest
+from suffolk.datastore.remote_folder import RemoteFolder
+from suffolk.datastore.watched_datastore import WatchedDatastore
+from suffolk.serving.store.storage.generations import newest_number
+from suffolk.serving.store.storage.origin import read_origin
+from suffolk.serving.store.storage.pull import pull
+
+POLL_SECONDS = 10.0
+"""Seconds between two looks at the URL, by default. One look lists one folder."""
+RETRY_SECONDS = 300.0
+"""After each failure, the next look is later, up to this time."""
+CLOSE_SECONDS = 5.0
+LOG = logging.getLogger("suffolk.storage")
+
+
+class MirroredDatastore(WatchedDatastore):
+    """Answers from the newest generation at a URL. ``store`` is the folder of its copy.
+
+    A thread looks for new generations. It copies one by the command ``suffolk pull`` in a process of its own, because a download
+    in this process would slow its callers down. When the copy is whole, it is served like every new generation of a folder. While
+    the URL cannot be reached, the last copy is served. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        store: str | Path,
+        residency: str = "mmap",
+        threads: int = 0,
+        poll_seconds: float = POLL_SECONDS,
+        progress: WorkProgress | None = None,
+    ) -> None:
+        """Copy the newest generation first, with ``progress``. Other arguments and errors as for ``pull`` and ``open_datastore``.
+
+        Raises:
+            Unavailable, PermissionDenied, Corruption, ResourceExhausted: it cannot be copied, and there is no earlier copy.
+        """
+        self._remote = RemoteFolder(url)
+        self._pull_problem = ""
+        try:
+            pull(url, store, progress=progress)
+        except (Unavailable, PermissionDenied, Corruption, ResourceExhausted) as error:
+            if not _is_copy(Path(store), self._remote.url):
+                raise
+            self._report(str(error))
+        super().__init__(store, residency, threads)
+        self._closed = threading.Event()
+        self._pulling: subprocess.Popen[str] | None = None
+        self._poll_seconds = poll_seconds
+        self._thread = threading.Thread(target=self._run, name=f"poll-{self.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str:
+        """Why the newest generation is not served; empty if it is."""
+        return self._pull_problem or super().problem
+
+    def close(self) -> None:
+        """Stop following, and close the current generation. A running copy ends; the next one goes on there."""
+        self._closed.set()
+        if (pulling := self._pulling) is not None:
+            pulling.terminate()
+        self._thread.join(CLOSE_SECONDS)  # a request to the store may take longer, and ends with the process
+        super().close()
+
+    def _run(self) -> None:
+        seconds = self._poll_seconds
+        while not self._closed.wait(seconds):
+            try:
+                if newest_number(self._remote) != read_manifest(self.path).generation:
+                    self._pull()
+                self._report("")
+                seconds = self._poll_seconds
+                continue
+            except SuffolkError as error:
+                self._report(str(error))
+            except Exception as error:  # without this thread, deleted text would be served for good
+                LOG.exception("%s: the new generation is not copied", self._remote.url)
+                self._pull_problem = str(error)
+            seconds = max(self._poll_seconds, min(2 * seconds, RETRY_SECONDS))  # a damaged segment is fetched each time
+
+    def _pull(self) -> None:
+        """Copy the newest generation in a process. Raises Unavailable: it failed; the message is its own."""
+        command = [sys.executable, "-m", "suffolk", "pull", self._remote.url, str(self.path)]
+        LOG.info("%s has a new generation; copying it to %s", self._remote.url, self.path)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as self._pulling:
+            if self._closed.is_set():
+                self._pulling.terminate()
+            _, errors = self._pulling.communicate()
+        code, self._pulling = self._pulling.returncode, None
+        if code and not self._closed.is_set():
+            last = errors.strip().rpartition("\n")[2] or f"it ended with code {code}"
+            raise Unavailable(last.removeprefix("suffolk: "))
+
+    def _report(self, problem: str) -> None:
+        """Log a new problem once."""
+        if problem and problem != self._pull_problem:
+            LOG.error("%s; the copy of an earlier generation is served", problem)
+        self._pull_problem = problem
+
+
+def _is_copy(store: Path, url: str) -> bool:
+    origin = read_origin(store) if (store / MANIFEST_NAME).is_file() else None
+    return origin is not None and origin.url == url

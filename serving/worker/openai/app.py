@@ -1,0 +1,171 @@
+"""HTTP routes of the worker, in addition to the pages of every server (serving/net/http_app.py).
+
+POST /v1/chat/completions, /v1/completions,
+     /v1/responses                            GET /v1/models, /v1/models/NAME
+POST /tokenize, /detokenize                   GET /health, /ready, /version
+POST /suffolk/passages                        GET /suffolk/info, and the page at / (with ``RemotePolicy.traces``)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.version import __version__
+from suffolk.serving.net.authenticator import Authenticator
+from suffolk.serving.net.host_rules import HostRules
+from suffolk.serving.net.http_app import build_app
+from suffolk.serving.net.http_body import Body, parse_body
+from suffolk.serving.net.large_bodies import LargeBodies
+from suffolk.serving.net.playground.pages import page_routes
+from suffolk.serving.net.readiness import Readiness
+from suffolk.serving.net.request_id import HEADER
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.calls import chat_calls, completion_calls, max_length, require_model
+from suffolk.serving.worker.openai.chat import ChatAnswer
+from suffolk.serving.worker.openai.completions import CompletionAnswer
+from suffolk.serving.worker.openai.endpoint import GenerateEndpoint, read_json
+from suffolk.serving.worker.openai.errors import error_body
+from suffolk.serving.worker.openai.playground import PAGE, facts, passages
+from suffolk.serving.worker.openai.response_body import ResponseBody
+from suffolk.serving.worker.openai.responses import ResponseAnswer, response_calls
+from suffolk.serving.worker.openai.schema import (
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    DraftFields,
+    PassagesBody,
+    TokenizeBody,
+)
+from suffolk.serving.worker.openai.tokens import detokenize, tokenize
+from suffolk.serving.worker.openai.tool_format import AUTO, find_format
+from suffolk.serving.worker.service import DecodeService
+
+Work = Callable[[DecodeService, bytes], dict[str, Any]]
+
+
+def build_openai_app(
+    service: DecodeService,
+    ready: Readiness,
+    authenticator: Authenticator,
+    hosts: HostRules,
+    started: int,
+    cors_origins: Sequence[str] = (),
+    tool_format: str = AUTO,
+) -> ASGIApp:
+    """The application of ``service``.
+
+    Args:
+        ready: set while calls are accepted.
+        authenticator: finds the caller of a request.
+        hosts: which requests of browsers are answered.
+        started: time of the start, in seconds.
+        cors_origins: origins of web pages that may read answers; "*" for all.
+        tool_format: format of the model's tool calls (``tool_format.py``).
+
+    Raises InvalidArgument: an unknown ``tool_format``.
+    """
+    form = find_format(getattr(service.engine.target.tokenizer, "chat_template", None), tool_format)
+    calls, answer = partial(chat_calls, form=form), partial(ChatAnswer, form=form)
+    bodies = LargeBodies()
+    chat = GenerateEndpoint(service, "ChatCompletions", ChatBody, calls, answer, bodies)
+    completions = GenerateEndpoint(service, "Completions", CompletionBody, completion_calls, CompletionAnswer, bodies)
+    answer_response = partial(ResponseAnswer, form=form)
+    responses = GenerateEndpoint(
+        service, "Responses", ResponseBody, partial(response_calls, form=form), answer_response, bodies
+    )
+    every = [_model(service, name, started) for name in service.names]
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": every})
+
+    async def one_model(request: Request) -> Response:
+        require_model(service, request.path_params["name"])
+        return JSONResponse(next(model for model in every if model["id"] == request.path_params["name"]))
+
+    async def health(request: Request) -> Response:
+        if not ready.is_set():
+            raise Unavailable(f"no calls are accepted: {ready.reason}")
+        return Response()
+
+    async def info(request: Request) -> Response:
+        return JSONResponse(facts(service))
+
+    async def version(request: Request) -> Response:
+        return JSONResponse({"version": __version__})
+
+    def post(path: str, method: str, kind: type[Body], work: Callable[[DecodeService, Body], dict[str, Any]]) -> Route:
+        return Route(path, _endpoint(service, method, bodies, kind, work), methods=["POST"], name=method)
+
+    routes = [
+        Route("/v1/chat/completions", chat, methods=["POST"], name="ChatCompletions"),
+        Route("/v1/completions", completions, methods=["POST"], name="Completions"),
+        Route("/v1/responses", responses, methods=["POST"], name="Responses"),
+        Route("/v1/models", models),
+        Route("/v1/models/", models),
+        Route("/v1/models/{name:path}", one_model),
+        post("/tokenize", "Tokenize", TokenizeBody, tokenize),
+        post("/detokenize", "Detokenize", DetokenizeBody, detokenize),
+        Route("/health", health),
+        Route("/ready", health),
+        Route("/version", version),
+    ]
+    if service.policy.traces:
+        found = _endpoint(service, "Passages", bodies, PassagesBody, passages)
+        routes += [Route("/suffolk/info", info), Route("/suffolk/passages", found, methods=["POST"])]
+    pages = page_routes(PAGE) if service.policy.traces else []
+    middleware = (
+        [_cors(cors_origins)] if cors_origins else []
+    )  # before access is checked: a browser's preflight request has no token
+    return build_app(routes, service.metrics, ready, error_body, authenticator, hosts, middleware, pages)
+
+
+def _cors(origins: Sequence[str]) -> Middleware:
+    """Any header may be sent, because every client has its own, and none has a meaning here beside the token.
+
+    Pages may read the headers that clients use, and pages of the internet may call a worker on a private address.
+    """
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+        allow_private_network=True,
+        expose_headers=[HEADER, "retry-after"],
+    )
+
+
+def _model(service: DecodeService, name: str, started: int) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": started,
+        "owned_by": "suffolk",
+        "max_model_len": max_length(service, DraftFields()),
+    }
+
+
+def _endpoint(
+    service: DecodeService,
+    method: str,
+    bodies: LargeBodies,
+    kind: type[Body],
+    work: Callable[[DecodeService, Body], dict[str, Any]],
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        data = await read_json(request, limits.body_bytes(service.engine.capacity))
+        with service.metrics.measure_call("http", method), service.admission.admit_call():
+            body = await bodies.run(len(data), lambda: parse_body(kind, data))
+            return JSONResponse(await asyncio.to_thread(work, service, body))
+
+    return answer

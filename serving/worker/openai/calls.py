@@ -1,0 +1,243 @@
+"""Converts request bodies to calls of the worker's service. The limits are the same as for gRPC."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, cast
+
+from suffolk.datastore.arguments import check_range, check_size
+from suffolk.datastore.errors import NotFound
+from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.prompt import PromptTooLong, encode_chat, encode_text
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, SamplingSettings
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.openai.functions import as_tools, call_messages, read_function_call
+from suffolk.serving.worker.openai.generic_tools import generic_messages, takes_tools
+from suffolk.serving.worker.openai.guided import read_guided
+from suffolk.serving.worker.openai.response_format import read_grammar
+from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
+from suffolk.serving.worker.openai.schema import (
+    MAX_TEXTS,
+    ChatBody,
+    CompletionBody,
+    DraftFields,
+    GenerationBody,
+    Message,
+    TemplateFields,
+    text_of,
+)
+from suffolk.serving.worker.openai.tool_choice import ToolChoice, read_tool_choice, template_messages
+from suffolk.serving.worker.openai.tool_format import ToolFormat
+from suffolk.serving.worker.service import DecodeService
+
+COMPLETION_TOKENS = 16
+"""Default token limit of a text completion, as in OpenAI's API. By default, a chat may fill its slot."""
+
+
+def require_model(service: DecodeService, model: str | None) -> None:
+    """Raises NotFound if ``model`` is no name of the model of ``service``. None is accepted."""
+    if model is not None and model not in service.names:
+        raise NotFound(f"model {model!r} does not exist here; this worker serves {', '.join(map(repr, service.names))}")
+
+
+def chat_calls(service: DecodeService, body: ChatBody, form: ToolFormat) -> list[GenerateCall]:
+    """One call for each text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
+    if body.top_logprobs and not body.logprobs:
+        raise InvalidField("top_logprobs", ": it needs logprobs: true")
+    target, tools = service.engine.target, chosen_tools(body)
+    shown = (as_tools(body.functions) if body.functions else body.tools) if tools is not None else None
+    messages = encode_messages(target, body.messages, shown, body, _most(service, body))
+    prompt = _truncated(service, body, messages)
+    grammar = read_guided(body) or read_grammar(body.response_format, body.format_field)
+    if tools is not None:
+        grammar = tools.grammar(form, target.tokenizer, grammar, _schema_fields(body))
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    length = body.length or _rest(service, body, prompt, body.prompt_field)
+    return _calls(service, body, prompt, body.prompt_field, "chat", length, logprobs, grammar)
+
+
+def chosen_tools(body: ChatBody) -> ToolChoice | None:
+    """The functions that the answer may call; None if there are none. Raises InvalidArgument."""
+    if body.functions:
+        return read_function_call(body.functions, body.function_call)
+    return read_tool_choice(body.tools, body.tool_choice, body.parallel_tool_calls is not False)
+
+
+def _schema_fields(body: ChatBody) -> dict[str, str]:
+    """The name of each function -> the path of its schema in the request."""
+    tools = as_tools(body.functions) if body.functions else body.tools or ()
+    path = "functions[{}]" if body.functions else body.function_field
+    return {tool["function"]["name"]: f"{path.format(at)}.parameters" for at, tool in enumerate(tools)}
+
+
+def completion_calls(service: DecodeService, body: CompletionBody) -> list[GenerateCall]:
+    """One call for each text that ``body`` requests, prompt by prompt. Raises InvalidArgument."""
+    if body.suffix:
+        raise InvalidField("suffix", ": texts are not inserted before a suffix; omit it")
+    if body.best_of is not None and body.best_of != (body.n or 1):
+        raise InvalidField("best_of", f" is {body.best_of}; it must be equal to n, as texts are not ranked")
+    prompts = _prompts(body)
+    if len(prompts) * (body.n or 1) > MAX_TEXTS:
+        raise InvalidField("prompt", f": {len(prompts)} prompts with n {body.n or 1}; the limit is {MAX_TEXTS} texts")
+    length = COMPLETION_TOKENS if body.length is None else max(1, body.length)  # an answer drops the token of 0
+    grammar = read_guided(body) or read_grammar(body.response_format)
+    calls: list[GenerateCall] = []
+    for prompt in prompts:
+        kind = "text" if isinstance(prompt, str) else "token_ids"
+        ids = _truncated(service, body, _encode(service.engine.target, prompt, _most(service, body)))
+        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, grammar)
+    return calls
+
+
+def encode_messages(
+    target: Target,
+    messages: Sequence[Message],
+    tools: Sequence[dict[str, Any]] | None,
+    template: TemplateFields,
+    most: int | None,
+) -> list[int]:
+    """The tokens of a conversation, with the template's prompt for the answer. Raises InvalidArgument.
+
+    ``most``: as in ``encode_text``.
+    """
+    if template.continue_final_message and template.add_generation_prompt:
+        raise InvalidField("add_generation_prompt", ": it excludes continue_final_message; omit one")
+    effort = {} if template.reasoning_effort is None else {"reasoning_effort": template.reasoning_effort}
+    source = str(getattr(target.tokenizer, "chat_template", ""))
+    for index, message in enumerate(messages):
+        if message.role == "user" and message.content is None:
+            raise InvalidField(f"messages[{index}].content", ": field required in a message of role 'user'")
+        if (message.model_extra or {}).get("prefix") and "prefix" not in source and not template.continue_final_message:
+            advice = "use continue_final_message: true with add_generation_prompt: false"
+            raise InvalidField(f"messages[{index}].prefix", f": the chat template does not support it; {advice}")
+    contents = [text_of(message.content) for message in messages]
+    limits.check_chat(template.prompt_field, [message.role for message in messages], contents)
+    knows_developer = "developer" in source
+    conversation = [
+        {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
+        for message, content in zip(messages, contents, strict=True)
+    ]
+    conversation = template_messages(call_messages(conversation))
+    if not takes_tools(target.tokenizer) and (tools or "tool" not in source):
+        conversation, tools = generic_messages(conversation, tools or ()), None
+    try:
+        return encode_chat(
+            target,
+            conversation,
+            tools,
+            most,
+            continues=template.continue_final_message is True,
+            generation_prompt=template.add_generation_prompt is not False,
+            special_tokens=template.add_special_tokens is True,
+            variables=effort | (template.chat_template_kwargs or {}),
+        )
+    except PromptTooLong as error:
+        raise InvalidField(template.prompt_field, f": {error}", "context_length_exceeded") from None
+
+
+def _role(role: str, knows_developer: bool) -> str:
+    """OpenAI's newer name of the system, which few templates know, is replaced in those that do not."""
+    return "system" if role == "developer" and not knows_developer else role
+
+
+def _calls(
+    service: DecodeService,
+    body: GenerationBody,
+    prompt: Sequence[int],
+    field: str,
+    kind: str,
+    length: int,
+    logprobs: int | None,
+    grammar: Grammar | None,
+) -> list[GenerateCall]:
+    limits.check_new_tokens(body.length_field, length)
+    room = _rest(service, body, prompt, field)
+    context = service.engine.target.context_length
+    if (length if context is None else min(length, context - len(prompt))) > room:
+        raise InvalidField(
+            body.length_field,
+            f" is {length}, but {_limit(room + len(prompt))}; with a prompt of {len(prompt)} there is room for {room}; lower it or "
+            "shorten the prompt",
+            "context_length_exceeded",
+        )
+    own = body.suffolk or DraftFields()
+    options = DraftOptions(
+        prediction=None if body.prediction is None else text_of(body.prediction.content),
+        datastores=None if own.datastores is None else tuple(own.datastores),
+        remember=own.remember is not False and not drops_answer(body),
+        group=own.group,
+        trace=own.trace is True,
+    )
+    settings = sampling_settings(body, service.engine.target, length, logprobs) | {"grammar": grammar}
+    seed = secrets.randbits(62) if body.seed is None else body.seed
+    return [
+        GenerateCall(
+            prompt=prompt,
+            settings=SamplingSettings(**settings, seed=(seed + index) & MAX_SEED),
+            drafter=own.drafter or "",
+            max_nodes=own.max_nodes,
+            options=options,
+            kind=kind,
+        )
+        for index in range(body.n or 1)
+    ]
+
+
+def _most(service: DecodeService, body: GenerationBody) -> int | None:
+    """The most tokens of a prompt before it is truncated, as in ``encode_text``."""
+    return service.engine.capacity if body.truncate_prompt_tokens is None else None
+
+
+def _truncated(service: DecodeService, body: GenerationBody, prompt: Sequence[int]) -> Sequence[int]:
+    """The last tokens of ``prompt``, as many as the request says; for -1 as many as leave room for one more."""
+    if body.truncate_prompt_tokens is None:
+        return prompt
+    if body.truncate_prompt_tokens == 0:
+        raise InvalidField("truncate_prompt_tokens", " is 0; it must be 1 or more, or -1 for all that fit")
+    most = max_length(service, body.suffolk or DraftFields()) - 1
+    return prompt[-most:] if body.truncate_prompt_tokens < 0 else prompt[-body.truncate_prompt_tokens :]
+
+
+def _rest(service: DecodeService, body: GenerationBody, prompt: Sequence[int], field: str) -> int:
+    """The most tokens that may be generated. Raises InvalidField if the prompt leaves no room for one."""
+    most = max_length(service, body.suffolk or DraftFields())
+    if len(prompt) >= most:
+        text = f": {_limit(most)}, and the prompt has {len(prompt)}; shorten it"
+        raise InvalidField(field, text, "context_length_exceeded")
+    return most - len(prompt)
+
+
+def _limit(most: int) -> str:
+    """The words by which clients recognize that a prompt is too long."""
+    return f"this model's maximum context length is {most} tokens"
+
+
+def max_length(service: DecodeService, own: DraftFields) -> int:
+    """The most tokens of prompt and answer together. Raises InvalidArgument if ``max_nodes`` is out of range."""
+    if own.max_nodes is not None:
+        check_range("max_nodes", own.max_nodes, 1, service.max_nodes)
+    nodes = 0 if (own.drafter or service.default_drafter) == "none" else (own.max_nodes or service.max_nodes)
+    most, context = service.engine.capacity - nodes, service.engine.target.context_length
+    return most if context is None else min(most, context)
+
+
+def _prompts(body: CompletionBody) -> list[str] | list[list[int]]:
+    """The prompts of ``body``. A flat list of token ids is one prompt."""
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    several = bool(prompt) and not isinstance(prompt[0], int)
+    return cast("list[str] | list[list[int]]", prompt if several else [prompt])
+
+
+def _encode(target: Target, prompt: str | Sequence[int], most: int | None) -> Sequence[int]:
+    if isinstance(prompt, str):
+        check_size("prompt", len(prompt), limits.MAX_TEXT, "characters", "shorten it")
+        return encode_text(target, prompt, most=most)
+    check_size("prompt", len(prompt), limits.MAX_PROMPT, "tokens", "shorten it")
+    return prompt

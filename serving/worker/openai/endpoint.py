@@ -1,0 +1,123 @@
+"""The endpoints that generate text. They share admission, limits, metrics and recordings with gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Any, Generic
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.net.http_body import InvalidField, parse_body, read_body
+from suffolk.serving.net.large_bodies import LargeBodies
+from suffolk.serving.net.request_metrics import CallOutcome
+from suffolk.serving.net.status import grpc_code, http_status
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.openai.answer import BodyT, Reply
+from suffolk.serving.worker.openai.calls import require_model
+from suffolk.serving.worker.openai.errors import error_body
+from suffolk.serving.worker.openai.known_fields import is_known
+from suffolk.serving.worker.openai.streaming import send_events, until_disconnect
+from suffolk.serving.worker.openai.text_run import TextRuns
+from suffolk.serving.worker.openai.token_texts import TokenTexts
+from suffolk.serving.worker.service import DecodeService
+
+LOG = logging.getLogger("suffolk.worker")
+MAX_UNKNOWN = 64
+"""Names of unknown fields that are logged."""
+
+
+class GenerateEndpoint(Generic[BodyT]):
+    """An ASGI application for one path. Long work runs in threads."""
+
+    def __init__(
+        self,
+        service: DecodeService,
+        method: str,
+        body: type[BodyT],
+        read: Callable[[DecodeService, BodyT], list[GenerateCall]],
+        answer: Callable[[str, BodyT, TextRuns, TokenTexts], Reply[BodyT]],
+        bodies: LargeBodies,
+    ) -> None:
+        """``method``: name of the endpoint in metrics. ``read``: converts a body to calls. ``bodies``: of all endpoints."""
+        self._service, self._method = service, method
+        self._body, self._read, self._answer = body, read, answer
+        self._bodies = bodies
+        self._tokens = TokenTexts(service.engine.target.tokenizer)
+        self._unknown: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        data = await read_json(Request(scope, receive), limits.body_bytes(self._service.engine.capacity))
+
+        async def respond() -> None:
+            with self._service.metrics.measure_call("http", self._method) as outcome:
+                await self._respond(data, outcome, scope, receive, send)
+
+        await until_disconnect(receive, respond())
+
+    async def _respond(self, data: bytes, outcome: CallOutcome, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._service.admission.admit_call():  # bounds the bodies that are parsed at the same time
+            body = await self._bodies.run(len(data), lambda: parse_body(self._body, data))
+            self._log_unknown(body)
+            calls = await asyncio.to_thread(self._calls, body)
+        with self._service.admission.admit_call(len(calls)):
+            runs = TextRuns(self._service, calls, body.n or 1)
+            try:
+                await asyncio.to_thread(runs.start)
+                answer = self._answer(body.model or self._service.model, body, runs, self._tokens)
+                if body.stream:
+                    await send_events(send, self._events(answer, outcome), answer.names_events)
+                else:
+                    await JSONResponse(await answer.whole(outcome))(scope, receive, send)
+            finally:
+                runs.cancel()
+
+    def _log_unknown(self, body: BodyT) -> None:
+        """Log the fields that are unknown, and ignored, once for each name."""
+        for name in sorted({name for name in body.model_extra or {} if not is_known(name)} - self._unknown):
+            if len(self._unknown) < MAX_UNKNOWN:
+                self._unknown.add(name)
+                LOG.info("%s: the field %.64r is unknown, and ignored", self._method, name)
+
+    def _calls(self, body: BodyT) -> list[GenerateCall]:
+        require_model(self._service, body.model)
+        calls, most = self._read(self._service, body), self._service.admission.max_in_flight
+        if len(calls) > most:  # even an idle worker has no room
+            raise InvalidField(
+                "n", f": the request asks for {len(calls)} texts; this worker takes {most} at once; lower n"
+            )
+        return calls
+
+    async def _events(self, answer: Reply[BodyT], outcome: CallOutcome) -> AsyncIterator[list[dict[str, Any]]]:
+        """The chunks of a stream. An error becomes the last event, because the HTTP status has already been sent."""
+        try:
+            async for chunks in answer.chunks(outcome, self._service.stream_interval):
+                yield chunks
+        except SuffolkError as error:
+            outcome.code = grpc_code(error).name
+            yield [answer.failure(error_body(http_status(error), error))]
+
+
+async def read_json(request: Request, limit: int) -> bytes:
+    """The body of a request of at most ``limit`` bytes and MAX_LISTS lists and objects, which take long to parse.
+
+    The content type must be JSON, so that browsers require CORS permission.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        text = f"the content type is {kind!r}; send JSON with 'Content-Type: application/json'"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+        text = f"the content encoding is {encoding[:60]!r}; send the body as it is"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+    data = await read_body(request, limit)
+    if (lists := data.count(b"[") + data.count(b"{")) > limits.MAX_LISTS:
+        raise InvalidField("", f" has {lists} brackets and braces; the limit is {limits.MAX_LISTS}; split the request")
+    return data

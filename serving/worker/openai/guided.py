@@ -1,0 +1,73 @@
+"""Grammars of vLLM's and llama.cpp's fields: ``structured_outputs``, ``guided_*``, ``grammar`` and ``json_schema``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker.openai.json_schema import schema_text
+from suffolk.serving.worker.openai.schema import GenerationBody
+
+_KINDS = {
+    "guided_json": "json",
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "guided_grammar": "grammar",
+    "grammar": "grammar",
+    "json_schema": "json",
+}
+"""Field of a request -> key of ``structured_outputs`` with the same meaning."""
+
+
+def read_guided(body: GenerationBody) -> Grammar | None:
+    """The grammar of the fields that constrain a text beside ``response_format``; None without one.
+
+    Raises InvalidArgument: several are given, or a value has another form.
+    """
+    given = {name: getattr(body, name) for name in _KINDS if getattr(body, name) is not None}
+    outputs = body.structured_outputs.model_dump(exclude_none=True, by_alias=True) if body.structured_outputs else {}
+    given |= {f"structured_outputs.{key}": value for key, value in outputs.items()}
+    if body.structured_outputs is not None and not outputs:
+        raise InvalidField("structured_outputs", ": give one of json, regex, choice, grammar, json_object")
+    if not given:
+        return None
+    if body.response_format is not None and body.response_format.get("type") != "text":
+        given["response_format"] = body.response_format
+    if len(given) > 1:
+        raise InvalidField(list(given)[-1], f": give one of {', '.join(given)}; each constrains the whole text")
+    [(field, value)] = given.items()
+    return _grammar(field, _KINDS.get(field, field.removeprefix("structured_outputs.")), value)
+
+
+def _grammar(field: str, kind: str, value: Any) -> Grammar | None:
+    if value == "":
+        raise InvalidField(field, " is empty; give a schema, an expression or rules, or leave it out")
+    if kind == "json":
+        return Grammar("json_schema", schema_text(_schema(field, value), False, field), field)
+    if kind == "json_object":
+        return Grammar("json_object") if value else None
+    if kind == "choice":
+        return _choice(field, value)
+    if kind == "regex":
+        return Grammar("regex", value, field)
+    return Grammar("gbnf" if "::=" in value else "lark", value, field)
+
+
+def _schema(field: str, value: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema as an object, or as its text."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError) as error:
+        raise InvalidField(field, f": no JSON ({error}); give the schema as an object or its text") from None
+    if not isinstance(found, dict):
+        raise InvalidField(field, f" is the JSON of a {type(found).__name__}; a schema is an object")
+    return found
+
+
+def _choice(field: str, texts: Sequence[str]) -> Grammar:
+    if not texts or not all(texts):
+        raise InvalidField(field, ": give one or more texts, none of them empty")
+    return Grammar("lark", "start: " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts), field)

@@ -1,0 +1,127 @@
+"""Converts JSON schemas of requests for the grammar library."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import product
+from typing import Any
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.decoding.engine.sampling.grammar import RefusedGrammar
+from suffolk.serving.decoding.engine.sampling.grammar_compiler import JSON_OPTIONS
+
+_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
+"""Keywords of an object that say what further properties it may have."""
+_DATA = ("const", "default", "enum", "example", "examples")
+"""Keywords whose values are no schemas."""
+_NULLS = ("const", "default")
+"""Keywords that may be null."""
+_UNREAD_PATTERN = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?<?[=!]|\\[1-9])")
+"""Look-around or a back-reference, which the grammar library has not."""
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords whose values are schemas by name."""
+
+
+def schema_text(schema: Mapping[str, Any], strict: bool, field: str) -> str:
+    """``schema`` as JSON. Objects that name their properties and say nothing of others have no others: models would invent them.
+
+    Unless ``strict`` is set, keywords and patterns that the grammar library does not enforce are ignored, as in OpenAI's API.
+    Keywords that are null, as Go writes empty lists, count as absent.
+
+    ``field``: the request's path of the schema, for messages.
+
+    Raises RefusedGrammar if the schema's ``x-guidance`` is not an object, or an object declares a property twice.
+    """
+    try:
+        given = _enforced(schema, strict)
+        own = given.get("x-guidance", {})
+        if not isinstance(own, dict):
+            raise InvalidArgument(
+                f"x-guidance of a schema is of type {type(own).__name__}; it must be an object of options"
+            )
+        found = _converted(given, frozenset(_merged(given)))
+        return json.dumps({**found, "x-guidance": {**JSON_OPTIONS, "lenient": not strict, **own}})
+    except RecursionError:
+        raise RefusedGrammar(field, ": a schema is nested too deeply; simplify it") from None
+    except InvalidArgument as error:
+        raise RefusedGrammar(field, f": {error}") from None
+
+
+def _enforced(schema: Any, strict: bool) -> Any:
+    """A copy without the keywords that are null, and unless ``strict`` without the patterns that the library cannot read."""
+    if isinstance(schema, list):
+        return [_enforced(each, strict) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found: dict[str, Any] = {}
+    for name, value in schema.items():
+        is_unread = name == "pattern" and isinstance(value, str) and bool(_UNREAD_PATTERN.search(value))
+        if name == "properties" and value is None:
+            found[name] = {}  # as of a function without parameters
+            continue
+        if (value is None and name not in _NULLS) or (is_unread and not strict):
+            continue
+        if name in _NAMED and isinstance(value, Mapping):
+            found[name] = {key: _enforced(each, strict) for key, each in value.items()}
+        else:
+            found[name] = value if name in _DATA else _enforced(value, strict)
+    return found
+
+
+def _converted(schema: Any, merged: Collection[str], path: str = "#") -> Any:
+    """A copy with closed objects. Of a union with a discriminator, as pydantic makes them, one branch at most fits.
+
+    ``merged``: paths of the schemas that are merged with others, and stay open.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    _check_patterns(schema)
+    found = {name: _converted_value(name, value, merged, path) for name, value in schema.items()}
+    if "discriminator" in found and "oneOf" in found and "anyOf" not in found:
+        found["anyOf"] = found.pop("oneOf")
+        del found["discriminator"]
+    is_open = path in merged or any(name in schema for name in _OPEN)
+    return found if is_open or "properties" not in schema else found | {"additionalProperties": False}
+
+
+def _check_patterns(schema: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument for a property that ``patternProperties`` match too: the grammar would stop in the middle of it."""
+    names, patterns = schema.get("properties"), schema.get("patternProperties")
+    if not isinstance(names, Mapping) or not isinstance(patterns, Mapping):
+        return
+    with suppress(re.error):  # the grammar library says what is wrong with a pattern
+        for name, pattern in product(names, patterns):
+            if re.search(pattern, name):
+                raise InvalidArgument(
+                    f"a schema has the property {name!r}, and patternProperties {pattern!r} match it too; declare it once"
+                )
+
+
+def _converted_value(name: str, value: Any, merged: Collection[str], path: str) -> Any:
+    if name in _DATA:
+        return value
+    if name in _NAMED and isinstance(value, Mapping):
+        return {key: _converted(each, merged, f"{path}/{name}/{key}") for key, each in value.items()}
+    if isinstance(value, list):
+        return [_converted(each, merged, f"{path}/{name}/{at}") for at, each in enumerate(value)]
+    return _converted(value, merged, f"{path}/{name}")
+
+
+def _merged(schema: Any, path: str = "#") -> Iterator[str]:
+    """The paths of the schemas in each ``allOf`` of several, and those that they refer to."""
+    if isinstance(schema, list):
+        for at, each in enumerate(schema):
+            yield from _merged(each, f"{path}/{at}")
+    elif isinstance(schema, Mapping):
+        parts = schema.get("allOf")
+        is_merged = isinstance(parts, list) and (len(parts) > 1 or "properties" in schema)
+        for at, part in enumerate(parts if is_merged and isinstance(parts, list) else ()):
+            yield f"{path}/allOf/{at}"
+            if isinstance(part, Mapping) and isinstance(part.get("$ref"), str):
+                yield part["$ref"]
+        for name, value in schema.items():
+            if name not in _DATA:
+                yield from _merged(value, f"{path}/{name}")

@@ -1,0 +1,201 @@
+"""Answers of /v1/responses: one object, or a stream of events with their names."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.net.request_metrics import CallOutcome
+from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.openai.answer import FINISH, Reply
+from suffolk.serving.worker.openai.calls import chat_calls, chosen_tools
+from suffolk.serving.worker.openai.chat_message import ChatMessage
+from suffolk.serving.worker.openai.response_body import ResponseBody, chat_of
+from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
+from suffolk.serving.worker.openai.token_texts import TokenTexts
+from suffolk.serving.worker.openai.tool_format import ToolFormat
+from suffolk.serving.worker.openai.usage import usage
+from suffolk.serving.worker.service import DecodeService
+
+Event = dict[str, Any]
+
+
+def response_calls(service: DecodeService, body: ResponseBody, form: ToolFormat) -> list[GenerateCall]:
+    """The call for the text that ``body`` requests. ``form``: format of the model's tool calls. Raises InvalidArgument."""
+    return chat_calls(service, chat_of(body), form)
+
+
+class ResponseAnswer(Reply[ResponseBody]):
+    """One response: a message, calls of functions, or both."""
+
+    names_events = True
+
+    def __init__(self, model: str, body: ResponseBody, runs: TextRuns, tokens: TokenTexts, form: ToolFormat) -> None:
+        """``form``: format of the model's tool calls."""
+        self.body, self.runs, self.tokens = body, runs, tokens
+        self._message = ChatMessage(chosen_tools(chat_of(body)), form)
+        self._output: list[Event] = []
+        self._open: Event | None = None  # the item of ``_output`` that is not complete
+        self._logprobs: list[Event] = []  # of tokens whose text has not come yet
+        self._number = 0
+        self._head = _head(model, body)
+
+    async def whole(self, outcome: CallOutcome) -> Event:
+        """The response in one piece, once the text has ended."""
+        finish = ""
+        async for run, step in self.runs.steps(outcome):
+            finish = step.finish
+            for _ in self._step(run, step):
+                pass
+        return self._response(finish)
+
+    async def chunks(self, outcome: CallOutcome, interval: float) -> AsyncIterator[list[Event]]:
+        """Yield the events of a stream, as lists of events to send together. ``interval``: as in ``StepJoiner``."""
+        begun = self._head | {"status": "in_progress", "output": [], "usage": None}
+        yield [self._event("response.created", response=begun), self._event("response.in_progress", response=begun)]
+        async for run, step in self.runs.steps(outcome, interval):
+            events = list(self._step(run, step))
+            if step.finish:
+                response = self._response(step.finish)
+                events.append(self._event(f"response.{response['status']}", response=response))
+            if events:
+                yield events
+
+    def failure(self, error: Event) -> Event:
+        """The event for an error after the start."""
+        fields = error["error"]
+        return self._event("error", code=fields["code"], message=fields["message"], param=fields["param"])
+
+    def _step(self, run: TextRun, step: Step) -> Iterator[Event]:
+        """The events of one step, which change the output."""
+        content, calls = self._message.add(step.text, step.finish)
+        if self.body.has_logprobs:
+            found = step.log_probabilities[:-1] if step.finish == "eos" else step.log_probabilities
+            self._logprobs += [self.tokens.entry(each) for each in found]
+        if content or (step.finish and not calls and not self._output):
+            yield from self._add_text(content)
+        for call in calls:
+            yield from self._add_call(call)
+        if step.finish:
+            yield from self._close("incomplete" if FINISH[step.finish] == "length" else "completed")
+
+    def _add_text(self, text: str) -> Iterator[Event]:
+        if self._open is None or self._open["type"] != "message":
+            yield from self._close()
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+            item = {
+                "id": _id("msg"),
+                "type": "message",
+                "role": "assistant",
+                "status": "in_progress",
+                "content": [part],
+            }
+            yield self._opened(item, item | {"content": []})
+            yield self._part("response.content_part.added", part=dict(part))
+        assert self._open is not None
+        part = self._open["content"][0]
+        logprobs, self._logprobs = self._logprobs, []
+        part["text"] += text
+        part["logprobs"] += logprobs
+        if text:
+            yield self._part("response.output_text.delta", delta=text, logprobs=logprobs)
+
+    def _add_call(self, call: Event) -> Iterator[Event]:
+        function = call["function"]
+        if "id" in call:
+            yield from self._close()
+            own = {"call_id": call["id"], "name": function["name"], "arguments": "", "status": "in_progress"}
+            item = {"id": _id("fc"), "type": "function_call", **own}
+            yield self._opened(item, dict(item))
+        assert self._open is not None
+        self._open["arguments"] += function["arguments"]
+        if function["arguments"]:
+            yield self._item("response.function_call_arguments.delta", delta=function["arguments"])
+
+    def _opened(self, item: Event, shown: Event) -> Event:
+        self._open = item
+        self._output.append(item)
+        return self._event("response.output_item.added", output_index=len(self._output) - 1, item=shown)
+
+    def _close(self, status: str = "completed") -> Iterator[Event]:
+        """Complete the open item, if there is one."""
+        item = self._open
+        if item is None:
+            return
+        item["status"] = status
+        if item["type"] == "message":
+            part = item["content"][0]
+            part["logprobs"] += self._logprobs
+            yield self._part("response.output_text.done", text=part["text"], logprobs=part["logprobs"])
+            yield self._part("response.content_part.done", part=part)
+        else:
+            yield self._item("response.function_call_arguments.done", name=item["name"], arguments=item["arguments"])
+        yield self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
+        self._open = None
+
+    def _part(self, kind: str, **fields: Any) -> Event:
+        return self._item(kind, content_index=0, **fields)
+
+    def _item(self, kind: str, **fields: Any) -> Event:
+        assert self._open is not None
+        return self._event(kind, item_id=self._open["id"], output_index=len(self._output) - 1, **fields)
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        self._number += 1
+        return {"type": kind, "sequence_number": self._number - 1, **fields}
+
+    def _response(self, finish: str) -> Event:
+        is_cut = FINISH[finish] == "length"
+        return self._head | {
+            "status": "incomplete" if is_cut else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "completed_at": None if is_cut else int(time.time()),
+            "output": self._output,
+            "usage": _usage(usage(self.runs)),
+            **self.metrics(),
+        }
+
+
+def _head(model: str, body: ResponseBody) -> Event:
+    """The fields of a response that are known when it begins."""
+    form = body.text.model_dump(exclude_none=True, by_alias=True) if body.text else {}
+    return {
+        "id": _id("resp"),
+        "object": "response",
+        "created_at": int(time.time()),
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": body.metadata or {},
+        "model": model,
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": None,
+        "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
+        "store": False,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
+        "text": {"format": {"type": "text"}} | form,
+        "tool_choice": body.tool_choice or "auto",
+        "tools": body.tools or [],
+        "top_logprobs": body.top_logprobs or 0,
+        "top_p": 1.0 if body.top_p is None else body.top_p,
+        "truncation": "disabled",
+    }
+
+
+def _usage(counts: Event) -> Event:
+    """The counts under the names of responses."""
+    return {
+        "input_tokens": counts["prompt_tokens"],
+        "input_tokens_details": {**counts["prompt_tokens_details"], "cache_write_tokens": 0},
+        "output_tokens": counts["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": counts["total_tokens"],
+    }
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{uuid.uuid4().hex}"

@@ -1,0 +1,75 @@
+"""Sampling settings of a request body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from suffolk.datastore.arguments import check_size
+from suffolk.serving.decoding.engine.checked_fields import ABOVE_0
+from suffolk.serving.decoding.engine.loop.prompt import encode_text
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.schema import CompletionBody, GenerationBody
+
+_ID_DIGITS = 20
+"""Most digits of a token id in ``logit_bias``."""
+_SETTINGS = ("min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos")
+
+
+def sampling_settings(body: GenerationBody, target: Target, length: int, logprobs: int | None) -> dict[str, Any]:
+    """All sampling settings except seed and grammar. OpenAI's default temperature is 1."""
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    biases = _biases(body.logit_bias or {})
+    limits.check_stops("stop", stop)
+    if body.min_tokens is not None and body.min_tokens > length:
+        raise InvalidField("min_tokens", f" is {body.min_tokens}, and {body.length_field} is {length}; lower it")
+    limits.check_biases("logit_bias", biases)
+    given = {name: getattr(body, name) for name in _SETTINGS}
+    return {name: value for name, value in given.items() if value is not None} | {
+        "max_new_tokens": length,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
+        "top_k": max(body.top_k or 0, 0),  # -1 means no limit in vLLM's API
+        "top_p": body.top_p
+        or (1.0 if body.top_p is None else ABOVE_0),  # 0 takes the likeliest token, as in OpenAI's API
+        "stop": stop,
+        "stop_token_ids": tuple(body.stop_token_ids or ()),
+        "include_stop": body.include_stop_str_in_output is True,
+        "min_tokens": body.min_tokens or 0,
+        "skip_special_tokens": body.skip_special_tokens is not False,
+        "bad_words": _bad_words(target, body.bad_words or ()),
+        "logit_bias": biases,
+        "logprobs": logprobs,
+        "prompt_logprobs": _prompt_logprobs(body, logprobs),
+    }
+
+
+def drops_answer(body: GenerationBody) -> bool:
+    """Whether the request asks only for its prompt. One token is then generated, and not shown."""
+    return isinstance(body, CompletionBody) and body.length == 0
+
+
+def _prompt_logprobs(body: GenerationBody, logprobs: int | None) -> int | None:
+    """The alternatives for each token of the prompt; None for no log-probabilities of it."""
+    echoed = logprobs if isinstance(body, CompletionBody) and body.echo else None
+    given = [each for each in (echoed, body.prompt_logprobs) if each is not None]
+    return max(given, default=None)
+
+
+def _bad_words(target: Target, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The tokens of each word at the begin of a text, and inside one after a space."""
+    if any(not word.strip() for word in words):
+        raise InvalidField("bad_words", " has an empty text; give the words")
+    texts = [text for word in words for text in (word, f" {word.lstrip()}")]
+    found = dict.fromkeys(tuple(encode_text(target, text, special_tokens=False)) for text in texts)
+    for word in found:
+        check_size("bad_words: one of them", len(word), limits.MAX_BAD_WORD, "tokens", "shorten it")
+    return tuple(found)
+
+
+def _biases(biases: dict[str, float]) -> dict[int, float]:
+    for token in biases:
+        if not (token.isascii() and token.isdigit() and len(token) <= _ID_DIGITS):
+            raise InvalidField("logit_bias", f" has the key {token[:20]!r}; its keys must be token ids")
+    return {int(token): value for token, value in biases.items()}

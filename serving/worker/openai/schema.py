@@ -1,0 +1,296 @@
+"""Bodies of OpenAI requests. Values of known fields must have the right type. Other fields: ``known_fields.py``.
+
+``SamplingSettings`` checks the ranges of sampling settings. Null means the default, as in OpenAI's clients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
+
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.known_fields import check_extra
+from suffolk.serving.worker.passages import MAX_FOLLOWING, MAX_PASSAGES
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MAX_TEXTS = 128
+"""Most texts of one request: ``n`` times the number of prompts."""
+MAX_CHOICES = 1024
+"""Most texts of a choice."""
+MAX_LOGPROBS = 20
+"""Most alternative tokens per position in log-probabilities."""
+
+
+class _FirstError(FailFast):
+    __hash__ = object.__hash__  # unions need it
+
+
+FIRST_ERROR = _FirstError()
+"""Stops at the first invalid item, so that a long list gives only one error."""
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+# Parsing holds Python's lock, so lists end where their limits are, not after megabytes of items.
+TokenIds = Annotated[list[int], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
+MAX_PATTERN = 1024
+"""Most tokens of a text whose passages are searched."""
+MAX_PARTS = 1024
+"""Most text parts of a message."""
+
+
+class Body(BaseModel):
+    """Base of all bodies. ``path``: path of the object in its request, with a dot at its end."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    path: ClassVar[str] = ""
+
+    @model_validator(mode="after")
+    def _check_extra(self) -> Self:
+        check_extra(self.path, self.model_extra or {}, {name: getattr(self, name) for name in type(self).model_fields})
+        return self
+
+
+class StreamOptions(Body):
+    """``include_usage``: a last chunk with usage. ``continuous_usage_stats``: usage in every chunk."""
+
+    path = "stream_options."
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class TextPart(BaseModel):
+    """A part of a message's content: a text, under the name of chats or of responses, or the refusal of an earlier answer."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+    @field_validator("type")
+    @classmethod
+    def _check_type(cls, kind: str) -> str:
+        if kind not in _TEXT_KINDS:
+            raise ValueError(
+                f"the model takes text alone, in parts of type {', '.join(_TEXT_KINDS)}; leave this part out"
+            )
+        return kind
+
+    @model_validator(mode="after")
+    def _check_text(self) -> Self:
+        if (self.refusal if self.type == "refusal" else self.text) is None:
+            raise ValueError(f"a part of type {self.type} needs {'refusal' if self.type == 'refusal' else 'text'}")
+        return self
+
+
+_TEXT_KINDS = ("text", "input_text", "output_text", "refusal")
+Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
+
+
+class Prediction(Body):
+    """A prediction: the expected answer, or most of it."""
+
+    type: Literal["content"]
+    content: Content
+
+
+class StructuredOutputs(Body):
+    """vLLM's constraints of a text; one of them may be set."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    json_schema: str | dict[str, Any] | None = Field(None, alias="json")
+    regex: str | None = None
+    choice: Annotated[list[str], Field(max_length=MAX_CHOICES)] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
+class DraftFields(BaseModel):
+    """Suffolk's own fields of a request: extra_body={"suffolk": {...}} in OpenAI's clients.
+
+    ``drafter``: "none" for plain decoding. ``datastores``: names of datastores to search. ``remember``: if false, the
+    text is not recorded and drafters do not learn from it. ``group``: the group that live datastores search first, and
+    that a remembered text is added to. ``trace``: add the trace of each step (docs/reference/step-trace.md).
+    Unlike OpenAI's fields, unknown ones are errors, because a misspelled ``remember``
+    would keep a private text.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    drafter: str | None = None
+    max_nodes: int | None = None
+    datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
+    remember: bool | None = None
+    group: str | None = None
+    trace: bool | None = None
+
+
+class GenerationBody(Body):
+    """The fields that chat and text completions share."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_TEXTS)] | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    min_p: float | None = None
+    seed: Seed | None = None
+    stop: str | Annotated[list[str], Field(max_length=limits.MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[int], Field(max_length=limits.MAX_STOP_TOKENS)] | None = None
+    include_stop_str_in_output: bool | None = None
+    min_tokens: int | None = None
+    skip_special_tokens: bool | None = None
+    bad_words: Annotated[list[str], Field(max_length=limits.MAX_BAD_WORDS)] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1)] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Annotated[dict[str, float], Field(max_length=limits.MAX_BIASES)] | None = None
+    ignore_eos: bool | None = None
+    prediction: Prediction | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: str | dict[str, Any] | None = None
+    guided_regex: str | None = None
+    guided_choice: Annotated[list[str], Field(max_length=MAX_CHOICES)] | None = None
+    guided_grammar: str | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | None = None
+    prompt_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    return_tokens_as_token_ids: bool | None = None
+    suffolk: DraftFields | None = None
+
+    @model_validator(mode="after")
+    def _check_stream(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise InvalidField("stream_options", ": it needs stream: true")
+        if self.prompt_logprobs is not None and self.stream:
+            raise InvalidField("prompt_logprobs", ": a stream has none; omit it or stream")
+        return self
+
+    @property
+    def length_field(self) -> str:
+        """Name of the field that limits the tokens of the answer, for error messages."""
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def length(self) -> int | None:
+        """Most tokens of the answer, if the request says it."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+
+class Message(BaseModel):
+    """A message of a conversation. Further fields, for example tool calls, are passed on to the chat template."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    role: str
+    content: Content | None = None
+
+
+Messages = Annotated[list[Message], Field(max_length=limits.MAX_MESSAGES), FIRST_ERROR]
+
+
+class TemplateFields(Body):
+    """How messages become a prompt, as in vLLM."""
+
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    add_special_tokens: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+
+    @property
+    def prompt_field(self) -> str:
+        """Name of the field with the messages, for error messages."""
+        return "messages"
+
+
+class ChatBody(GenerationBody, TemplateFields):
+    """POST /v1/chat/completions."""
+
+    messages: Messages
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: str | dict[str, Any] | None = None
+    function_field: ClassVar[str] = "tools[{}].function"
+    """Path of a tool's function, with {} for its index."""
+    format_field: ClassVar[str] = "response_format"
+
+    @field_validator("max_tokens", "max_completion_tokens", mode="before")
+    @classmethod
+    def _read_no_limit(cls, value: Any) -> Any:
+        return None if value == -1 else value  # as clients of llama.cpp and LM Studio send
+
+    @model_validator(mode="after")
+    def _check_functions(self) -> Self:
+        if self.functions and self.tools:
+            raise InvalidField("functions", ": it is the older name of tools; give one of them")
+        if self.function_call not in (None, "none", "auto") and not self.functions:
+            raise InvalidField("function_call", ": it needs functions; use tool_choice with tools")
+        return self
+
+
+class CompletionBody(GenerationBody):
+    """POST /v1/completions. ``prompt``: a text, token ids, or a list of either."""
+
+    prompt: (
+        str
+        | TokenIds
+        | Annotated[list[str], Field(max_length=MAX_TEXTS), FIRST_ERROR]
+        | Annotated[list[TokenIds], Field(max_length=MAX_TEXTS), FIRST_ERROR]
+    )
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    logprobs: int | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+
+
+class TokenizeBody(TemplateFields):
+    """POST /tokenize: a ``prompt`` to continue, or ``messages`` to answer."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    tools: list[dict[str, Any]] | None = None
+    return_token_strs: bool | None = None
+
+
+class PassagesBody(BaseModel):
+    """POST /suffolk/passages: the end of a text, whose longest part is searched in ``datastores`` (default: all)."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    tokens: Annotated[
+        list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(min_length=1, max_length=MAX_PATTERN), FIRST_ERROR
+    ]
+    datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PASSAGES)] = 3
+    following: Annotated[int, Field(ge=0, le=MAX_FOLLOWING)] = 16
+
+
+class DetokenizeBody(Body):
+    """POST /detokenize."""
+
+    model: str | None = None
+    tokens: TokenIds
+
+
+def text_of(content: Content | None) -> str:
+    """The text of a message's content."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text or part.refusal or "" for part in content)

@@ -1,0 +1,217 @@
+"""Finds tool calls in a text while it is generated."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Any, NoReturn
+
+from suffolk.serving.worker.openai.call_reader import CallReader, MoreArguments, ToolCall
+from suffolk.serving.worker.openai.tool_format import ToolFormat
+
+MAX_OPEN = 16
+"""Most unfinished calls in one text.
+
+After this many the search for calls stops, because each one costs a scan to the end of the text.
+"""
+_WHITE = " \t\r\n"
+_KEYS = ("name", "type", "function", "id", "arguments", "parameters")
+_OPENINGS = tuple(f'{bracket}{{"{key}"' for key in _KEYS for bracket in ("", "["))
+"""Beginnings of calls without a mark. White space is removed before the comparison."""
+_SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+_CUT_HEAD = re.compile(r'\s*\[?\s*(\{\s*("\w*("\s*(:\s*("[^"]*"?)?)?)?)?)?')
+"""A beginning of a call that ends before its arguments."""
+
+
+class ToolCallParser:
+    """Splits one text into content and calls: ``push`` its parts, then ``finish`` once. Not thread-safe.
+
+    The result does not depend on how the text is split. Text that may belong to a call is held back. A malformed call, or one of
+    an unknown function, is content. White space around calls is left out. Of a marked call that is cut off, the text's last, the
+    arguments so far are returned.
+    """
+
+    def __init__(self, form: ToolFormat, names: Collection[str]) -> None:
+        """``names``: names of the functions that may be called."""
+        self._form, self._names = form, frozenset(names)
+        self._text = ""  # the end of the text that is neither content nor a call yet
+        self._json: _JsonScan | None = None  # finds the end of the call at the start of ``_text``
+        self._may_be_bare = True  # whether a call without a mark may begin here
+        self._follows_call = self._has_calls = False
+        self._open = 0
+        self._is_cut = False
+
+    def push(self, text: str) -> list[str | ToolCall | MoreArguments]:
+        """Return the content and the calls that are final once ``text`` is added."""
+        self._text += text
+        return self._take(final=False)
+
+    def finish(self, is_cut: bool = False) -> list[str | ToolCall | MoreArguments]:
+        """Return the content and calls that are left at the end of the text. ``is_cut``: the text ended at its length."""
+        self._is_cut = is_cut
+        return self._take(final=True)
+
+    def _take(self, final: bool) -> list[str | ToolCall | MoreArguments]:
+        found: list[str | ToolCall | MoreArguments] = []
+        while self._text and self._advance(found, final):
+            pass
+        return found
+
+    def _advance(self, found: list[str | ToolCall | MoreArguments], final: bool) -> bool:
+        """Move content or calls from the beginning of the text to ``found``. Returns False if more text is needed first."""
+        if self._follows_call:
+            self._text = self._text.lstrip(_WHITE + self._form.separator)
+            self._follows_call = not self._text
+        begin, body = self._find_call()
+        content = len(self._text[:begin].rstrip(_WHITE))
+        if begin == len(self._text):
+            self._move(self._certain_content(final), found)
+            return False
+        if content:
+            return self._move(content, found)
+        if self._json is None or self._json.begin != body:
+            self._json = _JsonScan(body)
+        end = self._json.find_end(self._text)
+        if end is None and self._is_cut and begin != body and self._take_cut(body, found):
+            return False
+        if end is None and final:
+            self._open += 1
+            return self._move(len(self._text) if self._open == MAX_OPEN else max(body, begin + 1), found)
+        if end == _NOT_JSON:
+            return self._move(max(body, begin + 1), found)
+        after = None if end is None else self._after_mark(end, final)
+        if end is None or after is None:
+            return False
+        calls = _read_calls(self._text[body:end], self._names)
+        if not calls:
+            return self._move(after, found)
+        found += calls
+        self._text, self._json = self._text[after:], None
+        self._may_be_bare = self._follows_call = self._has_calls = True
+        return True
+
+    def _take_cut(self, body: int, found: list[str | ToolCall | MoreArguments]) -> bool:
+        """Move the calls of a text that is cut off after a mark to ``found``. Returns False if these are none."""
+        reader = CallReader()
+        events = [*reader.push(self._text[body:]), *reader.finish()]
+        names = [event.name for event in events if isinstance(event, ToolCall)]
+        if not (self._names.issuperset(names) if names else _CUT_HEAD.fullmatch(self._text[body:])):
+            return False
+        found += events
+        self._text = ""
+        return True
+
+    def _find_call(self) -> tuple[int, int]:
+        """Offsets at which a possible call and its JSON begin.
+
+        Both equal the length of the text if there is no call.
+        """
+        white = len(self._text) - len(self._text.lstrip(_WHITE))
+        bare = "".join(self._text[white : white + 64].split())
+        if self._may_be_bare and bare and any(_is_alike(bare, opening) for opening in _OPENINGS):
+            return white, white
+        at = self._text.find(self._form.begin) if self._form.begin else -1
+        return (at, at + len(self._form.begin)) if at >= 0 else (len(self._text), len(self._text))
+
+    def _certain_content(self, final: bool) -> int:
+        """Length of the content in a text without calls. White space and a possible start of a mark at the end do not count."""
+        size = len(self._text)
+        if not final:
+            size -= self._mark_at_end()
+        elif self._is_cut and (part := self._mark_at_end()) > 1:
+            size -= part
+        elif not self._has_calls:
+            return size
+        return len(self._text[:size].rstrip(_WHITE))
+
+    def _mark_at_end(self) -> int:
+        """Length of the beginning of a mark at the end of the text."""
+        mark = self._form.begin
+        return next((part for part in range(len(mark) - 1, 0, -1) if self._text.endswith(mark[:part])), 0)
+
+    def _after_mark(self, end: int, final: bool) -> int | None:
+        """Offset of the end of the mark after the JSON; None if the mark may still follow."""
+        mark, rest = self._form.end, self._text[end:].lstrip(_WHITE)
+        if rest.startswith(mark):
+            return len(self._text) - len(rest) + len(mark)
+        return None if mark.startswith(rest) and not final else end
+
+    def _move(self, size: int, found: list[str | ToolCall | MoreArguments]) -> bool:
+        """Move the first ``size`` characters to ``found``, as content. Returns True."""
+        if size:
+            found.append(self._text[:size])
+            self._may_be_bare = self._may_be_bare and not self._text[:size].strip(_WHITE)
+            self._text, self._json = self._text[size:], None
+        return True
+
+
+_NOT_JSON = -1
+
+
+class _JsonScan:
+    """Finds the end of a JSON object or list that begins at ``begin``, after white space. Reads each character once."""
+
+    def __init__(self, begin: int) -> None:
+        self.begin = self._at = begin
+        self._depth, self._is_in_string = 0, False
+        self._end: int | None = None
+
+    def find_end(self, text: str) -> int | None:
+        """Offset of the end in ``text``, which extends the previous ``text``.
+
+        None if incomplete; _NOT_JSON if not JSON.
+        """
+        if self._end is None:
+            self._end = self._read(text)
+        return self._end
+
+    def _read(self, text: str) -> int | None:
+        if not self._depth:
+            self._at = len(text) - len(text[self._at :].lstrip(_WHITE))
+            if self._at == len(text):
+                return None
+            if text[self._at] not in "{[":
+                return _NOT_JSON
+        for found in _SIGNS.finditer(text, self._at):
+            sign, self._at = found.group(), found.end()
+            if sign == '"':
+                self._is_in_string = not self._is_in_string
+            elif sign[0] != "\\" and not self._is_in_string:
+                self._depth += 1 if sign in "{[" else -1
+                if not self._depth:
+                    return self._at
+        self._at = max(self._at, len(text) - text.endswith("\\"))  # the character after a backslash is missing
+        return None
+
+
+def _read_calls(text: str, names: Collection[str]) -> list[ToolCall]:
+    """The calls in the JSON ``text``; an empty result if any call is malformed."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        calls = [_read_call(each) for each in (value if isinstance(value, list) else [value])]
+    except (ValueError, RecursionError):
+        return []
+    return calls if all(call.name in names for call in calls) else []
+
+
+def _read_call(value: Any) -> ToolCall:
+    """Raises ValueError if ``value`` is not a call."""
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        value = value["function"]
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError("no call")
+    arguments = value.get("arguments", value.get("parameters", {}))
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments, parse_constant=_refuse)
+    if not isinstance(arguments, dict):
+        raise ValueError("no arguments")
+    return ToolCall(value["name"], json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _is_alike(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)

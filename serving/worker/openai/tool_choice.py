@@ -1,0 +1,243 @@
+"""``tools`` and ``tool_choice`` of a request: the functions that may be called, and the grammar of required calls."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.worker.openai.json_schema import schema_text
+from suffolk.serving.worker.openai.tool_calls import ToolCallParser
+from suffolk.serving.worker.openai.tool_format import ToolFormat
+
+MAX_TOOLS = 128
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """The functions that one request may call. Immutable.
+
+    Attributes:
+        functions: as in the request, by name.
+        is_required: whether the answer must be a call.
+        is_single: whether the answer may have one call at most.
+        is_named: whether the request names the function.
+    """
+
+    functions: Mapping[str, Mapping[str, Any]]
+    is_required: bool
+    is_single: bool
+    is_named: bool = False
+
+    def parser(self, form: ToolFormat) -> ToolCallParser:
+        """A parser of one answer that may have calls and content. If calls are required, ``CallReader`` reads them."""
+        return ToolCallParser(form, self.functions)
+
+    def grammar(
+        self,
+        form: ToolFormat,
+        tokenizer: Any,
+        answer: Grammar | None = None,
+        fields: Mapping[str, str] = MappingProxyType({}),
+    ) -> Grammar | None:
+        """The grammar of calls. Unless a call is required, it also allows the JSON ``answer``. None if any text is allowed.
+
+        ``fields``: name of a function -> the request's path of its schema, for messages.
+
+        Raises InvalidArgument if ``answer`` is no JSON.
+        """
+        if not self.is_required and answer is None:
+            return None
+        schemas = {name: _arguments(name, each, fields) for name, each in self.functions.items()}
+        rules = _rules(self, form, tokenizer, schemas)
+        if self.is_required or answer is None:
+            return Grammar("lark", "start: calls\n" + rules, "tools", tuple(schemas.values()))
+        if answer.kind not in ("json_object", "json_schema"):
+            raise InvalidArgument(
+                Field("tools"), f": an answer that may be a call takes a schema, no {answer.kind}; omit one of them"
+            )
+        schema = answer.text or schema_text({"type": "object"}, False, "tools")
+        parts = (*schemas.values(), answer)
+        return Grammar("lark", f"start: answer | calls\nanswer: %json {schema}\n{rules}", "tools", parts)
+
+
+def read_tool_choice(
+    tools: Sequence[Mapping[str, Any]] | None, choice: str | Mapping[str, Any] | None, is_parallel: bool = True
+) -> ToolChoice | None:
+    """The functions of ``tools`` and ``tool_choice``; None if no function may be called.
+
+    Args:
+        tools: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}, ...].
+        choice: none, auto, required, {"type": "function", "function": {"name": ...}}, or {"type": "allowed_tools",
+            "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}; None for auto.
+        is_parallel: ``parallel_tool_calls``, whether an answer may have several calls. It is enforced only if calls are
+            required.
+
+    Raises:
+        InvalidArgument: ``tools`` or ``choice`` has another form, a name is used twice, or the chosen function does not
+            exist.
+    """
+    functions = read_functions([_function(at, tool) for at, tool in enumerate(tools or ())], "tools[{}].function")
+    if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
+        functions, choice = _read_allowed(choice, functions)
+    if isinstance(choice, Mapping):
+        named = choice.get("function")
+        if choice.get("type") != "function":
+            raise InvalidArgument(
+                Field("tool_choice"),
+                f".type is {choice.get('type')!r}; it must be function or allowed_tools, as only functions can be called",
+            )
+        if not isinstance(named, Mapping):
+            raise InvalidArgument(
+                Field("tool_choice"), ".function is no object; give {'type': 'function', 'function': {'name': ...}}"
+            )
+        return named_choice(functions, named.get("name"), "tool_choice")
+    if choice not in (None, "none", "auto", "required"):
+        raise InvalidArgument(Field("tool_choice"), f" is {choice!r}; it must be none, auto, required or a function")
+    if choice == "required" and not functions:
+        raise InvalidArgument(Field("tool_choice"), " is 'required'; give tools")
+    if choice == "none" or not functions:
+        return None
+    return ToolChoice(functions, choice == "required", not is_parallel)
+
+
+def named_choice(functions: Mapping[str, Mapping[str, Any]], name: object, field: str) -> ToolChoice:
+    """The choice of one function. Raises InvalidArgument if ``functions`` does not have it. ``field``: what names it."""
+    known = ", ".join(functions) or "none"
+    if not isinstance(name, str):
+        raise InvalidArgument(Field(field), f" names no function; the functions of the request are {known}")
+    if name not in functions:
+        raise InvalidArgument(Field(field), f" names the function {name!r}; the functions of the request are {known}")
+    return ToolChoice({name: functions[name]}, is_required=True, is_single=True, is_named=True)
+
+
+def read_functions(given: Sequence[object], path: str) -> dict[str, Mapping[str, Any]]:
+    """The functions of a request by name. ``path``: path of a function in the request, with {} for its index.
+
+    Raises InvalidArgument: there are too many, one has another form, or a name is used twice.
+    """
+    if len(given) > MAX_TOOLS:
+        raise InvalidArgument(f"{path.partition('[')[0]} has {len(given)} entries; the limit is {MAX_TOOLS}")
+    functions: dict[str, Mapping[str, Any]] = {}
+    for at, function in enumerate(given):
+        field = path.format(at)
+        name, schema = (
+            (function.get("name"), function.get("parameters")) if isinstance(function, Mapping) else (None, None)
+        )
+        if not isinstance(function, Mapping) or not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}; it must be 1 to 64 of a-z, A-Z, 0-9, _ . -")
+        if name in functions:
+            raise InvalidArgument(Field(f"{field}.name"), f" is {name!r}, which an earlier function has; rename one")
+        if schema is not None and not isinstance(schema, Mapping):
+            raise InvalidArgument(Field(f"{field}.parameters"), " is no JSON object; give a schema")
+        functions[name] = function
+    return functions
+
+
+def _function(at: int, tool: Mapping[str, Any]) -> object:
+    """The function of ``tool``."""
+    kind, function = tool.get("type"), tool.get("function")
+    if kind != "function":
+        raise InvalidArgument(
+            Field(f"tools[{at}].type"), f" is {kind!r}; it must be function, as only functions can be called"
+        )
+    if not isinstance(function, Mapping):
+        raise InvalidArgument(Field(f"tools[{at}].function"), " is no object; give {'name': ..., 'parameters': {...}}")
+    return function
+
+
+def _read_allowed(
+    choice: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Mapping[str, Any]], str]:
+    """The allowed functions, and the mode of their choice."""
+    allowed = choice.get("allowed_tools")
+    mode, tools = (allowed.get("mode"), allowed.get("tools")) if isinstance(allowed, Mapping) else (None, None)
+    if mode not in ("auto", "required") or not isinstance(tools, list):
+        raise InvalidArgument(Field("tool_choice"), ".allowed_tools must have mode, auto or required, and tools")
+    entries = [tool.get("function") if isinstance(tool, Mapping) else None for tool in tools]
+    names = [str(entry.get("name")) if isinstance(entry, Mapping) else "" for entry in entries]
+    if unknown := [name for name in names if name not in functions]:
+        raise InvalidArgument(
+            Field("tool_choice"),
+            f".allowed_tools names {unknown[0]!r}; the functions of tools are {', '.join(functions) or 'none'}",
+        )
+    return {name: functions[name] for name in names}, str(mode)
+
+
+def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
+
+    Raises InvalidArgument if calls are no list, or arguments are not a JSON object.
+    """
+    found = [dict(message) for message in messages]
+    for at, message in enumerate(found):
+        calls = message.get("tool_calls")
+        if calls is None:
+            continue
+        if not isinstance(calls, list):
+            raise InvalidArgument(
+                Field("messages"), f"[{at}].tool_calls is of type {type(calls).__name__}; give a list"
+            )
+        message["tool_calls"] = [_template_call(at, call) for call in calls]
+    return found
+
+
+def _template_call(at: int, call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise InvalidArgument(Field("messages"), f"[{at}].tool_calls has an entry without function.name")
+    arguments = function.get("arguments", {})
+    try:
+        arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        arguments = False
+    arguments = {} if arguments in (None, []) else arguments  # of functions without parameters; PHP writes {} as []
+    if not isinstance(arguments, dict):
+        raise InvalidArgument(
+            Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
+        )
+    return dict(call) | {"function": dict(function) | {"arguments": arguments}}
+
+
+def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any, schemas: Mapping[str, Grammar]) -> str:
+    """Rules in llguidance's Lark syntax.
+
+    Calls have the layout of common chat templates, on which models are trained.
+    """
+    begin, end = _mark(form.begin, tokenizer), _mark(form.end, tokenizer)
+    if form.is_listed:
+        several = "" if choice.is_single else ' (", " call)*'
+        start = f'{begin} "[" call{several} "]"'
+    elif form.end:
+        marked = f'{begin} "\\n" call "\\n" {end}'
+        start = marked if choice.is_single else f'{marked} ("\\n" {marked})*'
+    else:
+        start = "call" if choice.is_single else f'call ("{form.separator} " call)*'
+    calls = [_call(name, schema.text, form.key) for name, schema in schemas.items()]
+    rules = {"calls": start, "call": " | ".join(f"call_{at}" for at in range(len(calls)))}
+    rules |= {f"call_{at}": call for at, call in enumerate(calls)}
+    return "\n".join(f"{name}: {rule}" for name, rule in rules.items())
+
+
+def _call(name: str, schema: str, key: str) -> str:
+    """A rule for a call of the function ``name``. The schema is a separate grammar, so that its references stay valid."""
+    head = json.dumps(json.dumps({"name": name, key: 0})[:-2])  # {"name": "...", "arguments":
+    return f'{head} %json {schema} "}}"'
+
+
+def _arguments(name: str, function: Mapping[str, Any], fields: Mapping[str, str]) -> Grammar:
+    parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
+    field = f"{fields.get(name, 'tools')} of the function {name!r}"
+    return Grammar("json_schema", schema_text(parameters, function.get("strict") is True, field), field)
+
+
+def _mark(mark: str, tokenizer: Any) -> str:
+    """A mark as one token if the tokenizer has it, else as text; empty if there is no mark."""
+    token = tokenizer.get_added_vocab().get(mark) if mark else None
+    return f"<[{token}]>" if token is not None else json.dumps(mark) if mark else ""

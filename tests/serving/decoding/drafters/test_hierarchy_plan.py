@@ -1,0 +1,177 @@
+"""Tests the planner on the paper's example (costs and rates of its appendix B.3) and on trivial inputs."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
+from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
+from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest, plans_by_size, predict
+from suffolk.serving.decoding.drafters.hierarchy.search import search
+from tests.support.hierarchy_oracle import fastest_plan, objective
+
+COSTS = (0.00001, 0.003, 0.01, 0.25, 4.0, 33.0)
+RATES = (
+    (None, 0.75, 0.50, 0.25, 0.00, 0.00),
+    (None, None, 0.75, 0.50, 0.25, 0.05),
+    (None, None, None, 0.75, 0.50, 0.30),
+    (None, None, None, None, 0.75, 0.55),
+    (None, None, None, None, None, 0.80),
+    (None,) * 6,
+)
+
+
+def example(models: int) -> Levels:
+    """Return the ``models`` largest of the example's six models."""
+    first = 6 - models
+    levels = tuple(Level(str(number + 1), COSTS[number]) for number in range(first, 6))
+    return Levels(levels, tuple(row[first:] for row in RATES[first:]))
+
+
+def by_objective(plans: list[Plan]) -> Plan:
+    return min(plans, key=lambda plan: plan.objective)
+
+
+@pytest.mark.parametrize(
+    ("models", "latency", "plan"),
+    [
+        (1, "33.000", "6"),
+        (2, "14.366", "5:5 > 6"),
+        (3, "11.211", "4:4 > 5:8 > 6"),
+        (4, "10.657", "3:6 > 4:7 > 5:8 > 6"),
+        (5, "10.635", "2:2 > 3:6 > 4:7 > 5:8 > 6"),
+        (6, "10.617", "1:5 > 3:6 > 4:7 > 5:8 > 6"),
+    ],
+)
+def test_the_papers_example(models: int, latency: str, plan: str) -> None:
+    best = by_objective(plans_by_size(example(models)))
+    assert (f"{best.objective:.3f}", str(best)) == (latency, plan)
+
+
+@pytest.mark.parametrize(
+    ("models", "lengths", "seconds"),
+    [(3, (4, 8), "10.791"), (3, (6, 6), "10.674"), (4, (6, 7, 8), "10.149"), (4, (6, 6, 7), "10.114")],
+)
+def test_what_its_hierarchies_really_cost(models: int, lengths: tuple[int, ...], seconds: str) -> None:
+    assert f"{predict(example(models), range(models), lengths).seconds:.3f}" == seconds
+
+
+def test_the_search_without_surplus_tokens_loses_little_in_the_example() -> None:
+    least = min(predict(example(3), range(3), lengths).seconds for lengths in product(range(1, 10), repeat=2))
+    assert f"{least:.3f}" == "10.674"
+    assert fastest_plan(example(3)).seconds < 1.02 * least
+
+
+def test_a_further_level_is_decided_by_the_exact_distribution() -> None:
+    plans = plans_by_size(example(6))
+    assert [len(plan.names) for plan in plans] == [1, 2, 3, 4, 5, 6]
+    assert plans[5].objective > plans[4].objective  # without surplus tokens the sixth level does not pay
+    assert plans[5].seconds < plans[4].seconds
+    assert fastest_plan(example(6)) == plans[5]
+    assert plans[5].speedup == pytest.approx(33 / plans[5].seconds)
+
+
+def test_the_target_alone_may_be_best() -> None:
+    slow = Levels((Level("draft", 0.9), Level("target", 1.0)), ((None, 0.5), (None, None)))
+    plan = fastest_plan(slow)
+    assert (str(plan), plan.seconds, plan.speedup, plan.tokens) == ("target", 1.0, 1.0, 1.0)
+    assert fastest_plan(Levels((Level("target", (2.0, 3.0)),), ((None,),))).seconds == 2.0
+
+
+def test_levels_whose_rates_are_not_known_are_no_neighbours() -> None:
+    costs = (Level("small", 0.01), Level("middle", 0.1), Level("target", 1.0))
+    unknown = Levels(costs, ((None, None, None), (None, None, 0.8), (None, None, None)))
+    assert fastest_plan(unknown).names == ("middle", "target")
+    alone = Levels(costs, ((None, None, None), (None, None, None), (None, None, None)))
+    assert [plan.names for plan in plans_by_size(alone)] == [("target",)]
+    below = Levels(costs, ((None, 0.9, None), (None, None, 0.8), (None, None, None)))
+    assert fastest_plan(below).names == ("small", "middle", "target")
+
+
+def test_a_pass_that_costs_more_with_its_length_gets_shorter_drafts() -> None:
+    rates = ((None, 0.9), (None, None))
+    flat = fastest_plan(Levels((Level("draft", 0.01), Level("target", 1.0)), rates))
+    steep = fastest_plan(
+        Levels(
+            (
+                Level("draft", 0.01),
+                Level("target", (1.0, 1.2)),
+            ),
+            rates,
+        )
+    )
+    assert steep.lengths < flat.lengths
+
+
+def test_bursts_of_retrieval_make_longer_drafts_than_their_mean_rate() -> None:
+    bursts = (0.8, *[0.0] * 14, 0.2)
+    costs = (Level("datastore", 0.001, retrieval=True), Level("target", (1.0, 1.02)))
+    law = Levels(costs, ((None, None), (None, None)), (RunDistribution("datastore", "target", bursts),))
+    mean = Levels(costs, ((None, 0.2), (None, None)))
+    assert fastest_plan(law).lengths == (15,)
+    assert fastest_plan(law).tokens == pytest.approx(1 + 0.2 * 15)
+    assert fastest_plan(mean).lengths < (15,)
+
+
+def test_retrieval_with_a_rate_is_planned_by_what_it_finds() -> None:
+    """The rate applies to found tokens only.
+
+    A store that never finds a token is useless, and one that often finds none is worth less.
+    """
+
+    def plans(found: tuple[float, ...] | None) -> list[Plan]:
+        store, target = Level("store", 0.00001, retrieval=True, found=found), Level("target", 0.033)
+        return plans_by_size(Levels((store, target), ((None, 0.9), (None, None))))
+
+    assert [(plan.tokens, plan.speedup <= 1) for plan in plans((1.0,))] == [(1.0, True)] * 2
+    assert fastest_plan(Levels((Level("target", 0.033),), ((None,),))).names == fastest(plans((1.0,))).names
+    half = fastest(plans((0.5, 0, 0.5)))
+    assert half.tokens == pytest.approx(1 + 0.5 * (0.9 + 0.81))
+    assert half.objective == pytest.approx(half.seconds)
+    assert half.tokens < fastest(plans(None)).tokens
+
+
+def test_what_retrieval_finds_counts_below_a_model_too() -> None:
+    """Above a store that finds nothing, each round of a level gains one token."""
+    costs = (Level("store", 0.001, retrieval=True, found=(1.0,)), Level("middle", 0.1), Level("target", 1.0))
+    levels = Levels(costs, ((None, 0.9, None), (None, None, 0.8), (None, None, None)))
+    assert predict(levels, (0, 1, 2), (3, 4)).seconds == pytest.approx(
+        predict(levels, (1, 2), (4,)).seconds + 4 * 0.001 / predict(levels, (1, 2), (4,)).tokens
+    )
+    assert fastest_plan(levels).names == ("middle", "target")
+
+
+def test_retrieval_drafts_at_the_bottom_alone() -> None:
+    levels = (Level("draft", 0.001), Level("datastore", 0.0, retrieval=True), Level("target", 1.0))
+    plans = plans_by_size(Levels(levels, ((None, 0.99, 0.1), (None, None, 0.6), (None, None, None))))
+    assert [str(plan) for plan in plans] == ["target", "datastore:15 > target"]
+
+
+def test_eighty_layers_are_planned() -> None:
+    quality = [0.0, *sorted(((7 * layer) % 79 + 1) / 80 for layer in range(79))]
+    layers = Levels(
+        tuple(Level(f"layer {layer}", 0.001 * 1.05**layer) for layer in range(80)),
+        tuple(tuple(1 - max(above - below, 0) for above in quality) for below in quality),
+    )
+    *_, last = found = list(search(layers, 15))
+    assert len(last.chosen) > 3
+    for each in found:
+        assert each.objective == pytest.approx(objective(layers, each.chosen, each.lengths))
+    single = min(objective(layers, (layer, 79), (length,)) for layer in range(79) for length in range(1, 16))
+    assert found[1].objective == pytest.approx(single)
+    assert fastest_plan(layers).seconds < single
+
+
+@pytest.mark.parametrize("depth", [0, -1, 257, 2.0, True])
+def test_depths_out_of_range_are_refused(depth: int) -> None:
+    with pytest.raises(InvalidArgument, match="depth is "):
+        plans_by_size(example(3), depth)
+
+
+def test_a_depth_that_needs_too_much_memory_is_refused() -> None:
+    levels = tuple(Level(str(number), 1.0 + number) for number in range(65))
+    with pytest.raises(InvalidArgument, match="depth is 65; for 64 drafters it must be at most 64"):
+        plans_by_size(Levels(levels, tuple((0.5,) * 65 for _ in levels)), 65)

@@ -1,0 +1,29 @@
+"""The threads that answer gRPC calls."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from suffolk.serving.net.call_pool import CallingThread, CallPool
+
+
+def test_running_and_waiting_calls_fill_a_pool() -> None:
+    gate = threading.Event()
+    with CallPool("test", threads=1, most=3) as pool:
+        futures = [pool.submit(gate.wait, 60) for _ in range(2)]
+        assert not pool.is_full()
+        futures.append(pool.submit(int, "no number"))
+        assert pool.is_full()
+        assert futures.pop(1).cancel() or gate.is_set()
+        assert not pool.is_full()
+        gate.set()
+        assert isinstance(futures[-1].exception(60), ValueError)
+
+
+def test_work_runs_in_the_calling_thread() -> None:
+    pool = CallingThread(1)
+    assert pool.submit(threading.get_ident).result() == threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        pool.submit(lambda: 1 // 0).result()

@@ -1,0 +1,82 @@
+"""An HTTP server reads a bounded number of bytes a second, whatever is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from suffolk.serving.net import http_server
+from suffolk.serving.net.endpoint import Endpoint
+from suffolk.serving.net.http_server import HttpLimits, HttpServer
+from suffolk.serving.net.read_pace import ReadPace
+from tests.support.waiting import HANG
+
+MIB = 1 << 20
+BUFFERS = 32 * MIB
+"""More than the kernel keeps for a connection."""
+
+
+def test_bytes_beyond_the_burst_wait() -> None:
+    now = [100.0]
+    pace = ReadPace(rate=10, burst=20, clock=lambda: now[0])
+    assert [pace.take(size) for size in (15, 5, 10, 10)] == [0.0, 0.0, 1.0, 2.0]
+    now[0] += 2.0
+    assert pace.take(5) == 0.5
+    now[0] += 60.0
+    assert pace.take(20) == 0.0
+
+
+@contextmanager
+def serving(monkeypatch: pytest.MonkeyPatch, rate: float) -> Iterator[tuple[str, int]]:
+    """The address of a server that answers with the size of a body: 0 at once, and at /size after it has read the body."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        size = len(await Request(scope, receive).body()) if scope["path"] == "/size" else 0
+        await PlainTextResponse(str(size))(scope, receive, send)
+
+    monkeypatch.setattr(http_server, "ReadPace", lambda: ReadPace(rate, MIB))
+    server = HttpServer(Endpoint("127.0.0.1", 0), answer, HttpLimits())
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server.endpoint.host, server.endpoint.port
+    finally:
+        server.stop(0)
+        thread.join(HANG)
+
+
+@pytest.mark.parametrize("part", [MIB, 1 << 15])
+def test_an_answered_request_cannot_keep_the_server_reading(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    """Regression: a body that nobody reads was read as fast as it came, endlessly, and delayed all others."""
+    with serving(monkeypatch, rate=1) as address, socket.create_connection(address) as sender:
+        sender.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert sender.recv(MIB).startswith(b"HTTP/1.1 200")
+        sender.settimeout(0.5)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < BUFFERS:
+                sender.sendall(b"%x\r\n%s\r\n" % (part, bytes(part)))
+                sent += part
+        assert sent < BUFFERS
+        other = http.client.HTTPConnection(*address, timeout=HANG)
+        other.request("POST", "/size", b"small")
+        assert other.getresponse().read() == b"5"
+        other.close()
+
+
+def test_large_bodies_beyond_the_burst_arrive_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(monkeypatch, rate=16 * MIB) as address:
+        connection = http.client.HTTPConnection(*address, timeout=HANG)
+        for size in (3 * MIB, 1, 3 * MIB):
+            connection.request("POST", "/size", bytes(size))
+            assert int(connection.getresponse().read()) == size
+        connection.close()

@@ -1,0 +1,89 @@
+"""What servers say about their state while they start, serve and stop."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.net.http_errors import plain_error
+from suffolk.serving.net.readiness import Readiness
+from suffolk.serving.net.starting_page import starting_page
+from suffolk.serving.store.draft_service.server import DraftServerConfig
+from suffolk.serving.worker.openai.errors import error_body
+from tests.support.brute_force import BruteForceRetriever
+from tests.support.draft_server import LOOPBACK, check_health, connected, serving
+from tests.support.waiting import HANG, until
+
+
+def page(address: object, path: str = "/readyz") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=HANG) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_reasons() -> None:
+    ready = Readiness()
+    assert (ready.is_set(), ready.reason) == (False, "starting")
+    ready.set()
+    assert (ready.is_set(), ready.reason) == (True, "")
+    ready.clear("the engine has died")
+    ready.clear("stopping")
+    assert (ready.is_set(), ready.reason) == (False, "the engine has died")
+
+
+def test_a_starting_server_answers_health_checks() -> None:
+    with starting_page(LOOPBACK, "loading the model", plain_error) as address:
+        for path in ("/readyz", "/healthz"):
+            assert page(address, path) == (503, "starting: loading the model\n")
+        assert page(address, "/livez") == (200, "ok\n")
+    with pytest.raises(OSError, match="refused"):
+        page(address)
+    with starting_page(None, "loading the model", plain_error) as address:
+        assert address is None
+
+
+def test_a_starting_worker_answers_calls_in_the_form_of_its_errors() -> None:
+    """Regression: the answer was a text, which clients of OpenAI's API cannot read."""
+    with starting_page(LOOPBACK, "loading the model", error_body) as address:
+        for path in ("/v1/models", "/v1/chat/completions", "/ready", "/health"):
+            status, body = page(address, path)
+            assert (status, json.loads(body)["error"]) == (
+                503,
+                {
+                    "message": "starting: loading the model; try again later",
+                    "type": "server_error",
+                    "param": None,
+                    "code": "unavailable",
+                },
+            )
+        client = openai.OpenAI(api_key="none", base_url=f"http://{address}/v1", max_retries=0)
+        with pytest.raises(openai.InternalServerError, match="starting: loading the model"):
+            client.models.list()
+
+
+def test_a_draining_server_answers_calls_but_is_not_ready() -> None:
+    brute = BruteForceRetriever([[1, 2, 3]], 9)
+    with serving({"wiki": brute}, drain=HANG) as server, connected(server) as remote:
+        assert page(server.http) == (200, "ok\n")
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        until(lambda: page(server.http) == (503, "stopping\n"))
+        assert check_health(server, "suffolk.v1.DraftService") == "NOT_SERVING"
+        assert remote.lookup([1, 2]) == (2, 1)
+        assert stopping.is_alive()
+        server.end_drain()
+        stopping.join(HANG)
+        assert not stopping.is_alive()
+
+
+def test_a_drain_out_of_range() -> None:
+    with pytest.raises(InvalidArgument, match=r"drain is 601; it must be in 0\.\.600 seconds"):
+        DraftServerConfig((LOOPBACK,), drain=601)

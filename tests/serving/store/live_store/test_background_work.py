@@ -1,0 +1,165 @@
+"""Background work fails, and runs beside other calls, without losing or repeating a document."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from suffolk.build_index.delete import delete
+from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.manifest import writer_lock
+from suffolk.serving.store.live_store import published_files
+from suffolk.serving.store.live_store.keeper import Keeper
+from suffolk.serving.store.live_store.store import LiveStore
+from tests.serving.store.live_store.conftest import OpenStore
+from tests.serving.store.live_store.test_live_bounds import first_tokens, without_keeper
+from tests.support.waiting import HANG, until
+
+
+def test_appends_beside_a_trim_stay_in_the_log(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = without_keeper(open_store())
+    writer, stats = store._writer, store._writer.index.stats()
+    assert stats["oldest_sequence"] == 0
+    monkeypatch.setattr(writer.log, "_file_bytes", 100)
+
+    class Interrupted:
+        """The index; other threads append between its answer and the next step."""
+
+        def stats(self) -> dict[str, int]:
+            writer.index = index
+            for number in range(4):
+                store.append([number] * 50, group="g")
+            return stats
+
+    index, writer.index = writer.index, Interrupted()  # type: ignore[assignment]
+    writer.trim()
+    assert first_tokens(store) == first_tokens(open_store()) == [0, 1, 2, 3]
+
+
+def fails(*_: object) -> None:
+    raise Unavailable("too many open files")
+
+
+def test_a_generation_that_cannot_be_taken_up_is_not_published_again(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = without_keeper(open_store())
+    store.append([1, 2, 3], id="a")
+    with monkeypatch.context() as patched:
+        patched.setattr(published_files, "open_datastore", fails)
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                store.seal()
+    assert store._writer.unpublished_tokens == 0
+    store.append([4], group="g")
+    assert store.seal() is None
+    assert store.lookup([1, 2]) == (2, 1)
+    assert first_tokens(store) == first_tokens(open_store()) == [1, 4]
+
+
+def test_memory_is_bounded_while_nothing_can_be_published(open_store: OpenStore) -> None:
+    store = without_keeper(open_store(ttl_seconds=60, max_tokens=100))
+    store.append([1] * 20)
+    store.seal()
+    store._writer._clock._offset += 80  # the published segment is due
+    with writer_lock(store.path):
+        for number in range(30):
+            store.append([number] * 10)
+            with pytest.raises(Unavailable):
+                store._upkeep.work()
+            assert store.stats().tokens <= 100
+        store.append([30] * 100)
+        store._upkeep.relieve()
+        assert store.stats().tokens <= 100
+    store._upkeep.work()
+    assert store.stats().tokens + store.stats().published_tokens <= 100
+
+
+def test_a_checkpoint_is_made_while_nothing_can_be_published(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = without_keeper(open_store(flush_tokens=5))
+    store.append([1] * 10)
+    called: list[bool] = []
+    monkeypatch.setattr(store._writer, "checkpoint", lambda: called.append(True))
+    with writer_lock(store.path), pytest.raises(Unavailable):
+        store._upkeep.work()
+    assert called
+
+
+def test_a_deletion_by_another_process_is_served_during_a_checkpoint(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = without_keeper(open_store())
+    store.append([5, 6, 7], id="x")
+    store.append([8, 9], id="y")
+    store.seal()
+    store.append([1], group="g")
+    entered, release = threading.Event(), threading.Event()
+    checkpoint = store._writer.log.checkpoint
+
+    def slow(*arguments: object) -> None:
+        entered.set()
+        assert release.wait(HANG)
+        checkpoint(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store._writer.log, "checkpoint", slow)
+    forced = store._writer.checkpoint
+    monkeypatch.setattr(store._writer, "checkpoint", lambda: forced(force=True))
+    work = threading.Thread(target=store._upkeep.work)
+    work.start()
+    assert entered.wait(HANG)
+    delete(store.path, ["x"], [])
+    until(lambda: store.lookup([5, 6]) == (0, 0))
+    store._writer.trim()
+    release.set()
+    work.join()
+    assert first_tokens(store) == first_tokens(open_store()) == [8, 1]
+
+
+def groups(store: LiveStore) -> list[str]:
+    return [chr(97 + token) for token in first_tokens(store)]
+
+
+def test_groups_in_use_stay_after_a_restart(open_store: OpenStore) -> None:
+    store = open_store()
+    for number in range(20):
+        store.append([number] * 50, group=chr(97 + number))
+    store = without_keeper(open_store(evict="use", max_tokens=1000))
+    store.lookup([1], group="a")
+    store.append([19], group="t")
+    store._upkeep.work()
+    assert groups(store) == ["a", *"defghijklmnopqrst", "t"]
+
+
+def test_only_groups_with_documents_are_remembered(open_store: OpenStore) -> None:
+    store = without_keeper(open_store(evict="use"))
+    store.lookup_batch([[1]] * 50, group=[f"unknown {number}" for number in range(50)])
+    for number in range(5):
+        store.append([number], group=f"{number}")
+    assert len(store._bounds._used) == 5
+    for number in range(3):
+        store.delete(group=f"{number}")
+    store._upkeep.work()
+    assert len(store._bounds._used) == 2
+
+
+def test_any_error_is_kept_and_the_thread_goes_on() -> None:
+    calls, relieved, errors = [], [], []
+    made = threading.Event()
+
+    def work() -> None:
+        made.wait()
+        calls.append(len(relieved))
+        errors.append(keeper.error)
+        if len(calls) < 5:
+            raise MemoryError
+
+    keeper = Keeper(work, 0.001, lambda: relieved.append(True))
+    made.set()
+    until(lambda: len(calls) >= 5)
+    until(lambda: keeper.error is None)
+    keeper.close()
+    assert errors[:5] == [None, *["MemoryError"] * 4]
+    assert calls[:5] == [0, 1, 3, 7, 15]  # a failed call is repeated after 1, 2, 4 and 8 rounds

@@ -1,0 +1,93 @@
+"""Tests OpenAI's older names of tools, ``functions`` and ``function_call``, through OpenAI's client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+
+from suffolk.serving.worker.openai.chat_message import ChatMessage
+from suffolk.serving.worker.openai.functions import first_call, read_function_call
+from suffolk.serving.worker.openai.tool_format import FORMATS
+from suffolk.serving.worker.server import WorkerServer
+from tests.serving.worker.openai.test_tools import ASKED, PARAMETERS, TEMPLATE, TOOLS
+from tests.support.grammars import ending_target
+from tests.support.http_requests import ask
+from tests.support.openai_server import answering, client_of
+
+FUNCTIONS: Any = [tool["function"] for tool in TOOLS]
+NAMED = {"name": "weather"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[WorkerServer]:
+    target = ending_target()
+    target.tokenizer.chat_template = TEMPLATE
+    with answering(target) as server:
+        yield server
+
+
+def test_a_named_function_is_called_in_the_answer_and_in_the_stream(server: WorkerServer) -> None:
+    fields = {**ASKED, "functions": FUNCTIONS, "function_call": NAMED}
+    with client_of(server) as client:
+        answer = client.chat.completions.create(**fields).choices[0]
+        chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**fields, stream=True)]
+    call = answer.message.function_call
+    assert call is not None
+    assert (call.name, answer.message.content, answer.message.tool_calls) == ("weather", None, None)
+    jsonschema.validate(json.loads(call.arguments), PARAMETERS)
+    assert answer.finish_reason == chunks[-1].finish_reason == "stop"  # as for a named tool
+    parts = [chunk.delta.function_call for chunk in chunks if chunk.delta.function_call]
+    assert [part.name for part in parts] == ["weather"] + [None] * (len(parts) - 1)
+    assert "".join(part.arguments or "" for part in parts) == call.arguments
+    assert all(chunk.delta.tool_calls is None for chunk in chunks)
+
+
+def test_functions_that_are_not_called_change_nothing(server: WorkerServer) -> None:
+    texts = [
+        ask(server, "POST", "/v1/chat/completions", ASKED | {"max_completion_tokens": 9} | fields)[2]["choices"]
+        for fields in ({"tools": TOOLS}, {"functions": FUNCTIONS}, {"functions": FUNCTIONS, "function_call": "auto"})
+    ]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_only_the_first_call_has_a_place_in_a_message() -> None:
+    tools = read_function_call(FUNCTIONS, None)
+    assert tools is not None
+    message = ChatMessage(tools, FORMATS["json"])
+    text = '[{"name": "now", "arguments": {}}, {"name": "weather", "arguments": {"unit": "C", "days": 2}}]'
+    content, calls = message.add(text, "stop")
+    assert (content, len(calls)) == ("", 2)
+    assert first_call(calls) == [{"name": "now", "arguments": "{}"}]
+
+
+def test_earlier_calls_and_their_results_reach_the_template(server: WorkerServer) -> None:
+    messages = [
+        *ASKED["messages"],
+        {"role": "assistant", "content": None, "function_call": {"name": "weather", "arguments": '{"unit": "C"}'}},
+        {"role": "function", "name": "weather", "content": "rain"},
+    ]
+    tokens = ask(server, "POST", "/tokenize", {"messages": messages})[2]["tokens"]
+    text = ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"]
+    assert text == '<user>Is it <tool_call>?<assistant><tool_call>{"unit": "C"}</tool_call><tool>rain<assistant>'
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "text"),
+    [
+        ({"functions": [{}]}, "functions[0].name", "functions[0].name is None"),
+        ({"functions": [{"name": "f", "parameters": 5}]}, "functions[0].parameters", "give a schema"),
+        ({"functions": FUNCTIONS, "tools": TOOLS}, "functions", "older name of tools"),
+        ({"functions": FUNCTIONS, "function_call": "required"}, "function_call", "none, auto or"),
+        ({"functions": FUNCTIONS, "function_call": {"name": "g"}}, "function_call", "are weather, now"),
+        ({"function_call": NAMED}, "function_call", "it needs functions"),
+        ({"messages": [{"role": "assistant", "function_call": {}}]}, "messages", "has no name"),
+    ],
+)
+def test_wrong_functions_are_refused(server: WorkerServer, fields: Any, param: str, text: str) -> None:
+    status, _, reply = ask(server, "POST", "/v1/chat/completions", ASKED | fields)
+    assert (status, reply["error"]["param"]) == (400, param), reply
+    assert text in reply["error"]["message"]

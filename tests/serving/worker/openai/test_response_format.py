@@ -1,0 +1,146 @@
+"""Tests response formats, and the grammars that they become."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.worker.openai.response_format import read_grammar
+from tests.support.grammars import Oracle, ending_target, tokens_of
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return ending_target()
+
+
+def test_response_formats_become_grammars(target: Target) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "not": {"const": 3}}}, "required": ["a"]}
+    assert read_grammar(None) is None
+    assert read_grammar({"type": "text"}) is None
+    assert read_grammar({"type": "json_object"}) == Grammar("json_object")
+    loose = read_grammar({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
+    assert loose is not None
+    assert Oracle(target, loose).is_whole(tokens_of('{"a": 3}'))
+    strict = read_grammar({"type": "json_schema", "json_schema": {"schema": schema, "strict": True}})
+    with pytest.raises(InvalidArgument, match=r'Unimplemented keys: \["not"\]'):
+        target.match(strict)
+
+
+def accepts(target: Target, schema: dict[str, Any], text: str, strict: bool = True) -> bool:
+    grammar = read_grammar({"type": "json_schema", "json_schema": {"schema": schema, "strict": strict}})
+    assert grammar is not None
+    target.match(grammar)
+    return Oracle(target, grammar).is_whole(tokens_of(text))
+
+
+def test_a_property_that_a_pattern_matches_too_is_refused(target: Target) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"score": {"type": "integer"}},
+        "patternProperties": {"^x": {"type": "integer"}},
+    }
+    assert accepts(target, schema, '{"score": 3, "x1": 4}')
+    schema["patternProperties"] = {"^sco": {"type": "integer"}}
+    for strict in (True, False):
+        with pytest.raises(InvalidArgument, match="the property 'score', and patternProperties '.sco' match it too"):
+            accepts(target, schema, "{}", strict)
+
+
+def test_objects_have_only_the_properties_that_they_name(target: Target) -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}, "required": ["a"], "$defs": {"B": inner}}
+    assert accepts(target, schema, '{"a": {"b": 1}}')
+    assert not accepts(target, schema, '{"a": {"b": 1, "c": 2}}')
+    assert not accepts(target, schema, '{"a": {"b": 1}, "c": 2}')
+    assert not accepts(target, schema, '{"a": {"b": 1}, "c": 2}', strict=False)
+    assert accepts(target, schema | {"additionalProperties": True}, '{"a": {"b": 1}, "c": 2}')
+    assert accepts(target, {"type": "object"}, '{"any": 1}')
+    both = {"allOf": [{"$ref": "#/$defs/B"}, {"type": "object", "properties": {"c": {}}}], "$defs": {"B": inner}}
+    assert accepts(target, both, '{"b": 1, "c": 2}')
+    assert accepts(target, {"enum": [{"properties": {"a": 1}}]}, '{"properties": {"a": 1}}')
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    name: str
+
+
+class Owner(BaseModel):
+    pet: Cat | Dog = Field(discriminator="kind")
+
+
+def test_a_discriminated_union_of_pydantic_is_one_of_its_branches(target: Target) -> None:
+    schema = Owner.model_json_schema()
+    assert "oneOf" in schema["properties"]["pet"]
+    for strict in (True, False):
+        assert accepts(target, schema, '{"pet": {"kind": "cat", "lives": 9}}', strict)
+        assert accepts(target, schema, '{"pet": {"kind": "dog", "name": "x"}}', strict)
+        assert not accepts(target, schema, '{"pet": {"kind": "cow", "lives": 9}}', strict)
+
+
+@pytest.mark.parametrize(
+    "keyword", [{"uniqueItems": True}, {"contains": {"const": 1}}, {"if": {}, "then": {}}, {"not": {}}]
+)
+def test_strict_schemas_may_not_have_keywords_that_are_not_enforced(target: Target, keyword: dict[str, Any]) -> None:
+    nested = {"type": "object", "properties": {"a": {"type": "array", **keyword}}}
+    with pytest.raises(InvalidArgument, match="Unimplemented keys"):
+        accepts(target, nested, "{}")
+    accepts(target, nested, "{}", strict=False)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_keywords_that_are_null_count_as_absent(target: Target, strict: bool) -> None:
+    """As Go's clients write empty lists and maps."""
+    nothing = {"required": None, "enum": None, "additionalProperties": None, "anyOf": None, "x-guidance": None}
+    schema = {"type": "object", "properties": {"a": {"type": "null", "const": None, "items": None}}, **nothing}
+    assert accepts(target, schema, '{"a": null}', strict)
+    assert not accepts(target, schema, '{"b": null}', strict)
+    empty = {"type": "object", "properties": None}
+    assert accepts(target, empty, "{}", strict)
+    assert not accepts(target, empty, '{"a": 1}', strict)
+
+
+@pytest.mark.parametrize("pattern", ["^(?!x)[a-z]+$", "^[a-z]+(?<=z)$", r"^([a-z])\1$", r"^\\(?=z)"])
+def test_patterns_that_cannot_be_read_are_left_out_unless_strict(target: Target, pattern: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
+    assert accepts(target, schema, '{"a": "zz"}', strict=False)
+    with pytest.raises(InvalidArgument, match="regex parse error"):
+        accepts(target, schema, '{"a": "zz"}', strict=True)
+
+
+def test_patterns_with_escaped_marks_are_enforced(target: Target) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^\(?=\\1$"}}}
+    assert accepts(target, schema, r'{"a": "(=\\1"}', strict=False)
+    assert not accepts(target, schema, '{"a": "zz"}', strict=False)
+
+
+@pytest.mark.parametrize(
+    ("response_format", "message"),
+    [
+        ({"type": "xml"}, "response_format.type is 'xml'; it must be text, json_object or json_schema"),
+        ({}, "response_format.type is None"),
+        ({"type": "json_schema"}, "response_format.json_schema.schema: give the schema"),
+        (
+            {"type": "json_schema", "json_schema": {"schema": [1]}},
+            "response_format.json_schema.schema: give the schema",
+        ),
+        (
+            {"type": "json_schema", "json_schema": {"schema": {"x-guidance": 5}}},
+            "x-guidance of a schema is of type int; it must be an object",
+        ),
+    ],
+)
+def test_wrong_response_formats_are_refused(response_format: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read_grammar(response_format)
