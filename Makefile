@@ -18,7 +18,7 @@ test: .venv/ready
 lint: .venv/ready
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo
 	.venv/bin/mdformat --check $(PAGES)
-	.venv/bin/codespell $(PAGES) CITATION.cff datastore build_index serving suffolk benchmarks research csrc
+	.venv/bin/codespell $(PAGES) CITATION.cff datastore build_index serving capacity suffolk benchmarks research csrc
 	.venv/bin/md-dead-link-check
 
 # The documentation site, into build/site; broken links and anchors are errors.

@@ -43,7 +43,7 @@ class PathEditable(editable_wheel):
         self.mode = "compat"
 
 
-ROOMS = ("datastore", "build_index", "serving", "benchmarks")
+ROOMS = ("datastore", "build_index", "serving", "capacity", "benchmarks")
 """Top-level folders that are packages of ``suffolk``. In this folder, links in ``suffolk/`` lead to them."""
 
 if "editable_wheel" in sys.argv:

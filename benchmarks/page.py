@@ -13,7 +13,7 @@ from markupsafe import Markup
 from suffolk.benchmarks.folder import make_folder, whole_file
 from suffolk.benchmarks.plot import Panel, svg
 from suffolk.benchmarks.stopping import stop_lines
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 
 def write_page(path: Path, run: dict[str, Any], parts: Sequence[str | Table], panels: Sequence[Panel]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.folder import make_folder
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.provenance import commit, package_versions
+from suffolk.datastore.json_file import write_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import TypedDict, TypeVar
 
-from suffolk.benchmarks.progress import part_progress
+from suffolk.build_index.progress import part_progress
 
 T = TypeVar("T")
 

@@ -23,12 +23,12 @@ from suffolk.benchmarks.decode.setup import (
     opened_datastores,
     require_drafters,
 )
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop

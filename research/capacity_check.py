@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.capacity.need import Need
-from suffolk.benchmarks.capacity.profiling.calls import DEADLINE, draft_request, serve_command
-from suffolk.benchmarks.capacity.profiling.profile import sample_contexts
-from suffolk.benchmarks.capacity.profiling.search import MAX_DEPTH, MAX_MATCH
-from suffolk.benchmarks.capacity.service_costs import ServiceCosts, read_costs
-from suffolk.benchmarks.capacity.shard import Shard
+from suffolk.benchmarks.capacity.calls import DEADLINE, draft_request, serve_command
+from suffolk.benchmarks.capacity.profile import sample_contexts
+from suffolk.benchmarks.capacity.search import MAX_DEPTH, MAX_MATCH
 from suffolk.benchmarks.service.cores import on_core
 from suffolk.benchmarks.service.draft_server import serving
 from suffolk.benchmarks.service.load import run_closed, run_open
 from suffolk.benchmarks.service.measure import cpu_seconds
-from suffolk.benchmarks.table import Table
+from suffolk.capacity.need import Need
+from suffolk.capacity.service_costs import ServiceCosts, read_costs
+from suffolk.capacity.shard import Shard
 from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.text_table import Table
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.url import parse_url
 

@@ -29,8 +29,8 @@ from suffolk.benchmarks.decode.report import with_interval
 from suffolk.benchmarks.prompts import STYLES, encode_prompt, load_prompts
 from suffolk.benchmarks.report import Report, write_report
 from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.engine.model.target_loader import DTYPES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import format_table
+from suffolk.datastore.text_table import format_table
 
 PACKAGES = ("numpy", "torch", "transformers", "matplotlib")
 NOTES = (

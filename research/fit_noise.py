@@ -21,9 +21,9 @@ from research.fit_priors import SHIPPED
 from research.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from research.prior_evidence import Evidence, gather, join
 from suffolk.benchmarks.decode.options import LIMITS
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.calibration.noise_reweighting import knows_noise
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter

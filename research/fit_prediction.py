@@ -20,10 +20,10 @@ from research.command import add_seed, command_parser, run_command
 from research.edits import read_edits
 from research.fit_priors import RIDGE, fit_source
 from research.prior_evidence import gather
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.decoding.drafters.retrieval.prediction import PRIOR, PredictionDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids

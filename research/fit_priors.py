@@ -22,12 +22,12 @@ from research.command import add_evidence, command_parser, run_command
 from research.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from research.prior_evidence import TERMS, Evidence, gather, join
 from suffolk.benchmarks.decode.options import LIMITS
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.calibration.reliability import Reliability
 from suffolk.serving.decoding.drafters.retrieval.datastore import PRIOR as DATASTORE_PRIOR

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 Figures = dict[str, dict[str, object]]
 """Column by column, for each row. A figure that is missing is shown as "-"."""

@@ -19,14 +19,14 @@ from tokenizers import Tokenizer
 
 from research.command import command_parser, run_command
 from suffolk.benchmarks.folder import whole_file
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.prompts import messages_of, read_rows, row_name
 from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.table import format_table
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tokenizer import load_tokenizer
 
 WINDOW, SHARE, LONGEST = 13, 0.5, 50

@@ -16,13 +16,13 @@ from research.delayed_server import delayed_server
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
-from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.report import Report, plain, write_report
 from suffolk.benchmarks.service.draft_server import served
-from suffolk.benchmarks.table import format_table
 from suffolk.benchmarks.turns import rotated
+from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs

@@ -24,12 +24,12 @@ from suffolk.benchmarks.decode.setup import (
     opened_datastores,
     require_drafters,
 )
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.drafter import Drafter

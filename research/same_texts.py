@@ -19,8 +19,8 @@ from research.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.benchmarks.decode.options import DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target, make_drafters, opened_datastores
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.arguments import check_range
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.registry import NONE
 from suffolk.serving.decoding.engine.loop import prefill_pace
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions

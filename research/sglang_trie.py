@@ -23,14 +23,14 @@ import numpy as np
 import pybind11
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.process_memory import grown_memory, resident_memory
 from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.retrieval.substore import first_tokens
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, NotFound
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
 from research.command import check_timing, command_parser, cpu_clock, run_command
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.model.int8_linear import compress, round_weights
 from suffolk.serving.decoding.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, accelerate, skinny_gemm
 from suffolk.serving.decoding.engine.model.target_loader import DTYPES, read_vocab_size

@@ -12,8 +12,8 @@ import torch
 
 from research.command import check_timing, command_parser, cpu_clock, run_command
 from research.some_passes import binary_tree, filled_cache
-from suffolk.benchmarks.json_file import write_json
-from suffolk.benchmarks.table import format_table
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.model import split_attention
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.target import Target

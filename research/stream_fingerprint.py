@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from research.command import add_seed, command_parser, run_command
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.worker.step_joiner import StepJoiner
 

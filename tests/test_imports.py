@@ -22,6 +22,7 @@ FOLDERS = {
     "build_index": "suffolk.build_index",
     "serving": "suffolk.serving",
     "benchmarks": "suffolk.benchmarks",
+    "capacity": "suffolk.capacity",
     "suffolk/cli": "suffolk.cli",
     "research": "research",
 }

@@ -16,11 +16,11 @@ from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN
 from suffolk.benchmarks.decode.setup import load_target, target_facts
 from suffolk.benchmarks.prediction.edits import source_files
-from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import Prompt, encode_prompt
 from suffolk.benchmarks.rollouts.memory import GroupAlone, LiveMemory, Memory, NoMemory, new_store
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.turns import rotated
+from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind

@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a pass", "as the first plain run")
 NOTES = (

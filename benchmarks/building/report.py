@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "tokenizers", "kitoken", "draftretriever", "pydivsufsort", "matplotlib")
 HEADERS = ("", "seconds", "processor s", "text MB/s", "tokens", "peak MB", "largest process MB")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.counts.infini_gram_index import cached_index, open_engine, require_package
-from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, spoil
 from suffolk.benchmarks.retrieval.latency import time_alternating, time_rounds
 from suffolk.benchmarks.retrieval.substore import first_tokens
+from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Field, Internal, InvalidArgument
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.counts.measure import OURS, RIVAL
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "infini-gram", "matplotlib")
 HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us", "p99", "times as fast", "in turn")

@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "grpcio", "matplotlib")
 HEADERS = (

@@ -15,10 +15,10 @@ from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
 from suffolk.benchmarks.demo.model import NAME, fetch_model
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.stopping import exit_code, stop_lines
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal
 from suffolk.datastore.manifest import MANIFEST_NAME
+from suffolk.datastore.text_table import format_table
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
 PROMPTS = Path(__file__).with_name("prompts.jsonl")

@@ -16,7 +16,7 @@ from suffolk.benchmarks.hierarchy.run_distribution import (
     round_weights,
 )
 from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial
-from suffolk.benchmarks.progress import tracked
+from suffolk.build_index.progress import tracked
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import Floats
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution

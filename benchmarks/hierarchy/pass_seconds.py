@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer
-from suffolk.benchmarks.progress import part_progress
+from suffolk.build_index.progress import part_progress
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegment, Floats, LevelQuery
 from suffolk.serving.decoding.drafters.hierarchy.level_sampling import (
     FreshUniforms,

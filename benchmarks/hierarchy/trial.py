@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffolk.benchmarks.hierarchy.agreement import Ids
-from suffolk.benchmarks.progress import part_progress
+from suffolk.build_index.progress import part_progress
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.request import Request

@@ -18,7 +18,7 @@ from suffolk.benchmarks.host.clock import HostClock, replaced_clock
 from suffolk.benchmarks.host.instant_model import InstantPasses, tiny_target
 from suffolk.benchmarks.host.step_parts import StepParts
 from suffolk.benchmarks.host.word_texts import VOCAB, Ids, WordTexts
-from suffolk.benchmarks.progress import tracked
+from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.decoding.drafters.load import make_drafter

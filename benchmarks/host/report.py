@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.host.step_parts import PARTS
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "torch", "transformers", "matplotlib")
 HEADERS = ("requests, drafter", "steps", "ms", "p90", "tokens a step", *PARTS)

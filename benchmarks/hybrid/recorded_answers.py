@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.prompts import Prompt
+from suffolk.build_index.progress import part_progress
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target

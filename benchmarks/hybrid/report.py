@@ -10,7 +10,7 @@ from suffolk.benchmarks.decode.summary import ALL
 from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
 from suffolk.benchmarks.hybrid.summary import MEAN
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "matplotlib")
 NOTES = (

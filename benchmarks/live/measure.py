@@ -15,8 +15,8 @@ from suffolk.benchmarks.live.options import LiveOptions
 from suffolk.benchmarks.live.pieces import Pieces, read_pieces
 from suffolk.benchmarks.live.segment_counts import drafts_by_segments
 from suffolk.benchmarks.process_memory import resident_memory
-from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.build_index.progress import part_progress
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Unsupported
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from suffolk.benchmarks.live.indexes import SUFFOLK
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "arctic-inference", "matplotlib")
 INSERTION = ("insertion", "tokens", "tokens/s", "tokens a CPU second", "bytes a token", "resident", "at the peak")

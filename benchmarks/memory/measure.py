@@ -11,10 +11,10 @@ from typing import Any
 from suffolk.benchmarks.folder import make_folder, writing
 from suffolk.benchmarks.memory import limited_process
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
-from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.random_windows import random_windows
 from suffolk.benchmarks.watched_process import run_watched
+from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME

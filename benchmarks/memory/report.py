@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 PACKAGES = ("numpy", "matplotlib")
 HEADERS = (

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.replay.verdict import judge
 from suffolk.benchmarks.stopping import Stop
-from suffolk.benchmarks.table import format_table
 from suffolk.build_index.report import count
+from suffolk.datastore.json_file import write_json
 from suffolk.datastore.printable import printable
+from suffolk.datastore.text_table import format_table
 from suffolk.datastore.version import __version__
 from suffolk.serving.decoding.replay.recording import Recording
 from suffolk.serving.decoding.replay.summary import DEPTHS, summarize

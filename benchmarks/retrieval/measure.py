@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.process_memory import grown_memory, resident_memory
-from suffolk.benchmarks.progress import tracked
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
 from suffolk.benchmarks.retrieval.draftretriever_index import cached_index
@@ -19,6 +18,7 @@ from suffolk.benchmarks.retrieval.options import RetrievalOptions
 from suffolk.benchmarks.retrieval.quality import check_counts, compare_trees
 from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.benchmarks.service.draft_server import served
+from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.retriever import Retriever
 

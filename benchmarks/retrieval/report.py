@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
+from suffolk.datastore.text_table import Table
 
 QUANTILES = ("p50_us", "p90_us", "p99_us")
 HEADERS = ("microseconds", "p50", "p90", "p99", "mean")

@@ -12,7 +12,6 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.setup import Encoded, capacity_for, encode_prompts, load_target, target_facts
-from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, plain_answers, settings_of
 from suffolk.benchmarks.rollouts.decoder import CountedDecoder, Decoder, EngineDecoder, Job
@@ -21,6 +20,7 @@ from suffolk.benchmarks.rollouts.options import RolloutOptions
 from suffolk.benchmarks.rollouts.summary import summarize
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.turns import rotated
+from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.engine import Engine

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.table import format_table
+from suffolk.datastore.text_table import format_table
 
 Run = dict[str, Any]
 HEADERS = ("set", "batch", "method", "tokens/s", "speed-up", "CPU", "tokens a pass", "drafted", "accepted", "identical")

@@ -24,11 +24,11 @@ from suffolk.benchmarks.decode.setup import (
     require_drafters,
     target_facts,
 )
-from suffolk.benchmarks.progress import show_part
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests, generate
 from suffolk.benchmarks.worker.streams import Answer, StreamRun, run_streams
+from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.engine import Engine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from suffolk.benchmarks.plot import Panel
-from suffolk.benchmarks.table import Table
 from suffolk.benchmarks.worker.requests import ENGINE, TRANSPORTS
+from suffolk.datastore.text_table import Table
 
 HEADERS = ("streams, drafter, transport", "tokens/s", "ratio", "least", "first token ms", "CPU ms a token", "as engine")
 NOTES = (

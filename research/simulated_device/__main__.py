@@ -12,9 +12,9 @@ from research.command import add_seed, command_parser, run_command
 from research.simulated_device.comparison import NAMES, Case, compare, read_answers
 from research.simulated_device.device import Disturbances, DraftTimes
 from research.simulated_device.simulation import Load
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.costs.cost_store import read_costs
 
 _HEADERS = (

@@ -13,8 +13,8 @@ from research.command import add_seed, command_parser, run_command
 from research.simulated_device.comparison import NAMES, WITH_MODEL, Case, compare, read_answers
 from research.simulated_device.device import Disturbances, DraftTimes, costs_like
 from research.simulated_device.simulation import Load, Result
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import read_costs
 

@@ -18,8 +18,8 @@ from research.simulated_device.bars import CPU, GPU, Checked, batches, holding, 
 from research.simulated_device.comparison import NAMES, SIZES, Case, read_answers
 from research.simulated_device.device import costs_like
 from research.simulated_device.fixed_planner import FixedPlanner
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.policy import constants
 
 _FACTORS = (0.5, 2.0)

@@ -15,18 +15,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-from suffolk.benchmarks.capacity.amounts import read_amount
-from suffolk.benchmarks.capacity.bill import Prices, bill_of
-from suffolk.benchmarks.capacity.building import building_of
-from suffolk.benchmarks.capacity.comparison import compare_plan, comparison_lines, comparison_result
-from suffolk.benchmarks.capacity.index_size import MAX_SEGMENT_TOKENS
-from suffolk.benchmarks.capacity.need import Need, Node
-from suffolk.benchmarks.capacity.plan import Plan, best_plan
-from suffolk.benchmarks.capacity.published import PUBLISHED
-from suffolk.benchmarks.capacity.queueing import MOST_UTILISATION
-from suffolk.benchmarks.capacity.relaxations import relaxations
-from suffolk.benchmarks.capacity.report import plan_lines, plan_result
-from suffolk.benchmarks.capacity.service_costs import read_costs
+from suffolk.capacity.bill import Prices, bill_of, building_of
+from suffolk.capacity.comparison import compare_plan, comparison_lines, comparison_result
+from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS
+from suffolk.capacity.need import Need, Node, read_amount
+from suffolk.capacity.plan import Plan, best_plan, relaxations
+from suffolk.capacity.queueing import MOST_UTILISATION
+from suffolk.capacity.report import plan_lines, plan_result
+from suffolk.capacity.service_costs import PUBLISHED, read_costs
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, passed_on, rare
 from suffolk.datastore.limits import MAX_BATCH

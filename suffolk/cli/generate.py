@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.benchmarks.json_file import write_json
 from suffolk.cli.drafting import require_costs
 from suffolk.cli.explanation import explain
 from suffolk.cli.generate_options import EXAMPLES as EXAMPLES
@@ -26,6 +25,7 @@ from suffolk.cli.source_colours import Colours
 from suffolk.cli.source_table import print_sources
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
+from suffolk.datastore.json_file import write_json
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation

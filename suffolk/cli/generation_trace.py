@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.benchmarks.json_file import write_text
 from suffolk.datastore.draft_tree import RETRIEVED
+from suffolk.datastore.json_file import write_text
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_trace import StepTrace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from suffolk.benchmarks.json_file import is_device
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.json_file import is_device
 from suffolk.datastore.paths import refuse_dangling
 
 

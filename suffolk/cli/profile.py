@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.benchmarks.passes.report import passes_lines, passes_result
-from suffolk.benchmarks.progress import part_progress
+from suffolk.build_index.progress import part_progress
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import option
@@ -110,8 +110,8 @@ def run(options: Options) -> int:
 
 
 def _profile_datastore(options: Options, store: Path) -> int:
-    from suffolk.benchmarks.capacity.profiling.profile import measure_service_costs
-    from suffolk.benchmarks.capacity.service_costs import costs_lines, write_costs
+    from suffolk.benchmarks.capacity.profile import measure_service_costs
+    from suffolk.capacity.service_costs import costs_lines, write_costs
 
     path = options.output or Path("suffolk-profile.json")
     require_folder("--output", path)

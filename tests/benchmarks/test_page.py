@@ -11,8 +11,8 @@ import pytest
 from suffolk.benchmarks.page import write_page
 from suffolk.benchmarks.plot import Panel, svg
 from suffolk.benchmarks.report import Report
-from suffolk.benchmarks.table import Table
 from suffolk.cli.main import main
+from suffolk.datastore.text_table import Table
 from tests.support.measurements import Page, require_page
 
 NASTY = "<script>alert('1')</script> & $x_1$ \"quoted\" ünï"

@@ -15,8 +15,8 @@ import pytest
 from suffolk.benchmarks import provenance
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
 from suffolk.benchmarks.report import Report, write_report
-from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import ResourceExhausted, Unsupported
+from suffolk.datastore.text_table import format_table
 
 
 def test_table_columns_line_up() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.capacity.profiling.profile import measure_service_costs
-from suffolk.benchmarks.capacity.published import PUBLISHED
-from suffolk.benchmarks.capacity.service_costs import FORMAT, read_costs, write_costs
+from suffolk.benchmarks.capacity.profile import measure_service_costs
+from suffolk.capacity.service_costs import FORMAT, PUBLISHED, read_costs, write_costs
 from suffolk.cli.main import main
 from tests.support.stores import make_store
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.json_file import write_json
 from suffolk.cli.output_file import plot_beside, require_folder
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
+from suffolk.datastore.json_file import write_json
 
 
 def test_what_was_there_stays_until_all_is_written(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 NOT_LISTED = {"dev", "docs"}  # for work on Suffolk itself
-FOLDERS = ("datastore", "build_index", "serving", "benchmarks", "suffolk/cli", "docs", "hub", "deploy")
+FOLDERS = ("datastore", "build_index", "serving", "capacity", "benchmarks", "suffolk/cli", "docs", "hub", "deploy")
 
 
 def texts() -> dict[str, str]:

@@ -12,6 +12,7 @@ PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"} - {ROOT / "d
 FOLDERS = (
     "benchmarks",
     "build_index",
+    "capacity",
     "csrc",
     "datastore",
     "docs",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.capacity.plan import Plan
+from suffolk.capacity.plan import Plan
 from suffolk.cli.capacity import Options, plan_of
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(900)  # it compiles the extension
 ROOT = Path(__file__).parents[2]
 NOT_SOURCE = (".git", ".venv*", "build", "dist", "*.egg-info", ".*_cache", "__pycache__", ".hypothesis", ".cache")
 SOURCES = {
-    *("benchmarks", "build_index", "csrc", "datastore", "serving", "suffolk", "suffolk.egg-info"),
+    *("benchmarks", "build_index", "capacity", "csrc", "datastore", "serving", "suffolk", "suffolk.egg-info"),
     *("CMakeLists.txt", "MANIFEST.in", "PKG-INFO", "constraints.txt", "pyproject.toml", "setup.cfg", "setup.py"),
     *("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md"),
 }
@@ -108,7 +108,7 @@ def test_the_wheel_works_by_itself(site: Path) -> None:
     assert all(path.startswith(str(site)) for path in done.stdout.split())
 
 
-@pytest.mark.parametrize("name", ["datastore", "build_index", "serving", "benchmarks", "research", "tests"])
+@pytest.mark.parametrize("name", ["datastore", "build_index", "serving", "capacity", "benchmarks", "research", "tests"])
 def test_no_other_name_can_be_imported(site: Path, name: str) -> None:
     done = python(site, "-S", "-c", f"import {name}")  # an editable install would add its folder to the path
     assert f"No module named '{name}'" in done.stderr

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from suffolk.benchmarks.capacity.plan import Plan
-from suffolk.benchmarks.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
-from suffolk.benchmarks.capacity.shard import TAIL, Shard
-from suffolk.benchmarks.capacity.simulation import MOST_SERVERS, simulate
-from suffolk.benchmarks.progress import tracked
-from suffolk.benchmarks.table import Table
+from suffolk.build_index.progress import tracked
+from suffolk.capacity.plan import Plan
+from suffolk.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
+from suffolk.capacity.shard import TAIL, Shard
+from suffolk.capacity.simulation import MOST_SERVERS, simulate
+from suffolk.datastore.text_table import Table
 
 CALLS, LEAST_CALLS = 20_000, 2_000
 """Simulated calls to single shards, and calls at least."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffolk.benchmarks.capacity.shard import GRAIN, Shard
+from suffolk.capacity.shard import GRAIN, Shard
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.store.draft_service.service import CHUNK
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from suffolk.benchmarks.capacity.queueing import Response, Service
+from suffolk.capacity.queueing import Response, Service
 
 
 @pytest.mark.parametrize("utilisation", [0.1, 0.5, 0.85])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.capacity.index_size import segment_bytes, token_width
+from suffolk.capacity.index_size import segment_bytes, token_width
 from tests.support.stores import make_store
 
 SECTION_GAPS = 8 * 64

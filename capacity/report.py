@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from suffolk.benchmarks.capacity.amounts import amount, size
-from suffolk.benchmarks.capacity.bill import Bill
-from suffolk.benchmarks.capacity.building import Building
-from suffolk.benchmarks.capacity.need import Need
-from suffolk.benchmarks.capacity.plan import Plan, network_bytes
-from suffolk.benchmarks.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
-from suffolk.benchmarks.capacity.relaxations import Relaxation
-from suffolk.benchmarks.capacity.shard import TAIL
-from suffolk.benchmarks.table import Table
+from suffolk.capacity.bill import Bill, Building
+from suffolk.capacity.need import Need, amount, size
+from suffolk.capacity.plan import Plan, Relaxation, network_bytes
+from suffolk.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
+from suffolk.capacity.shard import TAIL
+from suffolk.datastore.text_table import Table
 
 
 def plan_result(plan: Plan, building: Building, bill: Bill, changes: list[Relaxation]) -> dict[str, Any]:

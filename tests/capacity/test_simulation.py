@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from suffolk.benchmarks.capacity.comparison import AGREEMENT, compare_shard
-from suffolk.benchmarks.capacity.need import Need, Node
-from suffolk.benchmarks.capacity.published import PUBLISHED
-from suffolk.benchmarks.capacity.shard import Shard
-from suffolk.benchmarks.capacity.simulation import simulate
+from suffolk.capacity.comparison import AGREEMENT, compare_shard
+from suffolk.capacity.need import Need, Node
+from suffolk.capacity.service_costs import PUBLISHED
+from suffolk.capacity.shard import Shard
+from suffolk.capacity.simulation import simulate
 
 pytest.importorskip("simpy")
 NODES = 2

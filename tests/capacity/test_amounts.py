@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffolk.benchmarks.capacity.amounts import amount, read_amount, size
+from suffolk.capacity.need import amount, read_amount, size
 
 
 @pytest.mark.parametrize(

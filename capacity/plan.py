@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from suffolk.benchmarks.capacity.need import DISK_SHARE, MEMORY_SHARE, NETWORK_SHARE, READS_SHARE, Need
-from suffolk.benchmarks.capacity.service_costs import ServiceCosts
-from suffolk.benchmarks.capacity.shard import Shard, index_bytes
 from suffolk.build_index.split import MAX_SHARDS
+from suffolk.capacity.need import DISK_SHARE, MEMORY_SHARE, NETWORK_SHARE, READS_SHARE, Need
+from suffolk.capacity.service_costs import ServiceCosts
+from suffolk.capacity.shard import Shard, index_bytes
 from suffolk.datastore.errors import Field, InvalidArgument
 
 THREADS = (1, 2, 4)
@@ -154,3 +155,43 @@ def _too_slow(need: Need, shards: list[Shard]) -> InvalidArgument:
         f"{1e3 * best.latency(math.inf):.3g} ms even on idle nodes, with {best.shards} shards; allow more, or lower the batch, the "
         "tokens or the share of misses",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """A change of the need, and the nodes that are then enough."""
+
+    change: str
+    nodes: int
+
+
+def relaxations(plan: Plan, costs: ServiceCosts) -> list[Relaxation]:
+    """The changes that save nodes, those that save the most first."""
+    found = []
+    for change, need in _changes(plan.shard.need):
+        try:
+            nodes = best_plan(need, costs).nodes
+        except InvalidArgument:  # a change may be impossible, such as more search threads than memory allows
+            continue
+        if nodes < plan.nodes:
+            found.append(Relaxation(change, nodes))
+    return sorted(found, key=lambda each: each.nodes)
+
+
+def _changes(need: Need) -> Iterator[tuple[str, Need]]:
+    node = need.node
+    yield "twice the latency", replace(need, latency_ms=2e3 * need.latency_limit)
+    yield "half the contexts in a call", replace(need, batch=max(1, need.batch // 2))
+    yield "half the steps ask", replace(need, asked=need.asked / 2)
+    yield "half the tokens", replace(need, tokens=max(1, need.tokens // 2))
+    if need.in_memory == 1:
+        yield "half the index in memory, read without misses", replace(need, in_memory=0.5, misses=0.0)
+    if need.miss_share:
+        yield "half the misses", replace(need, misses=need.miss_share / 2)
+    yield "twice the memory of a node", replace(need, node=replace(node, memory=2 * node.memory))
+    yield "twice the disk of a node", replace(need, node=replace(node, disk=2 * node.disk))
+    yield "twice the cores of a node", replace(need, node=replace(node, cores=min(1024, 2 * node.cores)))
+    yield "twice the network of a node", replace(need, node=replace(node, network=2 * node.network))
+    yield "twice the disk reads of a node", replace(need, node=replace(node, reads=2 * node.reads))
+    if need.spares:
+        yield "no spare nodes", replace(need, spares=0)

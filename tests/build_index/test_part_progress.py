@@ -8,10 +8,9 @@ import threading
 
 import pytest
 
-from suffolk.benchmarks.progress import part_progress, show_part, tracked
 from suffolk.benchmarks.stopping import keep
 from suffolk.build_index import progress
-from suffolk.build_index.progress import SilentProgress, rate, segment_progress
+from suffolk.build_index.progress import SilentProgress, part_progress, rate, segment_progress, show_part, tracked
 
 
 class Terminal(io.StringIO):

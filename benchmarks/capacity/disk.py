@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.capacity.profiling.search import MAX_MATCH
-from suffolk.benchmarks.json_file import write_json
+from suffolk.benchmarks.capacity.search import MAX_MATCH
 from suffolk.benchmarks.memory import limited_process
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
 from suffolk.benchmarks.watched_process import run_watched
 from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.json_file import write_json
 from suffolk.datastore.manifest import SEGMENTS_NAME
 
 READS, CONTEXTS = 1000, 200

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from suffolk.benchmarks.capacity.index_size import directory_bytes, segment_bytes
-from suffolk.benchmarks.capacity.need import Need
-from suffolk.benchmarks.capacity.queueing import NORMAL, Response, Service
-from suffolk.benchmarks.capacity.service_costs import ServiceCosts
+from suffolk.capacity.index_size import directory_bytes, segment_bytes
+from suffolk.capacity.need import Need
+from suffolk.capacity.queueing import NORMAL, Response, Service
+from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.serving.store.draft_service.service import CHUNK
 
 LIVE_SEGMENTS = 16

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.capacity.profiling.search import MAX_DEPTH, MAX_MATCH
+from suffolk.benchmarks.capacity.search import MAX_DEPTH, MAX_MATCH
 from suffolk.benchmarks.process_memory import private_memory
 from suffolk.benchmarks.service.cores import on_core
 from suffolk.benchmarks.service.draft_server import serving

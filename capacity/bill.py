@@ -1,12 +1,14 @@
-"""The quantities of a month that cost money, and their price if the user gives prices."""
+"""What a plan costs a month: quantities, prices if the user gives some, and the build."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from suffolk.benchmarks.capacity.amounts import amount
-from suffolk.benchmarks.capacity.plan import Plan
+from suffolk.capacity.index_size import build_bytes
+from suffolk.capacity.need import Need, amount, size
+from suffolk.capacity.plan import Plan
+from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.serving.decoding.engine.checked_fields import Within, check_fields
 
 HOURS, SECONDS = 730, 730 * 3600
@@ -65,3 +67,30 @@ def bill_of(plan: Plan, prices: Prices) -> Bill:
         network_tb=sent,
         price=price if given else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """Text, core hours to read and tokenize it and to sort its tokens, memory of a segment, and hours on the nodes of the plan."""
+
+    text_bytes: float
+    tokenize_core_hours: float
+    sort_core_hours: float
+    memory_bytes: float
+    hours: float
+
+    def lines(self) -> list[str]:
+        """One line of text."""
+        return [
+            f"build     {size(self.text_bytes)} of text: {amount(self.tokenize_core_hours)} core hours to tokenize and "
+            f"{amount(self.sort_core_hours)} to sort; {size(self.memory_bytes)} of memory for a segment; "
+            f"{amount(self.hours)} hours on these nodes"
+        ]
+
+
+def building_of(need: Need, costs: ServiceCosts, nodes: int) -> Building:
+    """The build on so many nodes, all cores of which work all the time. Copying is not counted."""
+    text = need.tokens * costs.token_bytes
+    tokenize, sort = text / costs.text_bytes / 3600, need.tokens / costs.sorted_tokens / 3600
+    memory = build_bytes(need.tokens_of_segment, need.vocab_size)
+    return Building(text, tokenize, sort, memory, (tokenize + sort) / (nodes * need.node.cores))

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from suffolk.benchmarks.capacity.building import building_of
-from suffolk.benchmarks.capacity.need import Need, Node
-from suffolk.benchmarks.capacity.plan import best_plan
-from suffolk.benchmarks.capacity.published import PUBLISHED
-from suffolk.benchmarks.capacity.relaxations import relaxations
-from suffolk.benchmarks.capacity.shard import Shard
+from suffolk.capacity.bill import building_of
+from suffolk.capacity.need import Need, Node
+from suffolk.capacity.plan import best_plan, relaxations
+from suffolk.capacity.service_costs import PUBLISHED
+from suffolk.capacity.shard import Shard
 from suffolk.datastore.errors import InvalidArgument
 
 NEED = Need(tokens=10**11, workers=50, steps_per_second=20, batch=8)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from suffolk.benchmarks.capacity.amounts import amount
-from suffolk.benchmarks.capacity.index_size import segment_bytes
-from suffolk.benchmarks.capacity.profiling.calls import measure_calls
-from suffolk.benchmarks.capacity.profiling.disk import measure_disk
-from suffolk.benchmarks.capacity.profiling.search import MAX_MATCH, measure_search, sorted_per_second
-from suffolk.benchmarks.capacity.profiling.text import measure_text
-from suffolk.benchmarks.capacity.service_costs import ServiceCosts
+from suffolk.benchmarks.capacity.calls import measure_calls
+from suffolk.benchmarks.capacity.disk import measure_disk
+from suffolk.benchmarks.capacity.search import MAX_MATCH, measure_search, sorted_per_second
+from suffolk.benchmarks.capacity.text import measure_text
 from suffolk.benchmarks.machine import describe_machine
-from suffolk.benchmarks.progress import part_progress
 from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.random_windows import random_windows
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
+from suffolk.build_index.progress import part_progress
+from suffolk.capacity.index_size import segment_bytes
+from suffolk.capacity.need import amount
+from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 

@@ -1,1 +1,0 @@
-"""Measures the costs from which capacity is planned."""
