@@ -30,7 +30,7 @@ from suffolk.serving.store.live_store.writer import LiveWriter
 from suffolk.serving.store.replication.feed import Feed, Subscription
 from suffolk.serving.store.replication.follower import TICK_SECONDS, Leader
 from suffolk.serving.store.replication.member import Member
-from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, changes_of
+from suffolk.serving.store.replication.messages import Hello, ReplicaStatus, records_of
 from suffolk.serving.store.replication.servicer import HEARTBEAT_SECONDS
 from tests.simulation.world import SimulatedRegister, World
 
@@ -130,7 +130,7 @@ class Stream:
         server, member = self.leader.server, self.leader.member
         whole = self.leader.runs and self.leader.feed.leads and not server.damaged
         if whole and member.id in self.world.entry.value.in_step:
-            self.follower.server.damaged = True
+            self.follower.server.damaged = self.world.now
             kind = self.world.chooser.choice(["lost", "doubled", "changed"])
             if kind == "lost":
                 return
@@ -146,8 +146,8 @@ class Stream:
             if message.refill is not None:
                 member.begin_following(message.epoch, message.refill, str(self.leader.number))
                 return
-            changes = [each for record in message.records for each in changes_of(record)]
-            position = member.repeat(changes, self.target[1], message.ahead, message.time)
+            records = [each for record in message.records for each in records_of(record)]
+            position = member.repeat(records, self.target[1], message.ahead, message.time)
         except SuffolkError:
             self.break_follower()
             return
@@ -262,7 +262,7 @@ class Server:
 
     Attributes:
         unflushed: bytes at the end of the log that a loss of power takes, after the process was killed.
-        damaged: the copy has lost something, or was spoiled, since it was last in step.
+        damaged: when the copy lost something, or was spoiled, if it was not found to be whole since; else 0.
         clock_error: seconds that its clock is ahead.
     """
 
@@ -274,7 +274,7 @@ class Server:
     others: list[Server] = field(default_factory=list)
     process: Process | None = None
     unflushed: int = 0
-    damaged: bool = False
+    damaged: float = 0.0
     clock_error: float = 0.0
 
     def replica_id(self) -> str:
@@ -354,7 +354,7 @@ def _source(origin: bytes) -> str:
 
 def _changed(records: bytes) -> bytes:
     """Records with another token in the first document: what no checksum of a record finds."""
-    changes: list[Any] = changes_of(records)
+    changes: list[Any] = [each.change for each in records_of(records)]
     for place, each in enumerate(changes):
         if len(each.tokens):
             tokens = each.tokens.copy()

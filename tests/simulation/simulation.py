@@ -165,7 +165,7 @@ class Simulation:
         saved = self._saved / str(server.number)
         if not whole or (kind == "rollback" and not saved.exists()):
             return
-        server.damaged = True
+        server.damaged = self.world.now
         self._kill(server, server.lose_power if kind == "power" else server.kill, seconds)
         if kind == "flip":
             server.flip_tail()
@@ -183,9 +183,12 @@ class Simulation:
         )
 
     def _note_repaired(self) -> None:
+        """A copy is whole again when it is in step, and leads or has the same as its leader since."""
         for each in self.servers:
             if each.damaged and self._in_step(each):
-                each.damaged = False
+                assert each.process is not None
+                if each.process.feed.leads or each.process.member._complete > each.damaged:
+                    each.damaged = 0.0
 
     def _disturb(self, server: Server, process: Process, kind: str, seconds: float) -> None:
         world, number = self.world, server.number

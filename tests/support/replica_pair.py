@@ -8,7 +8,7 @@ from pathlib import Path
 from suffolk.datastore.errors import Unavailable
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import create_live_store
-from suffolk.serving.store.replication.messages import changes_of
+from suffolk.serving.store.replication.messages import records_of
 from suffolk.serving.store.replication.register import StoredRegister
 from suffolk.serving.store.replication.replica import ReplicaSettings, ReplicaStore
 
@@ -68,7 +68,7 @@ class Following:
         self.follower.member.end_following()
 
     def _repeat(self, records: bytes, ahead: tuple[int, int] | None) -> int:
-        return self.follower.member.repeat(changes_of(records), self._epoch, ahead, self.leader.now())
+        return self.follower.member.repeat(records_of(records), self._epoch, ahead, self.leader.now())
 
 
 def follow(leader: ReplicaStore, follower: ReplicaStore) -> Following:

@@ -131,11 +131,12 @@ class Record(NamedTuple):
     """A record that was read.
 
     Attributes:
-        bytes: its size.
+        body: without its length and its checksum. bytes: the size of the record.
         checksum: its own. before: of the record before; 0 in old versions.
     """
 
     change: Change
+    body: memoryview
     bytes: int
     checksum: int
     before: int
@@ -189,7 +190,7 @@ def decode(data: memoryview, layout: Layout = WIRE) -> Record | None:
     if _checksum(body, data[: prefix.size - 4], layout.salt) != checksum:
         return None
     change = _parse(body, layout.head)
-    return None if change is None else Record(change, end, checksum, sum(before))
+    return None if change is None else Record(change, body, end, checksum, sum(before))
 
 
 def find(data: memoryview, layout: Layout = WIRE) -> int | None:

@@ -25,7 +25,7 @@ from suffolk.serving.store.live_store.feed import ChangeFeed
 from suffolk.serving.store.live_store.group_bound import displaced
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.store.live_store.log import Log
-from suffolk.serving.store.live_store.record import Change, KeyedAppend, encode_body
+from suffolk.serving.store.live_store.record import Change, KeyedAppend, Record, encode_body
 from suffolk.serving.store.live_store.recovery import recover
 from suffolk.serving.store.live_store.removed_text import RemovedText
 from suffolk.serving.store.live_store.settings import LiveSettings
@@ -151,15 +151,16 @@ class LiveWriter:
         failpoint("evict.dropped")
         self.trim()
 
-    def repeat(self, change: Change) -> int:
+    def repeat(self, record: Record) -> int:
         """Make a change of the store that leads, with its numbers. Returns the position to acknowledge.
 
         Raises:
             ResourceExhausted, Unavailable: as ``append``.
         """
+        change = record.change
         with self._lock:
             removes = bool(len(change.removed)) and int(change.removed[0]) < self._next
-            position = self._make(change)
+            position = self._make(change, bytes(record.body))
         if removes and not len(change.lengths):
             self.removed_text.note_deleted()
         elif removes or change.drop_before:
@@ -263,9 +264,12 @@ class LiveWriter:
         if self._feed is not None:
             self._feed.require_lead()
 
-    def _make(self, change: Change) -> int:
-        """Log a change, make it visible, and pass it on. Returns the position to acknowledge. REQUIRES: ``_lock`` is held."""
-        body = encode_body(change)
+    def _make(self, change: Change, body: bytes | None = None) -> int:
+        """Log a change, make it visible, and pass it on. Returns the position to acknowledge. REQUIRES: ``_lock`` is held.
+
+        ``body``: of the change's record, if it is known.
+        """
+        body = encode_body(change) if body is None else body
         last = int(change.sequences[-1]) if len(change.sequences) else 0
         position = self.log.write(body, last)
         try:

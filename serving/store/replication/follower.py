@@ -143,7 +143,7 @@ class Follower:
                 yield request
 
         try:
-            for changes, reply in unpack_records(peer.follow(requests(), partial(self._note_call, leader))):
+            for records, reply in unpack_records(peer.follow(requests(), partial(self._note_call, leader))):
                 if reply.HasField("identity"):
                     sent = reply.identity
                     tokenizer = sent.tokenizer or None
@@ -151,7 +151,7 @@ class Follower:
                     member.begin_following(reply.epoch, reply.refill, peer.address)
                     continue
                 ahead = (reply.position, reply.digest) if reply.position else None
-                position = member.repeat(changes, epoch, ahead, reply.time)
+                position = member.repeat(records, epoch, ahead, reply.time)
                 confirmed.put(replication_pb2.FollowRequest(position=position if ahead else 0))
         finally:
             confirmed.put(None)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from suffolk.datastore.errors import Field, Internal, SuffolkError, Unavailable
-from suffolk.serving.store.live_store.record import Change, encode
+from suffolk.serving.store.live_store.record import Record, encode
 from suffolk.serving.store.live_store.writer import LiveWriter
 from suffolk.serving.store.replication.documents import compare, missing_changes
 from suffolk.serving.store.replication.feed import BROKEN_SECONDS, COPY_SECONDS, SILENT_SECONDS, Feed
@@ -209,8 +209,8 @@ class Member:
                 self._writer.clear()
             self._following = epoch
 
-    def repeat(self, changes: Sequence[Change], epoch: int, ahead: tuple[int, int] | None, now: int = 0) -> int:
-        """Make changes of the leader of ``epoch``. Returns the next number when they are as durable as the settings say.
+    def repeat(self, records: Sequence[Record], epoch: int, ahead: tuple[int, int] | None, now: int = 0) -> int:
+        """Make the changes of the leader of ``epoch``. Returns the next number when they are as durable as the settings say.
 
         Args:
             ahead: the leader's position and digest, if the store must have everything with these changes; else None.
@@ -224,7 +224,7 @@ class Member:
         with self._role:
             if self._following != epoch:
                 raise Unavailable(f"{self.name} does not follow in epoch {epoch} any more")
-            positions = [self._writer.repeat(change) for change in changes]
+            positions = [self._writer.repeat(each) for each in records]
             if positions:
                 self._writer.log.acknowledge(positions[-1])
             if now:

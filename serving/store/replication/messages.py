@@ -10,7 +10,7 @@ import numpy as np
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.datastore.limits import MAX_NAME
 from suffolk.serving.net.proto import replication_pb2
-from suffolk.serving.store.live_store.record import Change, decode
+from suffolk.serving.store.live_store.record import Record, decode
 from suffolk.serving.store.replication.documents import Listed
 from suffolk.serving.store.replication.feed import Subscription
 
@@ -113,8 +113,8 @@ def pack_records(records: bytes) -> Iterator[replication_pb2.FollowReply]:
 
 def unpack_records(
     replies: Iterable[replication_pb2.FollowReply],
-) -> Iterator[tuple[list[Change], replication_pb2.FollowReply]]:
-    """The changes in ``replies``, each time with the message that ends them.
+) -> Iterator[tuple[list[Record], replication_pb2.FollowReply]]:
+    """The records in ``replies``, each time with the message that ends them.
 
     Raises:
         Internal: they are malformed.
@@ -123,18 +123,18 @@ def unpack_records(
     for reply in replies:
         packed += reply.records
         if not reply.more:
-            yield changes_of(bytes(packed)), reply
+            yield records_of(bytes(packed)), reply
             packed.clear()
 
 
-def changes_of(records: bytes) -> list[Change]:
-    """The changes in ``records``, which were sent. Raises Internal: they are malformed."""
-    data, found = memoryview(records), []
+def records_of(sent: bytes) -> list[Record]:
+    """The records in what was ``sent``. Raises Internal: they are malformed."""
+    data, found = memoryview(sent), []
     while data:
         record = decode(data)
         if record is None:
             raise Internal("the leader sent a damaged record; check its version and the network")
-        found.append(record.change)
+        found.append(record)
         data = data[record.bytes :]
     return found
 

@@ -87,7 +87,7 @@ def test_unset_fields_mean_the_defaults(stub: draft_pb2_grpc.DraftServiceStub, b
     reply = stub.Draft(draft_pb2.DraftRequest(**packed), timeout=HANG)
     [tree] = columns.unpack_trees(reply, [64], 16, VOCABULARY)
     assert_same_tree(tree, brute.draft(DOCUMENTS[1][:30]))
-    found = stub.Lookup(draft_pb2.LookupRequest(**columns), timeout=HANG)
+    found = stub.Lookup(draft_pb2.LookupRequest(**packed), timeout=HANG)
     assert columns.unpack_matches(found, 1, 16) == [brute.lookup(DOCUMENTS[1][:30])]
 
 

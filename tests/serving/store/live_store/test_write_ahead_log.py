@@ -25,9 +25,9 @@ def test_a_record_holds_its_change() -> None:
     change = make_change(5, [1, 2, 3], [], [65535], removed=(2, 4), drop_before=3)
     found = decode(memoryview(encode(change) + b"more"))
     assert found is not None
-    assert found[1] == len(encode(change))
-    assert found[0].drop_before == 3
-    assert list(found[0].origins) == list(change.origins)
+    assert found.bytes == len(encode(change))
+    assert found.change.drop_before == 3
+    assert list(found.change.origins) == list(change.origins)
     for name in ("tokens", "lengths", "sequences", "groups", "times", "removed"):
         assert getattr(found[0], name).tolist() == getattr(change, name).tolist()
 
@@ -37,8 +37,8 @@ def test_a_record_holds_keys_of_appends() -> None:
     for change in (replace(make_change(5, [1, 2, 3]), keys=keys), Change(keys=keys)):
         found = decode(memoryview(encode(change)))
         assert found is not None
-        assert found[0].keys == keys
-        assert found[0].tokens.tolist() == change.tokens.tolist()
+        assert found.change.keys == keys
+        assert found.change.tokens.tolist() == change.tokens.tolist()
 
 
 def test_a_document_that_spells_a_record_is_not_one(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from suffolk.datastore.errors import (
 )
 from suffolk.serving.store.live_store.check_log import check_log
 from suffolk.serving.store.live_store.contents import live_pages
+from suffolk.serving.store.live_store.record import encode
 from suffolk.serving.store.live_store.store import create_live_store
+from suffolk.serving.store.replication.messages import records_of
 from suffolk.serving.store.replication.replica import ReplicaStore
 from tests.support.replica_pair import Following, contents, lead, make_replica
 
@@ -60,7 +62,8 @@ def test_a_difference_is_found_and_the_copy_filled_again(pair: tuple[ReplicaStor
     leader.member.tick(dict)
     [page] = live_pages(follower._live, 1 << 60)
     follower._writer.clear()
-    follower._writer.repeat(replace(page, tokens=np.array([1, 3], np.uint16)))
+    [record] = records_of(encode(replace(page, tokens=np.array([1, 3], np.uint16))))
+    follower._writer.repeat(record)
     with pytest.raises(Unavailable, match="y has other documents than its leader, and is filled again"):
         following.receive()
     assert follower.member.differences == 1

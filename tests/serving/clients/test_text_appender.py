@@ -14,7 +14,7 @@ from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
 from suffolk.serving.open_store import open_appendable
-from suffolk.serving.store.draft_service import text_appender
+from suffolk.serving.clients import text_appender
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store
 from tests.support.brute_force import BruteForceRetriever
