@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import NotFound, PermissionDenied, ResourceExhausted, Unsupported
+from suffolk.serving.clients import text_appender
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
 from suffolk.serving.open_store import open_appendable
-from suffolk.serving.clients import text_appender
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store
 from tests.support.brute_force import BruteForceRetriever
