@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,6 @@ from suffolk.build_index.journal import (
     write_journal,
 )
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.part_clock import PartClock
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
 from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
@@ -236,3 +236,26 @@ def _report(
         checked=counts.checked,
         differed=counts.differed,
     )
+
+
+class PartClock:
+    """Wall seconds of each part, from one lap to the next. Not thread-safe.
+
+    Attributes:
+        seconds: by part, in the order of their first laps.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = self._last = time.monotonic()
+
+    def lap(self, part: str, without: float = 0.0) -> None:
+        """Add the time since the last lap to ``part``. ``without``: seconds of it that are measured elsewhere."""
+        now = time.monotonic()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last - without
+        self._last = now
+
+    @property
+    def total(self) -> float:
+        """Seconds until the last lap."""
+        return self._last - self._began

@@ -9,9 +9,9 @@ from suffolk.build_index.block import BLOCK_BYTES, START, Block, Payload, Positi
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.inputs import Inputs, read_error
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.packing import read_chunks
 from suffolk.build_index.read_lines import read_array, read_lines
 from suffolk.build_index.read_parquet import read_parquet
-from suffolk.build_index.read_texts import read_large_text
 from suffolk.build_index.read_tokens import read_bin, read_npy
 
 
@@ -73,3 +73,24 @@ def _read(file: InputFile, options: BuildOptions, token_width: str) -> Iterator[
             return read_array(file)
         case _:
             return read_lines(file)
+
+
+def read_large_text(file: InputFile) -> Iterator[tuple[Texts, int]]:
+    """Yield documents of about 1 MiB, each with the number of bytes of the file read so far. Cuts are after line ends."""
+    offset, rest = 0, b""
+    bytes_read = 0
+    for chunk, bytes_read in read_chunks(file):
+        data = rest + chunk
+        cut = data.rfind(b"\n") + 1 or _character_boundary(data)
+        yield Texts(((f"{file.path}@{offset}", data[:cut]),)), bytes_read
+        offset, rest = offset + cut, data[cut:]
+    if rest:
+        yield Texts(((f"{file.path}@{offset}", rest),)), bytes_read
+
+
+def _character_boundary(data: bytes) -> int:
+    """The largest offset at which a cut splits no UTF-8 character."""
+    for cut in range(len(data) - 1, max(0, len(data) - 4), -1):
+        if data[cut] & 0xC0 != 0x80:  # a lead byte: its character may continue after the end
+            return cut
+    return len(data)

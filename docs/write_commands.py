@@ -13,7 +13,7 @@ from pathlib import Path
 import mdformat
 
 from suffolk.cli.commands import COMMANDS, command_module
-from suffolk.cli.options.listing import default_text
+from suffolk.cli.config.show import default_text
 from suffolk.cli.options.parser import example_lines
 from suffolk.cli.options.setting import Setting, settings_of
 

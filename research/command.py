@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from suffolk.cli.exit_codes import exit_code_of
+from suffolk.cli.main import exit_code_of
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.arguments import check_range
 from suffolk.serving.decoding.engine.checks import whole_within

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from suffolk.benchmarks.capacity.calls import measure_calls
-from suffolk.benchmarks.capacity.disk import measure_disk
 from suffolk.benchmarks.capacity.search import MAX_MATCH, measure_search, sorted_per_second
-from suffolk.benchmarks.capacity.text import measure_text
 from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.memory import limited_process
+from suffolk.benchmarks.memory.page_cache import random_read_seconds
 from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.random_windows import random_windows
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
+from suffolk.benchmarks.watched_process import run_watched
+from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.progress import part_progress
+from suffolk.build_index.proof import load_fast
 from suffolk.capacity.index_size import segment_bytes
 from suffolk.capacity.need import amount
 from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.json_file import write_json
+from suffolk.datastore.manifest import SEGMENTS_NAME
 
 CONTEXTS = 512
 _LEAST_CONTEXT = 4
@@ -107,3 +121,59 @@ def _machine() -> str:
 def _facts(store: Datastore) -> str:
     entries = store.manifest.segments
     return f"{amount(sum(each.tokens for each in entries))} tokens in {len(entries)} segments"
+
+
+READS, CONTEXTS = 1000, 200
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCosts:
+    """Disk reads of a context in a segment, and median seconds of a random read of 4 KiB (0: there are no direct reads)."""
+
+    reads: float
+    read_s: float
+
+
+def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_nodes: int) -> DiskCosts:
+    """Ask for drafts from files that were dropped from memory. Files that another process maps stay in memory."""
+    file = workdir / "contexts.json"
+    write_json(file, contexts[:CONTEXTS])
+    settings = {
+        "store": str(store.path), "residency": "mmap", "limit_bytes": None, "contexts": str(file), "rounds": 1,
+        "max_match": MAX_MATCH, "min_match": 1, "max_nodes": max_nodes, "seed": 0,
+    }  # fmt: skip
+    watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
+    segments = store.manifest.segments
+    largest = max(segments, key=lambda entry: entry.bytes)
+    seconds = random_read_seconds(store.path / SEGMENTS_NAME / largest.name, READS, 0)
+    reads = json.loads(watched.output)["cold"]["major_faults_per_call"] / len(segments)
+    return DiskCosts(reads, float(np.median(seconds)) if seconds else 0.0)
+
+
+DOCUMENTS, LONGEST = 200, 20_000
+UNKNOWN_RATE, UNKNOWN_BYTES = 7.5e6, 3.5
+"""Of a datastore without a tokenizer: those of Python source and SmolLM2's tokenizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextCosts:
+    """Bytes of text that a core tokenizes in a second, and bytes of text of a token."""
+
+    bytes_per_second: float
+    token_bytes: float
+
+
+def measure_text(store: Datastore) -> TextCosts:
+    """Tokenize the text of the first documents again, on the fast path if there is one."""
+    tokenizer = store.tokenizer()
+    if tokenizer is None:
+        return TextCosts(UNKNOWN_RATE, UNKNOWN_BYTES)
+    documents = [each.tokens[:LONGEST].tolist() for each in islice(store.documents(), DOCUMENTS)]
+    texts = [tokenizer.decode(tokens) for tokens in documents]
+    fast = load_fast(tokenizer)
+    encoder = Encoder(tokenizer, None if isinstance(fast, str) else fast)
+    begin = time.process_time()  # of all threads, so that it is that of one core
+    encoder.encode(texts, 0)
+    seconds = time.process_time() - begin
+    size = sum(len(text.encode()) for text in texts)
+    return TextCosts(size / seconds, size / sum(map(len, documents)))

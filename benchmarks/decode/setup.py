@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
 import transformers
 
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
-from suffolk.benchmarks.decode.slowed_drafter import slow_down
 from suffolk.benchmarks.decode.useless_drafter import NAME as USELESS
 from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
 from suffolk.benchmarks.prompts import Prompt, encode_prompt
@@ -24,7 +24,7 @@ from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.drafters.registry import find
 from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.drafter import Drafter
+from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Proposal
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
@@ -137,3 +137,14 @@ def target_facts(target: Target) -> dict[str, Any]:
 def seconds_by_rows(costs: CostModel) -> dict[int, float]:
     """The seconds of a pass without a context, by its rows, at the measured sizes."""
     return dict(zip(costs.sizes.astype(int).tolist(), costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
+
+
+def slow_down(drafter: Drafter, seconds: float) -> None:
+    """Adds ``seconds`` to every draft call."""
+    propose = drafter.propose
+
+    def proposing(requests: Sequence[DraftRequest]) -> Sequence[Proposal]:
+        time.sleep(seconds)
+        return propose(requests)
+
+    setattr(drafter, "propose", proposing)  # noqa: B010 - a wrapper would hide what else the drafter can do

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, plain_answe
 from suffolk.benchmarks.rollouts.decoder import CountedDecoder, Decoder, EngineDecoder, Job
 from suffolk.benchmarks.rollouts.memory import Memory, make_memory
 from suffolk.benchmarks.rollouts.options import RolloutOptions
-from suffolk.benchmarks.rollouts.summary import summarize
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.turns import rotated
 from suffolk.build_index.progress import show_part
@@ -157,3 +156,23 @@ def _known_answers(options: RolloutOptions, target: Target, encoded: Encoded) ->
 
 def _flat(answers: Iterable[Answers]) -> Answers:
     return [answer for each in answers for answer in each]
+
+
+def summarize(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each epoch and way, epochs in order, plain decoding first."""
+    plain = {row["epoch"]: _rate(row) for row in rows if row["way"] == PLAIN}
+    ordered = sorted(rows, key=lambda row: (row["epoch"], row["way"] != PLAIN))
+    return [_summary(row, plain[row["epoch"]]) for row in ordered]
+
+
+def _summary(row: dict[str, Any], plain_rate: float) -> dict[str, Any]:
+    return row | {
+        "tokens_per_second": _rate(row),
+        "speed_up": _rate(row) / plain_rate,
+        "mean_generated_length": (row["tokens"] - row["answers"]) / row["passes"] if row["passes"] else 1.0,
+        "keeping_microseconds_a_token": 1e6 * row["keeping_seconds"] / row["tokens"],
+    }
+
+
+def _rate(row: dict[str, Any]) -> float:
+    return float(row["tokens"] / row["seconds"])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from suffolk.datastore.arguments import check_range, check_size
 from suffolk.datastore.errors import Field, PermissionDenied, SuffolkError, Unavailable, Unsupported
@@ -31,7 +34,6 @@ from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.metrics import AppenderMetrics, WorkerMetrics
 from suffolk.serving.worker.passages import Passages, find_passages
 from suffolk.serving.worker.remote_policy import RemotePolicy
-from suffolk.serving.worker.slow_client_timeout import SlowClientTimeout
 
 LOG = logging.getLogger("suffolk.worker")
 
@@ -245,3 +247,45 @@ def _administers(datastores: Sequence[str]) -> bool:
     """Whether the caller is an admin of all ``datastores``; without any, of its tenant."""
     tenants = {tenant_of(name) for name in datastores}
     return all(caller().has(tenant, Role.ADMIN) for tenant in tenants or {caller().tenant or EVERY_TENANT})
+
+
+T = TypeVar("T")
+
+
+class SlowClientTimeout:
+    """Cancels a stream if its client takes longer than ``seconds`` to read one reply. Thread-safe.
+
+    A client that does not read blocks its gRPC thread and counts as a call in flight. Its engine slot is free once the text
+    has ended.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._lock = threading.Lock()
+        self._sending: dict[object, tuple[float, Callable[[], Any]]] = {}
+
+    def watch_stream(self, replies: Generator[T, None, None], cancel: Callable[[], Any]) -> Iterator[T]:
+        """Yield ``replies``. Another thread calls ``cancel`` if a ``yield`` takes too long."""
+        stream = object()
+        with closing(replies):
+            try:
+                for reply in replies:
+                    with self._lock:
+                        self._sending[stream] = time.monotonic(), cancel
+                    yield reply
+                    self._remove(stream)
+            finally:
+                self._remove(stream)
+
+    def run(self, stopping: threading.Event) -> None:
+        """Check all streams periodically until ``stopping`` is set."""
+        while not stopping.wait(self.seconds / 4):
+            with self._lock:
+                limit = time.monotonic() - self.seconds
+                late = [cancel for since, cancel in self._sending.values() if since < limit]
+            for cancel in late:
+                cancel()
+
+    def _remove(self, stream: object) -> None:
+        with self._lock:
+            self._sending.pop(stream, None)

@@ -14,7 +14,7 @@ from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.manifest import Manifest
-from suffolk.serving.store.storage.rollback import list_generations, roll_back
+from suffolk.serving.store.storage.generations import list_generations, roll_back
 
 EXAMPLES = """
 suffolk generations s3://bucket/code

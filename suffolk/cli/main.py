@@ -6,12 +6,12 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from suffolk.cli.commands import command_module, overview, split_command
-from suffolk.cli.exit_codes import exit_code_of
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import labels_of, read_options
 from suffolk.cli.options.setting import settings_of
@@ -72,3 +72,39 @@ def _open_streams() -> bool:
     if isinstance(sys.stdout, io.TextIOWrapper) and (sys.stdout.errors == "strict" or sys.stdout.encoding != "utf-8"):
         sys.stdout.reconfigure(errors="backslashreplace")
     return True
+
+
+def exit_code_of(work: Callable[[], int], name: str) -> int:
+    """Run ``work``; returns its exit code, or that of its error. The error's line begins with ``name``.
+
+    1: an internal error or damage; 2: bad input, or a file that cannot be written; 130: interrupted; 141: the reader of stdout
+    has gone. Other errors are raised.
+    """
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except SuffolkError as error:
+        print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt as interrupt:
+        print(" ".join([f"{name}: interrupted", *map(str, interrupt.args)]), file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of the output has gone (suffolk info | head)
+        _silence_stdout()
+        return 141
+    except OSError as error:  # refused by the file system, such as output to a full disk
+        print(
+            f"{name}: {' '.join(str(error).split())}; check the path, its permissions and the free space",
+            file=sys.stderr,
+        )
+        _silence_stdout()
+        return 2
+
+
+def _silence_stdout() -> None:
+    """Discard unwritable output, which would otherwise raise an error at exit."""
+    with suppress(OSError):
+        sys.stdout.flush()  # still print the results if the failed file was another one
+    with suppress(OSError, io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

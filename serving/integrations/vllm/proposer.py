@@ -12,8 +12,8 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.integrations.core import DraftCore, FinishedText
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
-from suffolk.serving.integrations.vllm import runner_hook
-from suffolk.serving.integrations.vllm.plugin import allow_no_rows
+from suffolk.serving.integrations.vllm import proposer as runner_hook
+from suffolk.serving.integrations.vllm.plugin import allow_no_rows, wrap
 
 TESTED = ("0.32", "0.33")
 KEY = "suffolk"
@@ -115,3 +115,20 @@ def _is_output_rank() -> bool:
     from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
     return int(get_tensor_model_parallel_rank()) == 0
+
+
+def install() -> None:
+    """Wrap ``GPUModelRunner.execute_model``, once per process. CPU runners inherit it.
+
+    Wrapping ``propose_draft_token_ids`` does not suffice: steps without tokens also report finished requests.
+    """
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    wrap(GPUModelRunner, "execute_model", lambda execute: lambda *given, **named: _execute(execute, *given, **named))
+
+
+def _execute(execute: Any, runner: Any, scheduler_output: Any, *arguments: Any, **named: Any) -> Any:
+    begin_step = getattr(getattr(runner, "drafter", None), "begin_step", None)
+    if begin_step is not None:
+        begin_step(runner.input_batch, scheduler_output)
+    return execute(runner, scheduler_output, *arguments, **named)

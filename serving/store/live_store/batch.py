@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import _native
 from suffolk.datastore.arguments import check_groups
 from suffolk.datastore.context_query import Groups
 from suffolk.datastore.documents import Document, check_documents
@@ -112,3 +113,29 @@ def _check_sizes(lengths: npt.NDArray[np.int64], groups: Sequence[str | None], s
     bound, name = min(bounds[:2])
     if lengths.sum() > bound:
         raise InvalidArgument(f"an append of {lengths.sum()} tokens; {name} may have {bound}: append less at once")
+
+
+GROUP_SLACK = 8
+"""A full group is cut to 7/8 of its bound, so that not every append has to remove documents."""
+
+
+def displaced(index: _native.LiveIndex, batch: Batch, replace: bool, bound: int) -> npt.NDArray[np.uint64]:
+    """The documents that an append removes, by their sequences, rising.
+
+    Args:
+        replace: whether the batch replaces its groups; else their oldest documents go that do not fit.
+        bound: tokens of a group; the batch itself is within it.
+    """
+    removed = [np.empty(0, np.uint64)]
+    for key, added in batch.group_tokens().items():
+        if replace:
+            removed.append(index.group_documents(key)[0])
+            continue
+        held = index.group_stats(key)["tokens"]
+        if held + added <= bound:
+            continue
+        sequences, lengths = index.group_documents(key)
+        excess = held + added - max(added, bound - bound // GROUP_SLACK)
+        count = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), excess)) + 1
+        removed.append(sequences[:count])
+    return np.sort(np.concatenate(removed))

@@ -18,11 +18,10 @@ from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.store.live_store.append_keys import NO_KEY, AppendKeys
-from suffolk.serving.store.live_store.batch import Batch
+from suffolk.serving.store.live_store.batch import Batch, displaced
 from suffolk.serving.store.live_store.clock import StoreClock
 from suffolk.serving.store.live_store.contents import add, live_pages, ungrouped_tokens
 from suffolk.serving.store.live_store.feed import ChangeFeed
-from suffolk.serving.store.live_store.group_bound import displaced
 from suffolk.serving.store.live_store.identity import StoreIdentity, log_folder
 from suffolk.serving.store.live_store.log import Log
 from suffolk.serving.store.live_store.record import Change, KeyedAppend, Record, encode_body

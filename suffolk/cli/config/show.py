@@ -11,16 +11,19 @@ applies to one command, and its keys win over those at the top.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
+from typing import Any
 
 from suffolk.cli.options import setting
-from suffolk.cli.options.config_file import COMMANDS, command_settings, read_config
-from suffolk.cli.options.listing import toml_lines
+from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, read_config
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import merge
-from suffolk.cli.options.setting import argument, option
+from suffolk.cli.options.setting import REQUIRED, Given, Setting, argument, option
 from suffolk.datastore.errors import InvalidArgument
 
 EXAMPLES = """
@@ -59,3 +62,44 @@ def run_words(words: Sequence[str]) -> int | None:
     given = merge(make_parser(f"suffolk {command}", "", "", settings), settings, command, rest)
     print("\n".join(toml_lines(command, settings, given)))
     return 0
+
+
+def toml_lines(command: str, settings: Mapping[str, Setting], given: Mapping[str, Given]) -> Iterator[str]:
+    """The merged settings of ``command`` as a TOML table, with the help and the origin of each setting as comments."""
+    yield f"[{command}]"
+    for group, members in _groups(settings):
+        yield f"\n# -- {group or 'general'} --"
+        for each in members:
+            named = all(choice in each.help for choice in each.choices)
+            limits = "" if not each.limits or (each.choices and named) else f" ({each.limits})"
+            yield from wrap(f"{each.help}{limits}", 100, initial_indent="# ", subsequent_indent="#   ")
+            value = given[each.name].value if each.name in given else each.default
+            origin = given[each.name].origin if each.name in given else "default"
+            if value is None or value is REQUIRED:
+                yield f"# {each.name} =  # {'required' if value is REQUIRED else 'not set'}"
+            else:
+                yield f"{each.name} = {_toml(value)}  # {origin}"
+
+
+def default_text(setting: Setting) -> str:
+    """The default of ``setting`` as TOML; "required" if there is none, empty if it is None."""
+    return "required" if setting.default is REQUIRED else "" if setting.default is None else _toml(setting.default)
+
+
+def _groups(settings: Mapping[str, Setting]) -> list[tuple[str, list[Setting]]]:
+    shown = [each for name, each in settings.items() if name not in UNSET]
+    order = list(dict.fromkeys(each.group for each in shown))
+    grouped = groupby(sorted(shown, key=lambda each: order.index(each.group)), key=lambda each: each.group)
+    return [(group, list(members)) for group, members in grouped]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(name)} = {_toml(each)}" for name, each in value.items()) + "}"
+    return str(value)

@@ -13,7 +13,8 @@ import torch
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.integrations.core import FinishedText
-from suffolk.serving.integrations.vllm import plugin, runner_hook
+from suffolk.serving.integrations.vllm import plugin
+from suffolk.serving.integrations.vllm import proposer as runner_hook
 from suffolk.serving.integrations.vllm.proposer import Proposer
 from tests.support.stores import make_store
 

@@ -12,7 +12,7 @@ import suffolk
 from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.errors import DeadlineExceeded, Internal, InvalidArgument, ResourceExhausted, Unavailable
-from suffolk.serving.clients.fanout.hedging import BURST
+from suffolk.serving.clients.fanout.replica_set import BURST
 from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.store.draft_service.server import DraftServer

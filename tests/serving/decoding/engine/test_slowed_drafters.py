@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from suffolk.benchmarks.decode.slowed_drafter import slow_down
+from suffolk.benchmarks.decode.setup import slow_down
 from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
 from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow

@@ -17,10 +17,14 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.serving.store.storage import prune
-from suffolk.serving.store.storage.generations import generation_numbers, publish_generation
+from suffolk.serving.store.storage.generations import (
+    generation_numbers,
+    list_generations,
+    publish_generation,
+    roll_back,
+)
 from suffolk.serving.store.storage.pull import pull
 from suffolk.serving.store.storage.push import push
-from suffolk.serving.store.storage.rollback import list_generations, roll_back
 from tests.support.building import make_texts, write_jsonl, write_tokenizer
 from tests.support.copies import require_equal, require_whole
 

@@ -11,9 +11,9 @@ import pytest
 import suffolk
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest, writer_lock
+from suffolk.serving.store.storage.generations import roll_back
 from suffolk.serving.store.storage.mirror import MirroredDatastore
 from suffolk.serving.store.storage.push import push
-from suffolk.serving.store.storage.rollback import roll_back
 from tests.serving.store.storage.test_generations import built
 from tests.support.copies import require_equal
 from tests.support.s3_server import S3Server

@@ -29,9 +29,9 @@ from suffolk.datastore.errors import (
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.serving.store.storage.build import build_at
+from suffolk.serving.store.storage.generations import list_generations
 from suffolk.serving.store.storage.pull import pull
 from suffolk.serving.store.storage.push import push
-from suffolk.serving.store.storage.rollback import list_generations
 from tests.support.copies import require_equal, require_whole
 from tests.support.processes import ROOT, SUFFOLK
 from tests.support.s3_server import S3Server
