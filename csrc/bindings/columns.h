@@ -20,7 +20,9 @@ namespace suffolk::bindings {
 namespace py = pybind11;
 
 template <typename T>
-constexpr char kKind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+constexpr char kKind = std::is_floating_point_v<T> ? 'f'
+                       : std::is_signed_v<T>       ? 'i'
+                                                   : 'u';
 
 // A numpy array with one axis, or with rows of one width: the caller's memory, or a copy if that is not contiguous and aligned.
 template <typename T>
@@ -49,8 +51,7 @@ class Column {
     }
     Array typed = Array::ensure(given);
     if (!typed) {
-      fail(Code::kResourceExhausted, "draft tree: no memory to put the ", array.size(), " entries of ", name,
-           " in order; ask for fewer nodes");
+      fail(Code::kResourceExhausted, "draft tree: no memory to put the ", array.size(), " entries of ", name, " in order; ask for fewer nodes");
     }
     return typed;
   }
@@ -67,10 +68,14 @@ inline void require_size(std::size_t size, std::size_t tokens, const char* name)
 class Scored {
  public:
   explicit Scored(const py::handle& tree)
-      : tokens_(tree.attr("tokens"), "tokens"), parents_(tree.attr("parents"), "parents"), scores_(tree.attr("scores"), "scores"),
+      : tokens_(tree.attr("tokens"), "tokens"),
+        parents_(tree.attr("parents"), "parents"),
+        scores_(tree.attr("scores"), "scores"),
         sources_(tree.attr("sources"), "sources") {}
 
-  drafting::ScoredTree view() const { return {.tokens = tokens_.view(), .parents = parents_.view(), .scores = scores_.view(), .sources = sources_.view()}; }
+  drafting::ScoredTree view() const {
+    return {.tokens = tokens_.view(), .parents = parents_.view(), .scores = scores_.view(), .sources = sources_.view()};
+  }
 
  private:
   Column<std::int32_t> tokens_, parents_;
@@ -82,8 +87,10 @@ class Scored {
 class Counted {
  public:
   explicit Counted(const py::handle& tree)
-      : tokens_(tree.attr("tokens"), "tokens"), parents_(tree.attr("parents"), "parents"),
-        match_length_(number(tree, "match_length")), match_count_(number(tree, "match_count")) {
+      : tokens_(tree.attr("tokens"), "tokens"),
+        parents_(tree.attr("parents"), "parents"),
+        match_length_(number(tree, "match_length")),
+        match_count_(number(tree, "match_count")) {
     const py::object counts = tree.attr("counts");
     if (!counts.is_none()) counts_.emplace(counts, "counts");
   }

@@ -40,7 +40,8 @@ class Searched {
                  const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
                  const std::vector<std::uint64_t>& least_counts) const;
   // For each context, the number of documents that hold all of it, at most `most`; see ScopedSearch::count_documents.
-  std::vector<std::uint64_t> count_documents(const py::sequence& contexts, std::uint64_t most, const py::object& groups, const std::string& scope) const;
+  std::vector<std::uint64_t> count_documents(const py::sequence& contexts, std::uint64_t most, const py::object& groups,
+                                             const std::string& scope) const;
   // For each context, the seconds of its lookup and the seconds of its draft, in C++ alone, on one thread. Taking the snapshot counts
   // as part of the lookup.
   py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const;

@@ -20,22 +20,22 @@ inline constexpr std::uint32_t kMaxOrderDepth = 1024;
 inline constexpr std::uint64_t kMaxTokens = 0xFFFFFFFE;  // separators included: positions are 4 bytes
 
 enum class Section : std::uint32_t {
-  kTokens = 1,           // token_count ids of token_width bytes; a separator (all bits set) ends every document
-  kPositions = 2,        // suffix_count u32: the start of each suffix, in suffix order
-  kFirstRanks = 3,       // vocab_size + 1 u32: rank of the first suffix that begins with each token
-  kDocumentStarts = 4,   // document_count + 1 u32: where each document begins; the last is token_count
-  kDocumentTable = 5,    // the source and metadata of each document; opaque to the core (datastore/documents.py)
-  kDirectory = 6,        // the SuffixKey of every kDirectoryStride-th rank
+  kTokens = 1,          // token_count ids of token_width bytes; a separator (all bits set) ends every document
+  kPositions = 2,       // suffix_count u32: the start of each suffix, in suffix order
+  kFirstRanks = 3,      // vocab_size + 1 u32: rank of the first suffix that begins with each token
+  kDocumentStarts = 4,  // document_count + 1 u32: where each document begins; the last is token_count
+  kDocumentTable = 5,   // the source and metadata of each document; opaque to the core (datastore/documents.py)
+  kDirectory = 6,       // the SuffixKey of every kDirectoryStride-th rank
 };
 inline constexpr std::size_t kSections = 6;
 
 struct Header {
   std::array<std::uint8_t, 8> magic;
   std::uint32_t version;
-  std::uint32_t header_bytes;  // sizeof(Header)
-  std::uint64_t reader_flags;  // features that every reader must know
-  std::uint64_t writer_flags;  // features that only a writer must know
-  std::uint32_t token_width;   // 2, 3 or 4
+  std::uint32_t header_bytes;    // sizeof(Header)
+  std::uint64_t reader_flags;    // features that every reader must know
+  std::uint64_t writer_flags;    // features that only a writer must know
+  std::uint32_t token_width;     // 2, 3 or 4
   std::uint32_t position_width;  // 4
   std::uint64_t token_count;
   std::uint64_t suffix_count;
@@ -44,10 +44,10 @@ struct Header {
   std::uint32_t order_depth;
   std::array<std::uint8_t, 32> fingerprint;  // SHA-256 of the tokenizer, zeros if there is none
   std::uint64_t file_bytes;
-  std::uint64_t table_offset;  // where the section table begins
-  std::array<char, 32> writer;  // "suffolk 0.1.0", zero-filled
+  std::uint64_t table_offset;              // where the section table begins
+  std::array<char, 32> writer;             // "suffolk 0.1.0", zero-filled
   std::array<std::uint8_t, 100> reserved;  // zeros
-  std::uint32_t checksum;  // CRC-32C of the bytes before
+  std::uint32_t checksum;                  // CRC-32C of the bytes before
 };
 static_assert(sizeof(Header) == 256);
 

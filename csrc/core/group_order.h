@@ -21,9 +21,7 @@ class GroupOrder {
     for (std::uint32_t document = 0; document < keys.size(); ++document) {
       if (keys[document] != kNoGroup) order_.push_back(document);
     }
-    std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return keys[a] != keys[b] ? keys[a] < keys[b] : a < b;
-    });
+    std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
   }
 
   // The documents of group `key`, rising. `keys` are those of the constructor. O(log documents).

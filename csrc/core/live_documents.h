@@ -15,7 +15,7 @@ namespace suffolk {
 // A document to append. A view.
 struct Document {
   std::span<const std::uint32_t> tokens;
-  std::uint64_t sequence = 0;    // its number; 0: the next one
+  std::uint64_t sequence = 0;  // its number; 0: the next one
   std::uint64_t group = kNoGroup;
   std::int64_t time = 0;         // in seconds
   std::string_view origin = {};  // opaque bytes

@@ -21,11 +21,11 @@ inline constexpr std::size_t kMinMemory = 6;     // segments in memory, if the f
 inline constexpr std::size_t kWanted = 8;        // segments in memory while no merge runs: with more, appends are faster and drafts slower
 
 struct LiveStats {
-  std::uint64_t tokens = 0;     // in memory, without separators and removed documents
-  std::uint64_t documents = 0;  // in memory, without removed ones
-  std::uint64_t bytes = 0;      // of segments in memory
-  std::uint64_t segments = 0;   // searched in all: files, memory, deletions
-  std::uint64_t deletions = 0;  // of these, deletions of documents in memory
+  std::uint64_t tokens = 0;         // in memory, without separators and removed documents
+  std::uint64_t documents = 0;      // in memory, without removed ones
+  std::uint64_t bytes = 0;          // of segments in memory
+  std::uint64_t segments = 0;       // searched in all: files, memory, deletions
+  std::uint64_t deletions = 0;      // of these, deletions of documents in memory
   std::uint64_t merge_debt = 0;     // tokens in running and due merges
   std::uint64_t merged_tokens = 0;  // tokens written by merges so far
   std::uint64_t next_sequence = 0;
@@ -119,14 +119,14 @@ class LiveIndex {
 
   const MemoryShape shape_;
   const unsigned threads_;
-  std::mutex retiring_;  // held by one rebase or drop at a time; locked before mutex_
-  mutable std::mutex mutex_;  // guards everything below but snapshot_
+  std::mutex retiring_;              // held by one rebase or drop at a time; locked before mutex_
+  mutable std::mutex mutex_;         // guards everything below but snapshot_
   std::condition_variable changed_;  // a merge began, ended or is due, or the index was closed
   std::shared_ptr<const FileSet> files_ = std::make_shared<FileSet>();
-  Entries memory_;     // from the oldest on
-  Entries deletions_;  // hold the removed documents of memory_
+  Entries memory_;                                             // from the oldest on
+  Entries deletions_;                                          // hold the removed documents of memory_
   std::vector<std::shared_ptr<const MemorySegment>> retired_;  // see retire
-  int freeing_ = 0;  // threads that free such segments
+  int freeing_ = 0;                                            // threads that free such segments
   std::uint64_t next_sequence_ = 1;
   std::uint64_t merged_tokens_ = 0;
   bool closed_ = false;

@@ -43,7 +43,8 @@ inline std::optional<MergeRun> choose_run(std::span<const SegmentLoad> segments,
   MergeRun run, pair;
   for (std::size_t i = segments.size(); i-- > first;) {
     const std::uint64_t with = newer + segments[i].tokens;
-    if (newer > 0 && with <= kMaxMergedTokens && static_cast<double>(segments[i].tokens) <= ratio * static_cast<double>(newer)) run = {i, segments.size(), with};
+    if (newer > 0 && with <= kMaxMergedTokens && static_cast<double>(segments[i].tokens) <= ratio * static_cast<double>(newer))
+      run = {i, segments.size(), with};
     const std::uint64_t two = i + 1 < segments.size() ? segments[i].tokens + segments[i + 1].tokens : kMaxMergedTokens + 1;
     if (two <= kMaxMergedTokens && (pair.end == 0 || two < pair.tokens)) pair = {i, i + 2, two};
     newer = with;

@@ -70,9 +70,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
   };
   try {
     for (unsigned thread = 0; thread < threads; ++thread) begin(thread);
-  } catch (const std::system_error& error) {
-    fail_thread(error);
-  }
+  } catch (const std::system_error& error) { fail_thread(error); }
   complete = true;
   do {
     if (!progress || work.stop) continue;
@@ -80,9 +78,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
     std::exception_ptr refused;
     try {
       progress(work.total == 0 ? 0.0 : static_cast<double>(work.done.load()) / static_cast<double>(work.total));
-    } catch (...) {
-      refused = std::current_exception();
-    }
+    } catch (...) { refused = std::current_exception(); }
     lock.lock();
     if (refused) {
       work.stop = true;

@@ -34,7 +34,9 @@ class Segment {
   // The mapping, to control which of its pages are in memory.
   const std::shared_ptr<const MappedFile>& file() const noexcept { return file_; }
   // The sections that every search reads first: first ranks and directory. They are small.
-  std::array<FilePart, 2> hot_parts() const { return {FilePart{file_, section(format::Section::kFirstRanks)}, {file_, section(format::Section::kDirectory)}}; }
+  std::array<FilePart, 2> hot_parts() const {
+    return {FilePart{file_, section(format::Section::kFirstRanks)}, {file_, section(format::Section::kDirectory)}};
+  }
   std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
 
   // The document that holds this token position; document_count if none does. O(log documents).

@@ -25,7 +25,7 @@ struct SegmentShape {
 struct SegmentSummary {
   std::uint64_t tokens = 0;  // without separators
   std::uint64_t documents = 0;
-  std::uint64_t bytes = 0;  // size of the file
+  std::uint64_t bytes = 0;     // size of the file
   std::uint32_t checksum = 0;  // the trailer's checksum, which depends on every byte of the file
 };
 

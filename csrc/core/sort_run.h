@@ -25,8 +25,8 @@ struct Text {
 
   std::span<const Token> tokens;
   std::uint32_t order_depth;
-  unsigned token_bits;   // bits that hold every id and a value for the end
-  unsigned key_tokens;   // tokens in one key
+  unsigned token_bits;  // bits that hold every id and a value for the end
+  unsigned key_tokens;  // tokens in one key
 
   Text(std::span<const Token> tokens_, std::uint32_t vocab_size, std::uint32_t order_depth_)
       : tokens(tokens_),

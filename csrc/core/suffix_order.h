@@ -22,9 +22,7 @@ class SuffixOrder {
   SuffixOrder(std::span<const Suffixes> segments, std::uint32_t order_depth) noexcept
       : segments_(segments), width_(segments.front().tokens.width), order_depth_(order_depth) {}
 
-  SuffixEntry entry(std::uint32_t segment, std::uint32_t position) const noexcept {
-    return {key_at(segment, position, 0), position, segment};
-  }
+  SuffixEntry entry(std::uint32_t segment, std::uint32_t position) const noexcept { return {key_at(segment, position, 0), position, segment}; }
 
   bool precedes(const SuffixEntry& a, const SuffixEntry& b) const noexcept {
     if (a.key != b.key) return a.key < b.key;

@@ -50,9 +50,7 @@ static_assert(sizeof(SuffixKey) == 16);  // the bytes of the directory on disk: 
 constexpr std::uint32_t key_tokens(std::uint32_t width) noexcept { return 16 / width; }
 
 // Marks separators in four 2-byte tokens: the lowest set bit is the top bit of the first separator; 0 if there is none.
-constexpr std::uint64_t first_separator(std::uint64_t four) noexcept {
-  return (~four - 0x0001000100010001) & four & 0x8000800080008000;
-}
+constexpr std::uint64_t first_separator(std::uint64_t four) noexcept { return (~four - 0x0001000100010001) & four & 0x8000800080008000; }
 
 // Four 2-byte tokens as half a key: the first in the highest bits, all bits set from the first separator on.
 inline std::uint64_t four_tokens(const std::byte* at) noexcept {

@@ -20,8 +20,7 @@ struct TextMatch {
 // Reads the first `searched` tokens of `text` for occurrences of the longest suffix of `context` within bounds. Documents in `text`
 // end with kEnd; no occurrence holds one. O(searched + max_match).
 // REQUIRES: searched <= text.size() < 2^32; no token of the context is kEnd.
-TextMatch longest_match(std::span<const std::uint32_t> text, std::size_t searched, std::span<const std::uint32_t> context,
-                        const QueryBounds& bounds);
+TextMatch longest_match(std::span<const std::uint32_t> text, std::size_t searched, std::span<const std::uint32_t> context, const QueryBounds& bounds);
 
 // The draft tree of the continuations of `match` in `text`. Sorts m occurrences in O(m (max_depth + log m)) reads (multikey_sort.h).
 // REQUIRES: `match` is of the same text.

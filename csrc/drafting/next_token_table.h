@@ -45,7 +45,7 @@ class NextTokenTable {
   // position of the next token. `sampling`: the target's settings; none for greedy decoding. O(n log n) for n nodes.
   // Throws kInvalidArgument if max_nodes is 2^31 or more.
   NextTokenTree draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
-                     const std::optional<Sampling>& sampling);
+                      const std::optional<Sampling>& sampling);
 
   // Number of stored ends.
   std::size_t size() const noexcept;

@@ -39,7 +39,8 @@ std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::
 // The accepted nodes, from the top down: each is the token sampled after its parent. `sampled` has the token after the context and
 // after each node; it is below 0 if no token is allowed there, and that node is not accepted. Of equal siblings, the first counts. O(n)
 // REQUIRES: parents passed require_parents; tokens has their length, and sampled one more
-std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int64_t> sampled);
+std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
+                                        std::span<const std::int64_t> sampled);
 
 // Whether each node is the child of the one before it. O(n)
 bool is_chain(std::span<const std::int32_t> parents) noexcept;

@@ -26,7 +26,7 @@ constexpr std::size_t kTile = 16;  // outputs, rows, or pairs of inputs in a til
 constexpr std::size_t kTileInputs = 32;
 constexpr std::size_t kTileFloats = kTile * kTile;
 constexpr std::size_t kPanelTiles = 2;  // tiles of outputs that are read together
-constexpr std::size_t kAhead = 8;        // blocks of inputs between a prefetch and its use
+constexpr std::size_t kAhead = 8;       // blocks of inputs between a prefetch and its use
 
 // The configuration of the 8 tile registers: 16 rows of 64 bytes each.
 struct alignas(64) TileShapes {

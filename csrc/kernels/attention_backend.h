@@ -8,10 +8,10 @@
 
 namespace suffolk::kernels {
 
-constexpr std::size_t kPiece = 64;         // positions whose scores share a maximum
-constexpr std::size_t kPieceSlack = 16;    // pointers after a piece's keys that may be read; they repeat the last key
-constexpr std::size_t kQuerySlack = 31;    // queries after the last one that may be read, and written in the scratch memory
-constexpr std::size_t kFloatsPerLine = 16; // widths of fp32 numbers are padded to whole cache lines
+constexpr std::size_t kPiece = 64;          // positions whose scores share a maximum
+constexpr std::size_t kPieceSlack = 16;     // pointers after a piece's keys that may be read; they repeat the last key
+constexpr std::size_t kQuerySlack = 31;     // queries after the last one that may be read, and written in the scratch memory
+constexpr std::size_t kFloatsPerLine = 16;  // widths of fp32 numbers are padded to whole cache lines
 
 inline std::size_t padded_width(std::size_t width) { return (width + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine; }
 
@@ -33,7 +33,7 @@ struct Seen {
 
 // Queries and the keys of one piece. Pointers to keys and values are to elements.
 struct Piece {
-  const float* queries;       // [count + kQuerySlack, padded key width], as `read_query` writes them
+  const float* queries;  // [count + kQuerySlack, padded key width], as `read_query` writes them
   std::size_t count;
   const void* const* keys;    // [kPiece + kPieceSlack], those of `seen`, the last one repeated after them
   const void* const* values;  // [kPiece]
@@ -41,9 +41,9 @@ struct Piece {
   const Seen* each;           // [count], the positions that each query sees; equal to `seen` unless the backend `separates`
   std::size_t key_width, value_width;
   float scaling, softcap;
-  float* scores;              // [count + kQuerySlack, kPiece], scratch
-  float* wide;                // [kPiece, padded key width + padded value width], scratch
-  Sums to;                    // of `count` queries
+  float* scores;  // [count + kQuerySlack, kPiece], scratch
+  float* wide;    // [kPiece, padded key width + padded value width], scratch
+  Sums to;        // of `count` queries
 };
 
 struct AttentionBackend {

@@ -1,5 +1,5 @@
-// The loops of every attention backend but that of amx_attention.cc. A source file includes it after tiles.h, with a class `Set` as described there that also
-// has:
+// The loops of every attention backend but that of amx_attention.cc. A source file includes it after tiles.h, with a class `Set` as described there
+// that also has:
 //
 //   std::size_t kScoreRows      queries of a tile; its kScoreRows * kScoreKeys partial sums fit the registers
 //   Vector spread(float)        the number in all lanes
@@ -42,7 +42,7 @@ SUFFOLK_TARGET void multiply_keys(const float* queries, std::size_t stride, cons
   }
   const Value* at[kScoreKeys];
   for (std::size_t k = 0; k < kScoreKeys; ++k) at[k] = static_cast<const Value*>(keys[k]);
-  const auto add = [&](std::size_t i, const Vector (&key)[kScoreKeys]) SUFFOLK_TARGET __attribute__((always_inline)) {
+  const auto add = [&](std::size_t i, const Vector(&key)[kScoreKeys]) SUFFOLK_TARGET __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < kRows; ++r) {
       const Vector query = Lanes::read(queries + r * stride + i);

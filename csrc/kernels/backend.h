@@ -29,10 +29,10 @@ struct Backend {
 // Null if the processor or the compiler's target lacks the instructions. The choice must not depend on the number of rows, because
 // backends add in different orders. `bytes`: whether weights are bytes with scales.
 const Backend* portable_backend(Element element, bool bytes) noexcept;  // every processor of the architecture; no fp16
-const Backend* amx_backend(const SkinnyGemm& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
+const Backend* amx_backend(const SkinnyGemm& product) noexcept;         // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
 #if defined(__x86_64__)
-const Backend* avx2_backend(Element element, bool bytes) noexcept;    // AVX2, FMA and F16C
-const Backend* avx512_backend(Element element, bool bytes) noexcept;  // AVX-512F, AVX2, FMA and F16C
+const Backend* avx2_backend(Element element, bool bytes) noexcept;                              // AVX2, FMA and F16C
+const Backend* avx512_backend(Element element, bool bytes) noexcept;                            // AVX-512F, AVX2, FMA and F16C
 const Backend* avx512_pairs_backend(Element element, bool bytes, std::size_t inputs) noexcept;  // also AVX-512 for bf16; pairs of inputs
 #else
 inline const Backend* avx2_backend(Element, bool) noexcept { return nullptr; }

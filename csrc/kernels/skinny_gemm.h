@@ -22,14 +22,14 @@ enum class Element : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
 // Addresses are aligned for their type. Nothing overlaps `out`.
 struct SkinnyGemm {
   Element element;
-  const void* rows;          // [row_count, inputs]
-  std::size_t row_stride;    // elements from one row to the next
-  const void* weights;       // [outputs, inputs], without gaps; std::int8_t if there are scales
-  const float* scales;       // [outputs], factors of each output's int8 weights; null if weights are elements
-  const void* bias;          // [outputs], or null
-  void* out;                 // [row_count, outputs], without gaps
-  std::size_t row_count;     // any number; the weights are read once for each 64 rows
-  std::size_t inputs;        // 0 gives the bias
+  const void* rows;        // [row_count, inputs]
+  std::size_t row_stride;  // elements from one row to the next
+  const void* weights;     // [outputs, inputs], without gaps; std::int8_t if there are scales
+  const float* scales;     // [outputs], factors of each output's int8 weights; null if weights are elements
+  const void* bias;        // [outputs], or null
+  void* out;               // [row_count, outputs], without gaps
+  std::size_t row_count;   // any number; the weights are read once for each 64 rows
+  std::size_t inputs;      // 0 gives the bias
   std::size_t outputs;
 };
 

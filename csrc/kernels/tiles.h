@@ -244,7 +244,12 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
 inline std::size_t most_rows(std::size_t) { return kMostRows; }
 
 template <class Lanes>
-constexpr Backend kBackend = {.name = Lanes::kName, .panel = kPanelOutputs, .most_rows = most_rows, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
+constexpr Backend kBackend = {.name = Lanes::kName,
+                              .panel = kPanelOutputs,
+                              .most_rows = most_rows,
+                              .packed_size = packed_size<Lanes>,
+                              .pack = pack<Lanes>,
+                              .multiply = multiply<Lanes>};
 
 template <class Set, class Value>
 const Backend* backend_for(bool bytes) noexcept {

@@ -28,22 +28,22 @@ struct AttentionSpan {
 // A layer's attention in one pass. Element pointers are aligned for their type; nothing overlaps `out`.
 struct TreeAttention {
   Element element;
-  const void* query;           // [rows, heads, key_width] with the strides below; a head's numbers lie together
-  std::size_t row_stride;      // elements from one row to the next
-  std::size_t head_stride;     // elements from one head to the next
-  const void* keys;            // [cache rows, key_heads, key_width], without gaps
-  const void* values;          // [cache rows, key_heads, value_width], without gaps
-  void* out;                   // [rows, heads, value_width], without gaps
-  std::size_t heads;           // a multiple of key_heads
+  const void* query;        // [rows, heads, key_width] with the strides below; a head's numbers lie together
+  std::size_t row_stride;   // elements from one row to the next
+  std::size_t head_stride;  // elements from one head to the next
+  const void* keys;         // [cache rows, key_heads, key_width], without gaps
+  const void* values;       // [cache rows, key_heads, value_width], without gaps
+  void* out;                // [rows, heads, value_width], without gaps
+  std::size_t heads;        // a multiple of key_heads
   std::size_t key_heads;
   std::size_t key_width, value_width;
   const AttentionSpan* spans;
   std::size_t span_count;
   const std::int64_t* offsets;    // [rows + 1], where each row's path begins in `ancestors`; unused for chains
   const std::int64_t* ancestors;  // cache rows of a row's path after the cached tokens, in order of depth; its own row is the last
-  float scaling;               // factor of the scores
-  float softcap;               // bound of the scores by tanh; 0 for none
-  std::int64_t window;         // tokens that a row looks back, its own included; 0 for all
+  float scaling;                  // factor of the scores
+  float softcap;                  // bound of the scores by tanh; 0 for none
+  std::int64_t window;            // tokens that a row looks back, its own included; 0 for all
 };
 
 // The instructions of attention with these widths, such as "AVX-512". REQUIRES: supports(element)

@@ -1,4 +1,4 @@
-"""A Ray actor that runs one server as a child process on its node."""
+"""A Ray actor that runs one server as a child process on its node, and what it says of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replicas of one shard: which one gets a call."""
+"""The replicas of one shard: which one gets a call, and when another one is asked too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents of one append, checked, as columns; and its outcome."""
+"""The documents of one append, checked, as columns; and those that they displace."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ READ_SECONDS = 1.0
 LOST_SECONDS = 5.0
 """A leader that reaches neither the register nor its copies for so long stops leading."""
 
-
 Ask = Callable[[], Mapping[str, ReplicaStatus]]
 """Asks the other copies. Returns those that answer, by id."""
 
