@@ -19,6 +19,8 @@ Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
 _SMALL = 1 << 16
 """Bytes of a body whose invalid value a message shows. Every error holds its value, which may be all of the body."""
+_KEYS = 200
+"""Characters of the names of a body's fields that a message shows."""
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
 
@@ -82,6 +84,9 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
             )
         case "json_invalid", _:
             raise InvalidField("", f": not JSON: {text}")
+        case "missing", dict() as given if len(found["loc"]) == 1:
+            keys = f"; the body has {', '.join(given)}" if given else ""
+            raise InvalidField(field, f": {text}{keys[:_KEYS]}")
         case "extra_forbidden", _:
             keys = "" if len(found["loc"]) > 1 else f"; the keys are {', '.join(kind.model_fields)}"
             raise InvalidField(field, f": unknown key{keys}")

@@ -19,10 +19,12 @@ from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.functions import as_tools, call_messages, read_function_call
 from suffolk.serving.worker.openai.generic_tools import generic_messages, takes_tools
 from suffolk.serving.worker.openai.guided import read_guided
+from suffolk.serving.worker.openai.history import check_message, in_call_order, message_text
 from suffolk.serving.worker.openai.response_format import read_grammar
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.worker.openai.schema import (
     MAX_TEXTS,
+    NO_LIMIT,
     ChatBody,
     CompletionBody,
     DraftFields,
@@ -90,7 +92,8 @@ def completion_calls(service: DecodeService, body: CompletionBody) -> list[Gener
     for prompt in prompts:
         kind = "text" if isinstance(prompt, str) else "token_ids"
         ids = _truncated(service, body, _encode(service.engine.target, prompt, _most(service, body)))
-        calls += _calls(service, body, ids, "prompt", kind, length, body.logprobs, grammar)
+        most = _rest(service, body, ids, "prompt") if body.length == NO_LIMIT else length
+        calls += _calls(service, body, ids, "prompt", kind, most, body.logprobs, grammar)
     return calls
 
 
@@ -110,19 +113,15 @@ def encode_messages(
     effort = {} if template.reasoning_effort is None else {"reasoning_effort": template.reasoning_effort}
     source = str(getattr(target.tokenizer, "chat_template", ""))
     for index, message in enumerate(messages):
-        if message.role == "user" and message.content is None:
-            raise InvalidField(f"messages[{index}].content", ": field required in a message of role 'user'")
-        if (message.model_extra or {}).get("prefix") and "prefix" not in source and not template.continue_final_message:
-            advice = "use continue_final_message: true with add_generation_prompt: false"
-            raise InvalidField(f"messages[{index}].prefix", f": the chat template does not support it; {advice}")
-    contents = [text_of(message.content) for message in messages]
+        check_message(index, message, source, template.continue_final_message is True)
+    contents = [message_text(message) for message in messages]
     limits.check_chat(template.prompt_field, [message.role for message in messages], contents)
     knows_developer = "developer" in source
     conversation = [
         {**(message.model_extra or {}), "role": _role(message.role, knows_developer), "content": content}
         for message, content in zip(messages, contents, strict=True)
     ]
-    conversation = template_messages(call_messages(conversation))
+    conversation = in_call_order(template_messages(call_messages(conversation)))
     if not takes_tools(target.tokenizer) and (tools or "tool" not in source):
         conversation, tools = generic_messages(conversation, tools or ()), None
     try:

@@ -19,6 +19,9 @@ _DATA = ("const", "default", "enum", "example", "examples")
 """Keywords whose values are no schemas."""
 _NULLS = ("const", "default")
 """Keywords that may be null."""
+_LOWER = ("minimum", "exclusiveMinimum")
+_ANY_NAME: tuple[Any, ...] = (True, {}, {"type": "string"})
+"""Values of ``propertyNames`` that every name fits, as Zod writes them."""
 _UNREAD_PATTERN = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:\(\?<?[=!]|\\[1-9])")
 """Look-around or a back-reference, which the grammar library has not."""
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -64,6 +67,10 @@ def _enforced(schema: Any, strict: bool) -> Any:
             continue
         if (value is None and name not in _NULLS) or (is_unread and not strict):
             continue
+        if name == "propertyNames" and value in _ANY_NAME:
+            continue
+        if name in _LOWER and not strict and isinstance(value, int | float) and value <= -(1 << 63):
+            continue  # of an integer of 64 bits; the library refuses it
         if name in _NAMED and isinstance(value, Mapping):
             found[name] = {key: _enforced(each, strict) for key, each in value.items()}
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
@@ -17,6 +17,7 @@ from suffolk.serving.worker.openai.schema import (
     Count,
     GenerationBody,
     Message,
+    no_limit,
     text_of,
 )
 
@@ -106,6 +107,8 @@ class ResponseBody(GenerationBody):
     prompt: Any = None
     background: bool | None = None
     context_management: Any = None
+
+    _read_no_limit = field_validator("max_output_tokens", mode="before")(no_limit)
 
     @model_validator(mode="after")
     def _check_support(self) -> Self:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from suffolk.datastore.arguments import check_size
 from suffolk.serving.decoding.engine.checked_fields import ABOVE_0
 from suffolk.serving.decoding.engine.loop.prompt import encode_text
 from suffolk.serving.decoding.engine.model.target import Target
@@ -64,7 +63,9 @@ def _bad_words(target: Target, words: Sequence[str]) -> tuple[tuple[int, ...], .
     texts = [text for word in words for text in (word, f" {word.lstrip()}")]
     found = dict.fromkeys(tuple(encode_text(target, text, special_tokens=False)) for text in texts)
     for word in found:
-        check_size("bad_words: one of them", len(word), limits.MAX_BAD_WORD, "tokens", "shorten it")
+        if len(word) > limits.MAX_BAD_WORD:
+            text = f": one of them has {len(word)} tokens; the limit is {limits.MAX_BAD_WORD}; shorten it"
+            raise InvalidField("bad_words", text)
     return tuple(found)
 
 

@@ -17,6 +17,8 @@ from suffolk.serving.worker.passages import MAX_FOLLOWING, MAX_PASSAGES
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+NO_LIMIT = -1
+"""Asks for as many tokens as fit, as clients of llama.cpp and LM Studio do."""
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
 MAX_CHOICES = 1024
@@ -33,12 +35,18 @@ FIRST_ERROR = _FirstError()
 """Stops at the first invalid item, so that a long list gives only one error."""
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 # Parsing holds Python's lock, so lists end where their limits are, not after megabytes of items.
-TokenIds = Annotated[list[int], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
+TokenIds = Annotated[list[TokenId], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
 MAX_PATTERN = 1024
 """Most tokens of a text whose passages are searched."""
 MAX_PARTS = 1024
 """Most text parts of a message."""
+
+
+def no_limit(value: Any) -> Any:
+    """``value``, or None if it is ``NO_LIMIT``."""
+    return None if value == NO_LIMIT else value
 
 
 class Body(BaseModel):
@@ -229,10 +237,7 @@ class ChatBody(GenerationBody, TemplateFields):
     """Path of a tool's function, with {} for its index."""
     format_field: ClassVar[str] = "response_format"
 
-    @field_validator("max_tokens", "max_completion_tokens", mode="before")
-    @classmethod
-    def _read_no_limit(cls, value: Any) -> Any:
-        return None if value == -1 else value  # as clients of llama.cpp and LM Studio send
+    _read_no_limit = field_validator("max_tokens", "max_completion_tokens", mode="before")(no_limit)
 
     @model_validator(mode="after")
     def _check_functions(self) -> Self:
@@ -252,7 +257,8 @@ class CompletionBody(GenerationBody):
         | Annotated[list[str], Field(max_length=MAX_TEXTS), FIRST_ERROR]
         | Annotated[list[TokenIds], Field(max_length=MAX_TEXTS), FIRST_ERROR]
     )
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: Annotated[int, Field(ge=NO_LIMIT)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=NO_LIMIT)] | None = None
     logprobs: int | None = None
     echo: bool | None = None
     suffix: str | None = None
@@ -274,9 +280,7 @@ class PassagesBody(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    tokens: Annotated[
-        list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(min_length=1, max_length=MAX_PATTERN), FIRST_ERROR
-    ]
+    tokens: Annotated[list[TokenId], Field(min_length=1, max_length=MAX_PATTERN), FIRST_ERROR]
     datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_PASSAGES)] = 3
     following: Annotated[int, Field(ge=0, le=MAX_FOLLOWING)] = 16

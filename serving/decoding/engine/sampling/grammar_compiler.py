@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
-from suffolk.serving.decoding.engine.sampling.grammar_cycles import rule_cycle, schema_cycle
+from suffolk.serving.decoding.engine.sampling.grammar_cycles import inner_schemas, rule_cycle, schema_cycle
+from suffolk.serving.decoding.engine.sampling.grammar_numbers import unheld_number
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line, message_line
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class GrammarCompiler:
         """
         vocabulary = self.load()
         for part in (*grammar.parts, grammar):  # a part names its own place
-            _check_cycle(part)
+            _check(part)
         matcher = self._matcher(grammar, vocabulary)
         if matcher.is_error():
             for part in grammar.parts:
@@ -107,13 +108,15 @@ def _refusal(grammar: Grammar, reason: str) -> RefusedGrammar:
     return grammar.refusal(f"is refused: {reason}", f"the grammar ({grammar.kind})")
 
 
-def _check_cycle(grammar: Grammar) -> None:
-    """Raises RefusedGrammar for references in a circle. The library may find them only in the middle of a text."""
+def _check(grammar: Grammar) -> None:
+    """Raises RefusedGrammar for references in a circle and numbers that the library does not hold. It may end the process."""
     try:
         if grammar.kind == "json_schema":
-            cycle = schema_cycle(json.loads(grammar.text))
+            schemas = [json.loads(grammar.text)]
+            cycle = schema_cycle(schemas[0])
         elif grammar.kind in ("lark", "gbnf"):
-            cycle = rule_cycle(_lark(grammar) if grammar.kind == "gbnf" else grammar.text)
+            rules = _lark(grammar) if grammar.kind == "gbnf" else grammar.text
+            cycle, schemas = rule_cycle(rules), inner_schemas(rules)
         else:
             return
     except RecursionError:
@@ -122,6 +125,8 @@ def _check_cycle(grammar: Grammar) -> None:
         raise _refusal(
             grammar, f"{cycle} is a circle of references, which no text can match; end it with a type or a text"
         )
+    if number := next(filter(None, map(unheld_number, schemas)), ""):
+        raise _refusal(grammar, f"{number} has too many digits to be held exactly; use a text, or another limit")
 
 
 def _lark(grammar: Grammar) -> str:

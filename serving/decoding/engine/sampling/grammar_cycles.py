@@ -49,6 +49,11 @@ def rule_cycle(text: str) -> str:
     return found or next(filter(None, map(schema_cycle, schemas)), "")
 
 
+def inner_schemas(text: str) -> list[Any]:
+    """The schemas in Lark rules."""
+    return _lark_rules(text)[1] if "%json" in text else []
+
+
 def _shown(cycle: Sequence[str]) -> str:
     path = [*cycle, *cycle[:1]] if len(cycle) <= _SHOWN else [*cycle[:_SHOWN], "..."]
     return " -> ".join(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import sys
 import weakref
 from typing import Any
@@ -76,6 +77,25 @@ def test_what_the_library_refuses_is_named(target: Target, kind: str, text: str,
         target.match(Grammar(kind, text))
     assert "\n" not in str(refusal.value)
     assert "<state>" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "number"),
+    [
+        ({"const": -(1 << 63)}, "const -9223372036854775808"),
+        ({"enum": ["a", {"b": -(1 << 63) + 1}]}, "b -9223372036854775807"),
+        ({"allOf": [{"type": "integer"}, {"maximum": -1e19, "minimum": -1e22}]}, "maximum -1e+19"),
+        ({"properties": {"a": {"type": "integer", "exclusiveMaximum": -1e19}}}, "exclusiveMaximum -1e+19"),
+        ({"type": "integer", "minimum": -1e22, "maximum": -(1 << 63) + 511}, "maximum -9223372036854775297"),
+        ({"properties": {"enum": {"type": "integer", "maximum": -1e19}}}, "maximum -1e+19"),
+        ({"enum": [1234567890123456789]}, "enum 1234567890123456789"),
+    ],
+)
+def test_numbers_that_the_library_rounds_or_dies_of_are_refused(target: Target, schema: Any, number: str) -> None:
+    """Regression: all but the last one ended the process."""
+    for grammar in (Grammar("json_schema", json.dumps(schema)), Grammar("lark", f"start: %json {json.dumps(schema)}")):
+        with pytest.raises(InvalidArgument, match=f"is refused: {re.escape(number)} has too many digits"):
+            GrammarCompiler(target.tokenizer, target.vocab_size, target.eos_ids).compile(grammar)
 
 
 def test_without_the_library_a_grammar_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:

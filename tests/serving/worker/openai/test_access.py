@@ -234,7 +234,10 @@ def test_wrong_values_are_rejected(body: Any, param: str | None, text: str, serv
         ({"prompt": "x", "suffix": "y"}, "suffix"),
         ({"prompt": "x", "best_of": 2}, "best_of"),
         ({"prompt": "x", "echo": True, "logprobs": 21}, "logprobs"),
-        ({"prompt": "x", "max_tokens": -1}, "max_tokens"),
+        ({"prompt": "x", "max_tokens": -2}, "max_tokens"),
+        ({"prompt": [-1]}, "prompt[0]"),
+        ({"prompt": [[1], [1, 1 << 64]]}, "prompt[1][1]"),
+        ({"prompt": "x", "bad_words": ["x" * 65]}, "bad_words"),
         ({"prompt": ["x"] * 65, "n": 2}, "prompt"),
         ({"prompt": ["x"] * 129}, "prompt"),
     ],
@@ -243,6 +246,11 @@ def test_wrong_prompts_are_rejected(body: Any, param: str | None, server: Worker
     status, _, reply = ask(server, "POST", "/v1/completions", body)
     assert (status, reply["error"]["type"]) == (400, "invalid_request_error")
     assert param in (None, reply["error"]["param"])
+
+
+def test_the_fields_of_another_api_are_named_if_one_is_missing(server: WorkerServer) -> None:
+    error = ask(server, "POST", CHAT, {"contents": [{"role": "user", "parts": [{"text": "a"}]}], "model": "tiny"})[2]
+    assert error["error"]["message"] == "messages: field required; the body has contents, model"
 
 
 def test_another_model_is_not_found(server: WorkerServer) -> None:

@@ -46,13 +46,24 @@ def test_settings_that_are_repeated_or_off_do_not_change_the_text(server: Worker
     assert ask(server, "POST", TEXT, KNOWN | REPEATED | OFF)[2]["choices"] == expected
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-def test_a_chat_of_minus_1_tokens_has_no_limit(server: WorkerServer, name: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "prompt", "name"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": "x"}]}, "max_tokens"),
+        (CHAT, {"messages": [{"role": "user", "content": "x"}]}, "max_completion_tokens"),
+        (TEXT, {"prompt": ["x", "xyz"]}, "max_tokens"),
+        (TEXT, {"prompt": "x"}, "max_completion_tokens"),
+        ("/v1/responses", {"input": "x"}, "max_output_tokens"),
+    ],
+)
+def test_minus_1_tokens_are_as_many_as_fit(server: WorkerServer, path: str, prompt: dict[str, Any], name: str) -> None:
     """As clients of llama.cpp and LM Studio ask."""
-    fields = {"messages": [{"role": "user", "content": "x"}], "temperature": 0, "suffolk": {"drafter": "none"}}
-    expected = ask(server, "POST", CHAT, fields)[2]["choices"]
-    assert ask(server, "POST", CHAT, fields | {name: -1})[2]["choices"] == expected
-    assert ask(server, "POST", CHAT, fields | {name: -2})[0] == 400
+    fields = {**prompt, "temperature": 0}
+    limit = ask(server, "POST", "/tokenize", {"prompt": "x"})[2]["max_model_len"]
+    texts = len(prompt["prompt"]) if isinstance(prompt.get("prompt"), list) else 1
+    status, _, reply = ask(server, "POST", path, fields | {name: -1})
+    assert (status, reply.get("usage", {}).get("total_tokens")) == (200, texts * limit), reply
+    assert ask(server, "POST", path, fields | {name: -2})[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -70,6 +81,8 @@ def test_a_chat_of_minus_1_tokens_has_no_limit(server: WorkerServer, name: str) 
         ({"top_a": 0.2}, "leave it out"),
         ({"no_repeat_ngram_size": 3}, "leave it out"),
         ({"guidance_scale": 1.5}, "leave it out"),
+        ({"contents": [{"parts": [{"text": "a"}]}]}, "use messages"),
+        ({"systemInstruction": {"parts": [{"text": "a"}]}}, "use a message of the role system"),
     ],
 )
 def test_settings_that_are_on_are_refused(server: WorkerServer, fields: dict[str, Any], instead: str) -> None:

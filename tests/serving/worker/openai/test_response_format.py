@@ -111,6 +111,23 @@ def test_keywords_that_are_null_count_as_absent(target: Target, strict: bool) ->
     assert not accepts(target, empty, '{"a": 1}', strict)
 
 
+@pytest.mark.parametrize("names", [{"type": "string"}, {}, True])
+def test_names_of_properties_that_may_be_any_ask_for_nothing(target: Target, names: object) -> None:
+    """As Zod describes a record."""
+    schema = {"type": "object", "propertyNames": names, "additionalProperties": {"type": "integer"}}
+    assert accepts(target, schema, '{"a": 1}', strict=True)
+    assert not accepts(target, schema, '{"a": "b"}', strict=True)
+    with pytest.raises(InvalidArgument, match="propertyNames"):
+        accepts(target, schema | {"propertyNames": {"maxLength": 2}}, '{"a": 1}', strict=True)
+
+
+def test_the_limits_of_64_bits_are_no_hindrance_unless_strict(target: Target) -> None:
+    schema = {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1}
+    assert accepts(target, schema, "-5", strict=False)
+    with pytest.raises(InvalidArgument, match="integer range"):
+        accepts(target, schema, "-5", strict=True)
+
+
 @pytest.mark.parametrize("pattern", ["^(?!x)[a-z]+$", "^[a-z]+(?<=z)$", r"^([a-z])\1$", r"^\\(?=z)"])
 def test_patterns_that_cannot_be_read_are_left_out_unless_strict(target: Target, pattern: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}

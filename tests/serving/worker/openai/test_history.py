@@ -1,0 +1,60 @@
+"""Tests the messages of a conversation that clients send back, or send in the form of another API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from suffolk.serving.net.http_body import InvalidField
+from suffolk.serving.worker.openai.history import check_message, in_call_order
+from suffolk.serving.worker.openai.schema import Message
+from suffolk.serving.worker.server import WorkerServer
+from tests.support.http_requests import ask
+
+USER = {"role": "user", "content": "a"}
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ({"role": "human", "content": "a"}, "messages[2].role is 'human'; did you mean 'user'?"),
+        ({"role": "ai", "content": "a"}, "messages[2].role is 'ai'; did you mean 'assistant'?"),
+        ({"role": "System", "content": "a"}, "messages[2].role is 'System'; did you mean 'system'?"),
+        (USER | {"images": ["aGk="]}, "messages[2].images: the model takes text alone; leave this field out"),
+        ({"role": "assistant", "content": None, "audio": {"id": "a"}}, "messages[2].audio: the model takes text alone"),
+    ],
+)
+def test_what_the_model_would_not_know_is_refused(message: dict[str, Any], error: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        check_message(2, Message(**message), "{{ message['role'] }}", False)
+    assert str(caught.value).startswith(error)
+
+
+@pytest.mark.parametrize(
+    "message", [{"role": "model", "content": "a"}, {"role": "critic", "content": "a"}, USER | {"images": ["aGk="]}]
+)
+def test_a_template_may_know_more(message: dict[str, Any]) -> None:
+    check_message(0, Message(**message), "{% if message.role == 'model' %}{{ message.images }}{% endif %}", False)
+
+
+def test_empty_media_ask_for_nothing() -> None:
+    check_message(0, Message(role="user", content="a", images=[], audio=None), "", False)
+
+
+def test_an_earlier_refusal_is_read(server: WorkerServer) -> None:
+    """As OpenAI's clients send back the message of an answer that refused."""
+    conversation = [USER, {"role": "assistant", "content": None, "refusal": "No."}, USER]
+    tokens = ask(server, "POST", "/tokenize", {"messages": conversation})[2]["tokens"]
+    prompt = ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"]
+    assert prompt == "<user>a<assistant>No.<user>a<assistant>"
+
+
+def test_results_come_in_the_order_of_their_calls() -> None:
+    """Calls that run side by side end in any order."""
+    calls = {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]}
+    first, second, other = ({"role": "tool", "tool_call_id": each} for each in "abc")
+    assert in_call_order([calls, second, first, USER]) == [calls, first, second, USER]
+    assert in_call_order([calls, second, first, calls, first, second]) == [calls, first, second] * 2
+    for unknown in ([calls, second, first, other], [USER, second, first]):
+        assert in_call_order(unknown) == unknown
