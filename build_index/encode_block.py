@@ -136,7 +136,7 @@ class BlockEncoder:
             place = int(np.argmax(bad))
             where = f"position {run.first + place}" if run.sources is None else f"document {_source(run, place)}"
             raise InvalidArgument(
-                f"corpus {run.path}: id {int(ids[place])} at {where} is not below {self._vocab_size}, the size of the "
+                f"corpus {run.path}: id {int(ids[place])} at {where} is not in 0..{self._vocab_size - 1}, the "
                 "vocabulary; give the tokenizer, --vocab-size or --token-format that the corpus was made with"
             )
 

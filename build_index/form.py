@@ -15,7 +15,7 @@ from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.packing import find_packing, unpack_start, without_ending
 from suffolk.build_index.read_lines import array_elements
-from suffolk.build_index.read_parquet import missing_column
+from suffolk.build_index.read_parquet import unread_parquet
 
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
 """Bytes that are looked at; the second number if the first record does not end within the first one."""
@@ -63,7 +63,7 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
     """The form of the file ``path``.
 
     Args:
-        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``missing_column``.
+        read_start: returns so many of its first bytes, or all. Its errors are raised, and those of ``unread_parquet``.
     """
     for size in (HEAD_BYTES, MORE_BYTES):
         head = read_start(size)
@@ -78,8 +78,9 @@ def find_form(path: str, read_start: Callable[[int], bytes], options: BuildOptio
         return replace(form, problem="empty")
     if packing and form.kind in NAMED_KINDS.values():
         return Form("", problem=f"compressed {form.kind} file (unpack it)")
-    if form.kind == "parquet" and (lacks := missing_column(path, options)):
-        return Form("parquet", problem="Parquet without a text column", lacks=lacks)
+    if form.kind == "parquet":
+        problem, lacks = unread_parquet(path, options)
+        return replace(form, problem=problem, lacks=lacks)
     return replace(form, packing=packing)
 
 
@@ -119,9 +120,11 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     if not holds and (command := file_command(found if text[0] == "[" else series or found, text[0] == "[")):
         return Form("", problem=f"JSON of conversations in another form (jq -c '{command}' writes them as lines)")
     alone = len(found) == 1 and not holds and not isinstance(found[0], list)
-    if field := _field_of_records(text, options) if alone else "":
+    if names := _names_of_records((series or found)[0], text, options) if alone else ():
         each = "array of an object" if is_array else "object"
-        path = f'.[]["{field}"][]' if is_array else f'.["{field}"][]'
+        path = ".[]" * is_array + "".join(f"[{json.dumps(name)}]" for name in names)
+        path = f"{path if is_array else '.' + path}[]"
+        field = ".".join(names)
         return Form("", problem=f"JSON {each} with records in field '{field}' (jq -c '{path}' writes them as lines)")
     if not found or not all(isinstance(record, dict) for record in found):
         return Form(kind)
@@ -138,15 +141,24 @@ def _elements(text: str) -> list[Any]:
     return [record for start, end, record in islice(array_elements(text), SAMPLE_RECORDS) if end > start]
 
 
-def _field_of_records(text: str, options: BuildOptions) -> str:
-    """The first field of an object that holds a list of objects, if these are records with a text; else empty."""
-    match = _LIST.search(text)
-    records = _elements(text[match.end() :]) if match else []
-    return (
-        match[1]
-        if match and records and all(isinstance(each, dict) and holds_content(each, options) for each in records)
-        else ""
-    )
+def _names_of_records(record: Any, text: str, options: BuildOptions) -> tuple[str, ...]:
+    """The names that lead from an object to the first list of records with a text; empty if there is none.
+
+    ``record``: the object; None if ``text``, its start, does not hold all of it.
+    """
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), record)] if isinstance(record, dict) else []
+    for names, outer in waiting:  # grows
+        for name, value in outer.items():
+            if isinstance(value, list) and _are_records(value[:SAMPLE_RECORDS], options):
+                return (*names, name)
+            if isinstance(value, dict):
+                waiting.append(((*names, name), value))
+    lists = _LIST.finditer(text) if record is None else ()
+    return next(((each[1],) for each in lists if _are_records(_elements(text[each.end() :]), options)), ())
+
+
+def _are_records(found: list[Any], options: BuildOptions) -> bool:
+    return bool(found) and all(isinstance(each, dict) and holds_content(each, options) for each in found)
 
 
 def _records_of_lines(text: str, whole: bool) -> list[Any]:

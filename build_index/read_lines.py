@@ -94,7 +94,7 @@ def array_elements(text: str) -> Iterator[tuple[int, int, Any]]:
             element, end = _DECODER.raw_decode(text, place)
         except (ValueError, RecursionError):
             break  # perhaps cut off
-        if end == len(text):
+        if end == len(text) and not isinstance(element, dict | list | str):
             break  # a number may go on
         yield place, end, element
         place = _skip(text, end)

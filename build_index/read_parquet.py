@@ -43,6 +43,7 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
             column = _choose(names, file.path, options)
             extra = [name for name in (TOOLS, SYSTEM) if column in FIELDS and name in names]
             extra += [*([options.id_field] if options.id_field else []), *_kept_columns(names, options)]
+            _require_single([column, *extra], table.schema_arrow.names, file.path)
             row, total = 0, max(1, table.metadata.num_rows)
             batches = table.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys([column, *extra])))
             raw = "" if column in extra else column
@@ -62,17 +63,19 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
         ) from error
 
 
-def missing_column(path: str, options: BuildOptions) -> str:
-    """What a Parquet file lacks, if it has no column to read; empty otherwise.
+def unread_parquet(path: str, options: BuildOptions) -> tuple[str, str]:
+    """Why a Parquet file is not read, and the column that it lacks; empty texts if it is read.
 
     Raises Unsupported, Corruption as ``read_parquet``.
     """
     with _opened(path) as table:
+        if table.metadata.num_row_groups and table.metadata.row_group(0).column(0).file_path:
+            return "Parquet metadata of other files", ""  # as Dask writes it as _metadata
         try:
             _choose(_leaves(table.schema_arrow), path, options)
         except InvalidArgument as error:
-            return str(error)
-    return ""
+            return "Parquet without a text column", str(error)
+    return "", ""
 
 
 @contextmanager
@@ -122,6 +125,12 @@ def _choose(names: set[str], path: str, options: BuildOptions) -> str:
         f"corpus {path}: no column '{options.text_field}' and no '{IDS_COLUMN}'; it has {_listing(names)}; "
         "name the text column with --text-field, or rename a column of conversations to 'messages'"
     )
+
+
+def _require_single(wanted: list[str], names: list[str], path: str) -> None:
+    for name in (each if each in names else each.split(".")[0] for each in wanted):
+        if names.count(name) > 1:
+            raise InvalidArgument(f"corpus {path}: {names.count(name)} columns are named '{name}'; rename the others")
 
 
 def _cut(batch: Any, column: str) -> Iterator[Any]:

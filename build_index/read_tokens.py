@@ -12,6 +12,10 @@ from suffolk.build_index.block import BLOCK_TOKENS, TokenRun
 from suffolk.build_index.input_file import InputFile
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
+_SAMPLE_IDS = 64
+_LLM_C = (20240520, 20240801)
+"""The first number of llm.c's files, with ids of 2 and of 4 bytes, before 1,020 more bytes of the header."""
+
 
 def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
     """Yield runs of a one-dimensional integer array.
@@ -47,7 +51,7 @@ def read_bin(file: InputFile, width: str, end_of_document: int | None) -> Iterat
     """Yield runs of a raw little-endian file of u16 or u32 ids.
 
     Raises:
-        InvalidArgument: the file's size is not a multiple of the width.
+        InvalidArgument: the file's size is not a multiple of the width, or as ``_check_width``.
     """
     dtype = np.dtype("<u2" if width == "u16" else "<u4")
     if file.size % dtype.itemsize:
@@ -56,7 +60,23 @@ def read_bin(file: InputFile, width: str, end_of_document: int | None) -> Iterat
             "give the other --token-format"
         )
     if file.size:
-        yield from _runs(file, np.memmap(file.path, dtype, mode="r"), end_of_document)
+        ids = np.memmap(file.path, dtype, mode="r")
+        _check_width(file, ids)
+        yield from _runs(file, ids, end_of_document)
+
+
+def _check_width(file: InputFile, ids: npt.NDArray[np.unsignedinteger]) -> None:
+    """Raises InvalidArgument for what begins like ids of twice the width, or with llm.c's header."""
+    first = ids[:_SAMPLE_IDS]
+    if first.nbytes >= 4 and int(first[:4].view("<u4")[0]) in _LLM_C:
+        raise InvalidArgument(
+            f"corpus {file.path}: it begins with the header of llm.c's token files; cut it off, as tail -c +1025 does"
+        )
+    if len(first) == _SAMPLE_IDS and first[::2].any() and not first[1::2].any():
+        wider = "give --token-format u32" if ids.itemsize == 2 else "write them as .npy"
+        raise InvalidArgument(
+            f"corpus {file.path}: every second id is 0, as if its ids had {2 * ids.itemsize} bytes; {wider}"
+        )
 
 
 def _runs(file: InputFile, ids: npt.NDArray[np.integer], end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:

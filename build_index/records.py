@@ -66,7 +66,7 @@ def is_chat(record: Any) -> bool:
         return False
     try:
         return (
-            any(record.get(name) is not None for name in FIELDS)
+            any(isinstance(record.get(name), list | str | bytes) for name in FIELDS)
             or find_exchange(record, "") is not None
             or find_answers(record, "") is not None
         )

@@ -16,8 +16,9 @@ import zstandard
 from pyarrow import parquet
 
 from suffolk.build_index.block import BLOCK_BYTES
-from suffolk.datastore.errors import Corruption
-from tests.support.build_blocks import blocks
+from suffolk.build_index.inputs import find_inputs
+from suffolk.datastore.errors import Corruption, InvalidArgument
+from tests.support.build_blocks import blocks, options
 
 
 def test_small_files_share_a_block(tmp_path: Path) -> None:
@@ -120,3 +121,26 @@ def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     assert max(run.ids.nbytes for run in runs) <= BLOCK_BYTES
     assert np.array_equal(np.concatenate([run.ids for run in runs]), np.concatenate(ids))
     assert [source for run in runs for source in run.sources] == [f"{tmp_path}/b.parquet:{row}" for row in range(1, 41)]
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    names = ["text", "text", "id", "id"]
+    parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 4, names=names), tmp_path / "a.parquet")
+    with pytest.raises(InvalidArgument, match=r"a.parquet: 2 columns are named 'text'; rename the others"):
+        blocks(tmp_path / "a.parquet")
+    names[1] = "other"
+    parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 4, names=names), tmp_path / "a.parquet")
+    assert len(blocks(tmp_path / "a.parquet")) == 1
+    with pytest.raises(InvalidArgument, match="2 columns are named 'id'"):
+        blocks(tmp_path / "a.parquet", id_field="id")
+
+
+def test_metadata_of_other_parquet_files_are_left_out(tmp_path: Path) -> None:
+    """As Dask writes them beside the files."""
+    table, metadata = pyarrow.table({"text": ["a"]}), list[Any]()
+    parquet.write_table(table, tmp_path / "part.0.parquet", metadata_collector=metadata)
+    metadata[0].set_file_path("part.0.parquet")
+    parquet.write_metadata(table.schema, tmp_path / "_metadata", metadata)
+    found = find_inputs(options(tmp_path))
+    assert [Path(file.path).name for file in found.files] == ["part.0.parquet"]
+    assert found.skipped == {"Parquet metadata of other files": 1}

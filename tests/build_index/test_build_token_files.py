@@ -9,7 +9,9 @@ import pytest
 
 from suffolk.build_index.block import BLOCK_TOKENS, TokenRun
 from suffolk.build_index.encode_block import BlockEncoder, EncodeSetup
+from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.read_tokens import read_bin
 from suffolk.build_index.target import find_target
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from tests.support.build_blocks import blocks, options
@@ -47,9 +49,33 @@ def test_token_arrays_are_split_at_the_end_of_document(tmp_path: Path) -> None:
 def test_ids_out_of_range_are_named(value: int) -> None:
     encoder = BlockEncoder(EncodeSetup(options("a"), None, False, 500))
     with pytest.raises(
-        InvalidArgument, match=rf"corpus a.bin: id {value} at position 12 is not below 500.*--vocab-size"
+        InvalidArgument, match=rf"corpus a.bin: id {value} at position 12 is not in 0..499, .*--vocab-size"
     ):
         encoder.encode(TokenRun("a.bin", 10, np.array([1, 2, value], np.int64)))
+
+
+@pytest.mark.parametrize(
+    ("start", "dtype", "width", "message"),
+    [
+        (0, "<u4", "u16", "every second id is 0, as if its ids had 4 bytes; give --token-format u32"),
+        (0, "<i8", "u32", "every second id is 0, as if its ids had 8 bytes; write them as .npy"),
+        (20240520, "<u2", "u16", "it begins with the header of llm.c's token files; cut it off, as tail -c +1025 does"),
+        (20240801, "<u4", "u32", "it begins with the header of llm.c's token files; cut it off, as tail -c +1025 does"),
+    ],
+)
+def test_wider_ids_and_headers_are_no_ids(tmp_path: Path, start: int, dtype: str, width: str, message: str) -> None:
+    header = np.array([start] + [0] * 255, "<i4").tobytes() if start else b""
+    data = header + (np.arange(2000) % 500).astype(dtype).tobytes()
+    (tmp_path / "a.bin").write_bytes(data)
+    file = InputFile(str(tmp_path / "a.bin"), "bin", "", len(data), 0, True)
+    with pytest.raises(InvalidArgument) as caught:
+        list(read_bin(file, width, None))
+    assert str(caught.value) == f"corpus {file.path}: {message}"
+
+
+def test_a_few_ids_may_alternate_with_0(tmp_path: Path) -> None:
+    np.array([5, 0] * 31, "<u2").tofile(tmp_path / "a.bin")
+    assert blocks(tmp_path / "a.bin")[0].payload.ids.tolist() == [5, 0] * 31
 
 
 def test_wrong_token_files_are_named(tmp_path: Path) -> None:

@@ -135,6 +135,8 @@ def test_other_text_that_begins_like_json_stays_text(tmp_path: Path, content: by
             {"version": {"a": [1]}, 'rows of "x': 1, "data": RECORDS * 3000},
             "object with records in field 'data' (jq -c '.[\"data\"][]'",
         ),
+        ({"schema": [{"a": 1}], "data": RECORDS}, "object with records in field 'data' (jq -c '.[\"data\"][]'"),
+        ({"a": {"data": RECORDS}}, "object with records in field 'a.data' (jq -c '.[\"a\"][\"data\"][]'"),
         ([{"id": 1, "data": RECORDS}], "array of an object with records in field 'data' (jq -c '.[][\"data\"][]'"),
     ],
 )
@@ -144,7 +146,7 @@ def test_records_inside_an_object_are_not_read_as_one_text(tmp_path: Path, conte
     chosen = options(tmp_path)
     found = find_inputs(chosen)
     assert found.skipped == {f"JSON {form} writes them as lines)": 1}
-    with pytest.raises(InvalidArgument, match="records in field 'data'"):
+    with pytest.raises(InvalidArgument, match="records in field '(a.)?data'"):
         find_inputs(options(tmp_path / "a.json"))
 
 
@@ -181,6 +183,17 @@ def test_a_damaged_array_is_named_or_left_out(tmp_path: Path, damage: bytes) -> 
     found, _ = texts(tmp_path, on_error="skip")
     assert len(found) >= 3
     assert found == [record["text"] for record in RECORDS[: len(found)]]
+
+
+def test_an_array_that_lacks_its_end_loses_no_record(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(RECORDS)[:-1])
+    assert texts(tmp_path, on_error="skip")[0] == [record["text"] for record in RECORDS]
+
+
+def test_fields_named_like_a_conversation_may_hold_something_else(tmp_path: Path) -> None:
+    """As files of translations do."""
+    (tmp_path / "en.json").write_text('{"messages": {"greeting": "Hello"}}')
+    assert texts(tmp_path) == (['{"messages": {"greeting": "Hello"}}'], ["en.json"])
 
 
 def write_unread(folder: Path) -> None:
