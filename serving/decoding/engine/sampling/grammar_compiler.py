@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
 """At most 64 white characters between two parts of JSON. Without a bound, small models may generate them without end."""
+STACK_BYTES = 256 << 20
+"""Stack of a thread that compiles; what is not used takes no memory. The library calls itself, with up to 17 KiB, for each
+reference or rule that leads to the next. Without room for all of a grammar of the longest text, it ends the process."""
+_STACK_LOCK = threading.Lock()
 MAX_STATES = 50_000
 """Most states of a parser's lexer, of one to two kilobytes each.
 
@@ -56,11 +62,14 @@ class GrammarCompiler:
     def _matcher(self, grammar: Grammar, vocabulary: LLTokenizer) -> LLMatcher:
         from llguidance import LLMatcher, LLParserLimits
 
-        limits = LLParserLimits(max_lexer_states=MAX_STATES)
-        matcher = LLMatcher(vocabulary, _source(grammar), log_level=0, limits=limits)
-        if not matcher.is_error():
-            matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
-        return matcher
+        def make() -> LLMatcher:
+            matcher = LLMatcher(vocabulary, source, log_level=0, limits=LLParserLimits(max_lexer_states=MAX_STATES))
+            if not matcher.is_error():
+                matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
+            return matcher
+
+        source = _source(grammar)
+        return _on_large_stack(make)
 
     def load(self) -> LLTokenizer:
         """The vocabulary in the library's form. The first call takes about a second, in which no other thread runs.
@@ -86,6 +95,18 @@ class GrammarCompiler:
         except USER_CODE_ERRORS as error:
             kind = type(self._tokenizer).__name__
             raise Unsupported(f"a grammar cannot use the tokenizer {kind}: {first_line(error)}") from error
+
+
+def _on_large_stack(work: Callable[[], LLMatcher]) -> LLMatcher:
+    """The result of ``work``, which runs in a thread of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        with _STACK_LOCK:
+            before = threading.stack_size(STACK_BYTES)
+            try:
+                future = pool.submit(work)  # starts the thread
+            finally:
+                threading.stack_size(before)
+        return future.result()
 
 
 def _source(grammar: Grammar) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,19 @@ def test_numbers_that_the_library_rounds_or_dies_of_are_refused(target: Target, 
     for grammar in (Grammar("json_schema", json.dumps(schema)), Grammar("lark", f"start: %json {json.dumps(schema)}")):
         with pytest.raises(InvalidArgument, match=f"is refused: {re.escape(number)} has too many digits"):
             GrammarCompiler(target.tokenizer, target.vocab_size, target.eos_ids).compile(grammar)
+
+
+@pytest.mark.parametrize("kind", ["json_schema", "lark"])
+def test_the_longest_chain_of_references_does_not_end_the_process(target: Target, kind: str) -> None:
+    """Regression: the library ran out of stack."""
+    if kind == "lark":
+        text = "start: r0\n" + "".join(f"r{at}: r{at + 1}\n" for at in range(16_000)) + 'r16000: "a"'
+    else:
+        chain: dict[str, Any] = {str(at): {"items": {"$ref": f"#/$defs/{at + 1}"}} for at in range(6_300)}
+        text = json.dumps({"$ref": "#/$defs/0", "$defs": chain | {"6300": {}}}, separators=(",", ":"))
+    assert 0.8 * MAX_GRAMMAR < len(text) <= MAX_GRAMMAR
+    with suppress(InvalidArgument):  # the library may refuse it
+        GrammarCompiler(target.tokenizer, target.vocab_size, target.eos_ids).compile(Grammar(kind, text))
 
 
 def test_without_the_library_a_grammar_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
