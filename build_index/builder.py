@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from suffolk.build_index.counts import Counts
+from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
 from suffolk.build_index.here import segments_here
@@ -28,7 +28,7 @@ from suffolk.build_index.proof import Proof, prove, take_sample
 from suffolk.build_index.report import BuildReport, count
 from suffolk.build_index.skipped import SkippedLog
 from suffolk.build_index.state import BuildState, OpenMaker
-from suffolk.build_index.target import Target, find_target, require_mode
+from suffolk.build_index.target import BuildTarget, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.manifest import Manifest, now, read_manifest
@@ -121,7 +121,7 @@ def build(
 def _resume(
     workspace: Workspace,
     inputs: Inputs,
-    target: Target,
+    target: BuildTarget,
     options: BuildOptions,
     generation: int,
     workers: int,
@@ -148,7 +148,9 @@ def _resume(
     return BuildState(generation, proof, workers, [], 0)
 
 
-def _publish(workspace: Workspace, target: Target, options: BuildOptions, state: BuildState, generation: int) -> None:
+def _publish(
+    workspace: Workspace, target: BuildTarget, options: BuildOptions, state: BuildState, generation: int
+) -> None:
     base = target.previous if options.mode == "append" else None
     created = now()
     counts = _totals(state.finished)
@@ -174,7 +176,7 @@ def _publish(workspace: Workspace, target: Target, options: BuildOptions, state:
     workspace.publish(manifest, target.tokenizer_json if base is None else None)
 
 
-def _prove(inputs: Inputs, target: Target, options: BuildOptions) -> Proof:
+def _prove(inputs: Inputs, target: BuildTarget, options: BuildOptions) -> Proof:
     if target.tokenizer is None:
         return Proof(False, "none: the corpora are tokenized already")
     sample = take_sample(inputs, options, target.rules)
@@ -196,8 +198,8 @@ def _workers(inputs: Inputs, options: BuildOptions) -> int:
     return options.workers() if text_bytes > INLINE_BYTES else 1
 
 
-def _totals(finished: list[FinishedSegment]) -> Counts:
-    counts = Counts()
+def _totals(finished: list[FinishedSegment]) -> BuildCounts:
+    counts = BuildCounts()
     for segment in finished:
         counts.add(segment.counts)
     return counts

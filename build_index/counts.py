@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(slots=True)
-class Counts:
+class BuildCounts:
     """Totals of a block, a segment or a build.
 
     Attributes:
@@ -30,6 +30,6 @@ class Counts:
     differed: int = 0
     left_out: int = 0
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: BuildCounts) -> None:
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.build_index.block import Lines, Payload, Records, TokenRun
-from suffolk.build_index.counts import Counts
+from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.documents import parse_documents
 from suffolk.build_index.encoder import EncodedTexts, Encoder
 from suffolk.build_index.options import BuildOptions
@@ -48,7 +48,7 @@ class EncodedBlock:
     tokens: npt.NDArray[Any]
     sources: list[str]
     metadata: list[Metadata]
-    counts: Counts
+    counts: BuildCounts
     left_out: list[Skipped] = field(default_factory=list)
 
 
@@ -83,7 +83,7 @@ class BlockEncoder:
             encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
         for index, ids in documents.recorded.items():
             encoded.ids[index] = ids
-        counts = Counts(
+        counts = BuildCounts(
             text_bytes=documents.text_bytes,
             replaced=documents.replaced,
             routed=encoded.routed,
@@ -128,7 +128,7 @@ class BlockEncoder:
                 metadata.append(run.metadata[_index(run, int(start))] if run.metadata else NO_METADATA)
                 pieces += [document.astype(self._dtype), np.array([separator(self._dtype)], self._dtype)]
         tokens = np.concatenate(pieces) if pieces else np.empty(0, self._dtype)
-        return _block(tokens, sources, metadata, Counts(text_bytes=ids.nbytes))
+        return _block(tokens, sources, metadata, BuildCounts(text_bytes=ids.nbytes))
 
     def _check_range(self, run: TokenRun, ids: npt.NDArray[Any], ends: npt.NDArray[np.bool_]) -> None:
         bad = ((ids < 0) | (ids >= self._vocab_size)) & ~ends
@@ -145,7 +145,7 @@ def _block(
     tokens: npt.NDArray[Any],
     sources: list[str],
     metadata: list[Metadata],
-    counts: Counts,
+    counts: BuildCounts,
     left_out: Sequence[Skipped] = (),
 ) -> EncodedBlock:
     counts.documents, counts.described = len(sources), sum(map(bool, metadata))

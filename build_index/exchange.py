@@ -15,7 +15,7 @@ RESPONSES = ("response", "response_body", "output", "completion")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExchangeReply:
     """One choice of a response: a message, or the text of a completion. ``finish``: the finish reason; empty if there is none."""
 
     content: Message | str
@@ -34,7 +34,7 @@ class Exchange:
     """
 
     prompt: Conversation | str
-    answers: tuple[Answer, ...]
+    answers: tuple[ExchangeReply, ...]
     model: str = ""
     max_tokens: int | None = None
 
@@ -68,7 +68,7 @@ def find_exchange(record: Any, place: str) -> Exchange | None:
     )
 
 
-def find_answers(record: Any, place: str) -> tuple[Answer, ...] | None:
+def find_answers(record: Any, place: str) -> tuple[ExchangeReply, ...] | None:
     """The answers of a line of a batch, which holds a request or a response; None if the record is none.
 
     Lines of OpenAI's batch files have a ``custom_id``. A request, and a request that failed, have no answers.
@@ -110,34 +110,34 @@ def _prompt(request: Mapping[str, Any], place: str) -> Conversation | str:
     return str(request["prompt"])
 
 
-def _answers(response: Any, place: str) -> tuple[Answer, ...]:
+def _answers(response: Any, place: str) -> tuple[ExchangeReply, ...]:
     """Read the answers of a response object, of stream chunks, of a message, or of a text."""
     if isinstance(response, list) and response and all(isinstance(each, dict) for each in response):
         if any("role" in each for each in response):
-            return (Answer(read_message(response[-1], f"{place}: the answer")),)
+            return (ExchangeReply(read_message(response[-1], f"{place}: the answer")),)
         return _streamed(response)
     if isinstance(response, str):
-        return (Answer(response),)
+        return (ExchangeReply(response),)
     if not isinstance(response, dict):
         return ()
     if "role" in response:
-        return (Answer(read_message(response, f"{place}: the answer")),)
+        return (ExchangeReply(read_message(response, f"{place}: the answer")),)
     choices = response.get("choices")
     found = [_choice(each, place) for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
     return tuple(each for each in found if each is not None)
 
 
-def _choice(choice: Mapping[str, Any], place: str) -> Answer | None:
+def _choice(choice: Mapping[str, Any], place: str) -> ExchangeReply | None:
     finish = str(choice.get("finish_reason") or "")
     if isinstance(choice.get("text"), str):
-        return Answer(choice["text"], finish)
+        return ExchangeReply(choice["text"], finish)
     message = choice.get("message")
     if not isinstance(message, dict):
         return None
-    return Answer(read_message({"role": "assistant"} | message, f"{place}: the answer"), finish)
+    return ExchangeReply(read_message({"role": "assistant"} | message, f"{place}: the answer"), finish)
 
 
-def _streamed(chunks: list[dict[str, Any]]) -> tuple[Answer, ...]:
+def _streamed(chunks: list[dict[str, Any]]) -> tuple[ExchangeReply, ...]:
     """Join the answers of a stream's chunks.
 
     Streamed tool calls are rejected, because their pieces have no common form.
@@ -156,7 +156,7 @@ def _streamed(chunks: list[dict[str, Any]]) -> tuple[Answer, ...]:
         texts[index] = texts.get(index, "") + (piece if isinstance(piece, str) else "")
         finishes[index] = str(choice.get("finish_reason") or finishes.get(index, ""))
     return tuple(
-        Answer({"role": "assistant", "content": text} if chat else text, finishes[index])
+        ExchangeReply({"role": "assistant", "content": text} if chat else text, finishes[index])
         for index, text in sorted(texts.items())
         if text
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from suffolk.build_index.block import Block, Position
-from suffolk.build_index.counts import Counts
+from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.encode_block import EncodedBlock
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.journal import FinishedSegment, reached, record_segment
@@ -15,7 +15,7 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import WorkProgress, rate
 from suffolk.build_index.report import megabytes
 from suffolk.build_index.skipped import Skipped, SkippedLog
-from suffolk.build_index.target import Target
+from suffolk.build_index.target import BuildTarget
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.documents import DocumentTableWriter
@@ -38,11 +38,11 @@ class Gatherer:
 
     workspace: Workspace
     options: BuildOptions
-    target: Target
+    target: BuildTarget
     inputs: Inputs
     progress: WorkProgress
     skipped: SkippedLog
-    run: Counts = field(default_factory=Counts)
+    run: BuildCounts = field(default_factory=BuildCounts)
     read_seconds: float = 0.0
     sort_seconds: float = 0.0
     first_left_out: str = ""
@@ -59,7 +59,7 @@ class Gatherer:
             yield segment
             number += 1
 
-    def count(self, counts: Counts, left_out: Sequence[Skipped], bytes_read: int) -> None:
+    def count(self, counts: BuildCounts, left_out: Sequence[Skipped], bytes_read: int) -> None:
         """Add a block to the totals, and show them.
 
         Args:
@@ -73,7 +73,7 @@ class Gatherer:
         self.run.add(counts)
         self.progress.advance("reading", bytes_read / max(1, self.inputs.size), self._rates())
 
-    def finish(self, entry: SegmentEntry, place: Position, counts: Counts, skipped_bytes: int) -> FinishedSegment:
+    def finish(self, entry: SegmentEntry, place: Position, counts: BuildCounts, skipped_bytes: int) -> FinishedSegment:
         """Record a new segment, which is named by its content, in the journal. ``skipped_bytes``: see ``FinishedSegment``."""
         failpoint("segment.written")
         segment = FinishedSegment(entry, place, reached(self.inputs, place), counts, skipped_bytes)
@@ -83,7 +83,7 @@ class Gatherer:
     def _gather_one(self, encoded: Encoded, name: str) -> FinishedSegment | None:
         """The next segment, made of whole blocks until it has enough tokens; None if no token is left."""
         begin = time.monotonic()
-        counts, table, block = Counts(), DocumentTableWriter(), None
+        counts, table, block = BuildCounts(), DocumentTableWriter(), None
         with TokenFile(self.workspace.tokens, token_dtype(self.target.vocab_size)) as file:
             for block, tokens in encoded:
                 file.append(tokens.tokens)
@@ -97,7 +97,7 @@ class Gatherer:
                 return None
             return self._write(name, file, counts, table.finish(), block)
 
-    def _write(self, name: str, file: TokenFile, counts: Counts, table: bytes, block: Block) -> FinishedSegment:
+    def _write(self, name: str, file: TokenFile, counts: BuildCounts, table: bytes, block: Block) -> FinishedSegment:
         begin = time.monotonic()
         failpoint("segment.gathered")
         work, facts = f"sorting segment {name}", f"{file.tokens:,} tokens"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.build_index.block import Position
-from suffolk.build_index.counts import Counts
+from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.proof import Proof
 from suffolk.build_index.workspace import Workspace, disk_error
@@ -37,7 +37,7 @@ class FinishedSegment:
     entry: SegmentEntry
     next: Position
     inputs: str
-    counts: Counts
+    counts: BuildCounts
     skipped_bytes: int
 
 
@@ -135,6 +135,6 @@ def _segment(record: dict[str, Any]) -> FinishedSegment:
         SegmentEntry(**record["entry"]),
         Position(*record["next"]),
         record["inputs"],
-        Counts(**record["counts"]),
+        BuildCounts(**record["counts"]),
         record["skipped_bytes"],
     )

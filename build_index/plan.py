@@ -12,7 +12,7 @@ from suffolk.build_index.inputs import Inputs, skipped_line
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import Proof
 from suffolk.build_index.report import count, megabytes
-from suffolk.build_index.target import Target
+from suffolk.build_index.target import BuildTarget
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.segment import token_dtype
 
@@ -83,7 +83,7 @@ class BuildPlan:
         ]
 
 
-def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proof, workers: int) -> BuildPlan:
+def make_plan(options: BuildOptions, inputs: Inputs, target: BuildTarget, proof: Proof, workers: int) -> BuildPlan:
     """The plan from the sizes of the files and the sample of ``proof``."""
     width = token_dtype(target.vocab_size).itemsize
     ids_bytes = sum(file.size for file in inputs.files if file.kind in TOKEN_KINDS)

@@ -52,7 +52,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TextSample:
     """Documents from all parts of the corpus.
 
     Attributes:
@@ -74,7 +74,7 @@ def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
         return f"the fast tokenizer cannot read it ({' '.join(str(error).split())[:120]})"
 
 
-def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
+def prove(tokenizer: Tokenizer, sample: TextSample, tokenization: str) -> Proof:
     """Tokenize ``sample`` both ways and compare. Documents that always go to Hugging Face tokenizers are left out."""
     size = sum(len(text.encode()) for text in sample.texts)
     with ThreadPoolExecutor(1) as thread:  # Hugging Face tokenizers release the GIL, and leave cores idle at their end
@@ -103,7 +103,7 @@ def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
     )
 
 
-def take_sample(inputs: Inputs, options: BuildOptions, rules: RecordRules = TEXTS_ALONE) -> Sample:
+def take_sample(inputs: Inputs, options: BuildOptions, rules: RecordRules = TEXTS_ALONE) -> TextSample:
     """About 2 MiB of documents, in equal parts from up to 256 files spread evenly over the inputs.
 
     Raises:
@@ -128,7 +128,7 @@ def take_sample(inputs: Inputs, options: BuildOptions, rules: RecordRules = TEXT
             if taken >= wanted:
                 break
         disk_bytes += here
-    return Sample(texts, text_bytes / disk_bytes if disk_bytes else 1.0, recorded)
+    return TextSample(texts, text_bytes / disk_bytes if disk_bytes else 1.0, recorded)
 
 
 def spread(items: Sequence[Item], count: int) -> list[Item]:

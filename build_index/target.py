@@ -17,7 +17,7 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BuildTarget:
     """The datastore that a build makes or extends.
 
     Attributes:
@@ -66,7 +66,7 @@ class Target:
         }
 
 
-def find_target(options: BuildOptions) -> Target:
+def find_target(options: BuildOptions) -> BuildTarget:
     """The target of a build, with a tokenizer that fits it.
 
     Raises:
@@ -103,10 +103,10 @@ def find_target(options: BuildOptions) -> Target:
         _require_fit(options, base, size, mark, depth)
     width = options.token_format or ("u16" if token_dtype(size).itemsize == 2 else "u32")
     template = None if options.tokenizer is None else find_chat_template(options.tokenizer)
-    return Target(previous, tokenizer, saved, mark, size, depth, width, template)
+    return BuildTarget(previous, tokenizer, saved, mark, size, depth, width, template)
 
 
-def require_mode(options: BuildOptions, target: Target) -> None:
+def require_mode(options: BuildOptions, target: BuildTarget) -> None:
     """Refuse to build over an existing datastore, unless ``options`` say to append or replace.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from suffolk.capacity.index_size import build_bytes
 from suffolk.capacity.need import Need, amount, size
-from suffolk.capacity.plan import Plan
+from suffolk.capacity.plan import CapacityPlan
 from suffolk.capacity.service_costs import ServiceCosts
 from suffolk.serving.decoding.engine.checked_fields import Within, check_fields
 
@@ -51,7 +51,7 @@ class Bill:
         ]
 
 
-def bill_of(plan: Plan, prices: Prices) -> Bill:
+def bill_of(plan: CapacityPlan, prices: Prices) -> Bill:
     """The quantities of a plan: used memory and disk of all nodes, one copy in object storage, requests and replies."""
     shard, nodes = plan.shard, plan.nodes
     storage = shard.disk_bytes * shard.shards / 1e12

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffolk.build_index.progress import tracked
-from suffolk.capacity.plan import Plan
+from suffolk.capacity.plan import CapacityPlan
 from suffolk.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
-from suffolk.capacity.shard import TAIL, Shard
+from suffolk.capacity.shard import TAIL, ShardModel
 from suffolk.capacity.simulation import MOST_SERVERS, simulate
 from suffolk.datastore.text_table import Table
 
@@ -32,7 +32,7 @@ class Compared:
         return self.formula / self.simulated - 1
 
 
-def compare_plan(plan: Plan) -> list[Compared]:
+def compare_plan(plan: CapacityPlan) -> list[Compared]:
     """Simulate the plan with all nodes, and with the spares down.
 
     Raises:
@@ -45,7 +45,7 @@ def compare_plan(plan: Plan) -> list[Compared]:
     return [each for part in tracked(parts, len(states), "simulations") for each in part]
 
 
-def compare_shard(shard: Shard, nodes: int, failing: int = 0, name: str = "") -> list[Compared]:
+def compare_shard(shard: ShardModel, nodes: int, failing: int = 0, name: str = "") -> list[Compared]:
     """Compare utilisation, calls a second and seconds of a call to all shards, at so many nodes, of which some fail."""
     calls = max(LEAST_CALLS, CALLS // shard.shards)
     simulated = simulate(shard, nodes, calls, failing=failing)

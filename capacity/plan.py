@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from suffolk.build_index.split import MAX_SHARDS
 from suffolk.capacity.need import DISK_SHARE, MEMORY_SHARE, NETWORK_SHARE, READS_SHARE, Need
 from suffolk.capacity.service_costs import ServiceCosts
-from suffolk.capacity.shard import Shard, index_bytes
+from suffolk.capacity.shard import ShardModel, index_bytes
 from suffolk.datastore.errors import Field, InvalidArgument
 
 THREADS = (1, 2, 4)
@@ -18,7 +18,7 @@ _MOST_REPLICAS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CapacityPlan:
     """Nodes for a need.
 
     Attributes:
@@ -27,7 +27,7 @@ class Plan:
         limits: by name, the nodes that this limit alone would take, without spares; those of the load with these shards.
     """
 
-    shard: Shard
+    shard: ShardModel
     replicas: int
     limits: dict[str, int]
 
@@ -43,7 +43,7 @@ class Plan:
         return name if self.limits[name] > 1 else "none"
 
 
-def best_plan(need: Need, costs: ServiceCosts) -> Plan:
+def best_plan(need: Need, costs: ServiceCosts) -> CapacityPlan:
     """The plan with the fewest nodes; of equal ones, the one with the fewest shards, then with the fewest search threads.
 
     Raises:
@@ -54,7 +54,7 @@ def best_plan(need: Need, costs: ServiceCosts) -> Plan:
     shards = [shard for shard in every if shard.shards >= max(_by_disk(need, costs), _by_memory(shard))]
     if not shards:
         raise _too_large(need, least)
-    best: Plan | None = None
+    best: CapacityPlan | None = None
     for shard in shards:
         best = _better(best, shard)
     if best is None:
@@ -62,15 +62,15 @@ def best_plan(need: Need, costs: ServiceCosts) -> Plan:
     return best
 
 
-def _candidates(need: Need, costs: ServiceCosts) -> list[Shard]:
+def _candidates(need: Need, costs: ServiceCosts) -> list[ShardModel]:
     """Shards worth trying: of each number of segments the fewest, with each number of search threads."""
     most = min(MAX_SHARDS, need.segments)
     counts = sorted({-(-need.segments // -(-need.segments // count)) for count in range(1, most + 1)})
     threads = [count for count in THREADS if count <= need.node.cores]
-    return [Shard(need, costs, count, each) for count in counts for each in threads]
+    return [ShardModel(need, costs, count, each) for count in counts for each in threads]
 
 
-def _better(best: Plan | None, shard: Shard) -> Plan | None:
+def _better(best: CapacityPlan | None, shard: ShardModel) -> CapacityPlan | None:
     """The better of ``best`` and the plan with such shards. The latency, which takes time to find, comes last."""
     least = {"processors": _by_processors(shard), "network": _by_network(shard), "disk reads": _by_reads(shard)}
     if not _is_better(best, shard, max(least.values())):
@@ -81,10 +81,10 @@ def _better(best: Plan | None, shard: Shard) -> Plan | None:
         return best
     files = {"disk": _by_disk(shard.need, shard.costs), "memory": int(_by_memory(shard))}
     load = {name: math.ceil(shard.shards * nodes) for name, nodes in limits.items()}
-    return Plan(shard, math.ceil(replicas), files | load)
+    return CapacityPlan(shard, math.ceil(replicas), files | load)
 
 
-def _is_better(best: Plan | None, shard: Shard, replicas: float) -> bool:
+def _is_better(best: CapacityPlan | None, shard: ShardModel, replicas: float) -> bool:
     if replicas == math.inf:
         return False
     return best is None or shard.shards * (math.ceil(replicas) + shard.need.spares) < best.nodes
@@ -94,26 +94,26 @@ def _by_disk(need: Need, costs: ServiceCosts) -> int:
     return math.ceil(index_bytes(need, costs) / (DISK_SHARE * need.node.disk))
 
 
-def _by_memory(shard: Shard) -> float:
+def _by_memory(shard: ShardModel) -> float:
     """Shards without which the files do not fit into the memory of a node; infinite if its server processes alone do not."""
     free = MEMORY_SHARE * shard.need.node.memory - shard.processes * shard.costs.process_bytes
     return math.ceil(shard.shards * shard.resident_bytes / free) if free > 0 else math.inf
 
 
-def _by_processors(shard: Shard) -> float:
+def _by_processors(shard: ShardModel) -> float:
     return shard.busy_servers / (shard.need.utilisation * shard.processes)
 
 
-def _by_network(shard: Shard) -> float:
+def _by_network(shard: ShardModel) -> float:
     return 8 * network_bytes(shard) / (NETWORK_SHARE * shard.need.node.network)
 
 
-def _by_reads(shard: Shard) -> float:
+def _by_reads(shard: ShardModel) -> float:
     reads = shard.calls_per_second * shard.reads_per_call
     return reads / (READS_SHARE * shard.need.node.reads)
 
 
-def _by_latency(shard: Shard) -> float:
+def _by_latency(shard: ShardModel) -> float:
     """The fewest nodes of a shard with which the latency is met; infinite if none does."""
     limit = shard.need.latency_limit
     if shard.latency(math.inf) > limit:
@@ -129,7 +129,7 @@ def _by_latency(shard: Shard) -> float:
     return many
 
 
-def network_bytes(shard: Shard) -> float:
+def network_bytes(shard: ShardModel) -> float:
     """Bytes a second of all replicas of a shard, in the busier direction, with the log of appends."""
     calls = shard.calls_per_second * max(shard.sent_bytes, shard.received_bytes)
     return calls + shard.need.log_bytes
@@ -147,7 +147,7 @@ def _too_large(need: Need, least: float) -> InvalidArgument:
     )
 
 
-def _too_slow(need: Need, shards: list[Shard]) -> InvalidArgument:
+def _too_slow(need: Need, shards: list[ShardModel]) -> InvalidArgument:
     best = min(shards, key=lambda shard: shard.latency(math.inf))
     return InvalidArgument(
         Field("latency_ms"),
@@ -165,7 +165,7 @@ class Relaxation:
     nodes: int
 
 
-def relaxations(plan: Plan, costs: ServiceCosts) -> list[Relaxation]:
+def relaxations(plan: CapacityPlan, costs: ServiceCosts) -> list[Relaxation]:
     """The changes that save nodes, those that save the most first."""
     found = []
     for change, need in _changes(plan.shard.need):

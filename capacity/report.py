@@ -7,13 +7,13 @@ from typing import Any
 
 from suffolk.capacity.bill import Bill, Building
 from suffolk.capacity.need import Need, amount, size
-from suffolk.capacity.plan import Plan, Relaxation, network_bytes
+from suffolk.capacity.plan import CapacityPlan, Relaxation, network_bytes
 from suffolk.capacity.queueing import CHECKED_UTILISATION, MOST_SPREAD
 from suffolk.capacity.shard import TAIL
 from suffolk.datastore.text_table import Table
 
 
-def plan_result(plan: Plan, building: Building, bill: Bill, changes: list[Relaxation]) -> dict[str, Any]:
+def plan_result(plan: CapacityPlan, building: Building, bill: Bill, changes: list[Relaxation]) -> dict[str, Any]:
     """The plan as JSON. Sizes are bytes, times seconds."""
     shard, replicas = plan.shard, plan.replicas
     response = shard.response(replicas)
@@ -52,7 +52,7 @@ def plan_result(plan: Plan, building: Building, bill: Bill, changes: list[Relaxa
     }
 
 
-def plan_lines(plan: Plan, building: Building, bill: Bill, changes: list[Relaxation]) -> list[str]:
+def plan_lines(plan: CapacityPlan, building: Building, bill: Bill, changes: list[Relaxation]) -> list[str]:
     """The plan as text."""
     shard, need, costs, replicas = plan.shard, plan.shard.need, plan.shard.costs, plan.replicas
     node = need.node
@@ -108,7 +108,7 @@ def _append_lines(need: Need) -> list[str]:
     ]
 
 
-def _received(plan: Plan) -> float:
+def _received(plan: CapacityPlan) -> float:
     """Bytes a second that a worker receives from all shards."""
     need = plan.shard.need
     return plan.shard.calls_per_second / need.workers * plan.shard.shards * plan.shard.sent_bytes

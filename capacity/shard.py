@@ -19,7 +19,7 @@ GRAIN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class ShardModel:
     """One of ``shards`` equal parts of the datastore. Its servers have ``threads`` search threads, and as many cores each."""
 
     need: Need

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffolk.capacity.shard import GRAIN, Shard
+from suffolk.capacity.shard import GRAIN, ShardModel
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.store.draft_service.service import CHUNK
 
@@ -50,7 +50,7 @@ class Simulated:
         return float(np.quantile(self.seconds, share))
 
 
-def simulate(shard: Shard, nodes: int, calls: int, seed: int = 0, failing: int = 0) -> Simulated:
+def simulate(shard: ShardModel, nodes: int, calls: int, seed: int = 0, failing: int = 0) -> Simulated:
     """Simulate about ``calls`` calls to ``nodes`` nodes of each shard, of which ``failing`` fail during the warm-up.
 
     Raises:
@@ -66,7 +66,9 @@ def simulate(shard: Shard, nodes: int, calls: int, seed: int = 0, failing: int =
 
 
 class _Simulation:
-    def __init__(self, env: simpy.Environment, shard: Shard, nodes: int, failing: int, chooser: random.Random) -> None:
+    def __init__(
+        self, env: simpy.Environment, shard: ShardModel, nodes: int, failing: int, chooser: random.Random
+    ) -> None:
         import simpy
 
         self.env, self.shard, self.chooser = env, shard, chooser
@@ -127,7 +129,7 @@ class _Simulation:
                 self.down[server].succeed()
 
 
-def draw_services(shard: Shard, chooser: np.random.Generator) -> list[float]:
+def draw_services(shard: ShardModel, chooser: np.random.Generator) -> list[float]:
     """Service times of calls: chunks one after another, and in a chunk each piece at the thread that is free first."""
     need, costs = shard.need, shard.costs
     shape = costs.search_spread**-2 if costs.search_spread else 1e6

@@ -28,7 +28,7 @@ from suffolk.benchmarks.service.load import run_closed, run_open
 from suffolk.benchmarks.service.measure import cpu_seconds
 from suffolk.capacity.need import Need
 from suffolk.capacity.service_costs import ServiceCosts, read_costs
-from suffolk.capacity.shard import Shard
+from suffolk.capacity.shard import ShardModel
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.text_table import Table
 from suffolk.serving.clients.remote_datastore import connect
@@ -59,13 +59,13 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shard(costs: ServiceCosts, sizes: Sequence[int], batch: int) -> Shard:
+def _shard(costs: ServiceCosts, sizes: Sequence[int], batch: int) -> ShardModel:
     """The datastore as one shard on one core; its segments count as equally large."""
     need = Need(sum(sizes), 1, 1.0, batch, segment_tokens=-(-sum(sizes) // len(sizes)))
-    return Shard(replace(need, node=replace(need.node, cores=1)), costs, 1)
+    return ShardModel(replace(need, node=replace(need.node, cores=1)), costs, 1)
 
 
-def _alone(args: argparse.Namespace, contexts: Sequence[Any], shard: partial[Shard]) -> Iterator[Row]:
+def _alone(args: argparse.Namespace, contexts: Sequence[Any], shard: partial[ShardModel]) -> Iterator[Row]:
     """One server on its own core: calls a second when it is busy all the time, and how busy it is at fewer calls."""
     with ExitStack() as stack:
         with on_core(0):
@@ -83,7 +83,7 @@ def _alone(args: argparse.Namespace, contexts: Sequence[Any], shard: partial[Sha
             yield name, "server busy", OPEN_SHARE, (cpu_seconds(server) - before) / load.seconds
 
 
-def _shared(args: argparse.Namespace, contexts: Sequence[Any], shard: partial[Shard]) -> Iterator[Row]:
+def _shared(args: argparse.Namespace, contexts: Sequence[Any], shard: partial[ShardModel]) -> Iterator[Row]:
     """Two servers, and two client processes of each, on all cores."""
     with ExitStack() as stack:
         servers = [stack.enter_context(serving(args.store, serve_command(args.store))) for _ in range(SERVERS)]

@@ -32,7 +32,7 @@ _WARM_UP = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MeasuredHierarchy:
     """Prediction and measurement of one stack.
 
     Attributes:
@@ -67,7 +67,7 @@ class HierarchyResult:
     """
 
     plans: list[Plan]
-    outcomes: list[Outcome]
+    outcomes: list[MeasuredHierarchy]
     plain: TrialSummary | None
     prompts: int
     is_stopped: bool = False
@@ -145,7 +145,7 @@ def _run(
     chosen: Sequence[tuple[StackLevel, ...]],
     prompts: Sequence[Ids],
     settings: SamplingSettings,
-) -> tuple[list[Outcome], TrialSummary | None]:
+) -> tuple[list[MeasuredHierarchy], TrialSummary | None]:
     """Compare each stack of ``chosen`` to plain decoding, in turn."""
     from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial, TrialSummary
 
@@ -168,7 +168,7 @@ def _run(
             np.array_equal(one.tokens, other.tokens) for one, other in zip(runs[PLAIN][0], runs[name][0], strict=True)
         )
         outcomes.append(
-            Outcome(
+            MeasuredHierarchy(
                 name,
                 predicted.seconds,
                 before / predicted.seconds,

@@ -10,7 +10,7 @@ from suffolk.datastore.printable import printable
 from suffolk.serving.decoding.drafters.hierarchy.plan import Plan, fastest
 
 if TYPE_CHECKING:
-    from suffolk.benchmarks.hierarchy.measure import HierarchyResult, Outcome
+    from suffolk.benchmarks.hierarchy.measure import HierarchyResult, MeasuredHierarchy
 
 _COLUMNS = f"  {'predicted ms':>12} {'speed-up':>9} {'measured ms':>12} {'speed-up':>9} {'off by':>7} {'tokens a pass':>15}  stack"
 
@@ -69,7 +69,7 @@ def _table(plans: list[Plan], best: Plan) -> list[str]:
     ]
 
 
-def _line(each: Outcome, prompts: int, options: HierarchyOptions) -> str:
+def _line(each: MeasuredHierarchy, prompts: int, options: HierarchyOptions) -> str:
     off = each.predicted_speedup / each.speedup - 1
     is_other_text = options.verification == "rejection" and options.temperature
     same = "" if is_other_text else f"; {each.identical} of {count(prompts, 'text')} equal"

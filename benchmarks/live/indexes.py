@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.live.options import LiveOptions
+from suffolk.benchmarks.live.options import LiveBenchOptions
 from suffolk.benchmarks.live.pieces import Ids, Pieces
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import RETRIEVED
@@ -54,7 +54,7 @@ class LiveIndex(GrowingIndex):
 
     name = SUFFOLK
 
-    def __init__(self, pieces: Pieces, options: LiveOptions) -> None:
+    def __init__(self, pieces: Pieces, options: LiveBenchOptions) -> None:
         self.native = _native.LiveIndex(pieces.vocab_size, pieces.order_depth, 2)
         self._bounds = (options.max_match, options.min_match, options.max_depth, [options.max_nodes])
         self._columns = (np.zeros(1, np.uint64), [b""], np.zeros(1, np.int64))
@@ -90,7 +90,7 @@ class ArcticTree(GrowingIndex):
     name = ARCTIC
     DEPTH = 24
 
-    def __init__(self, options: LiveOptions) -> None:
+    def __init__(self, options: LiveBenchOptions) -> None:
         from arctic_inference.suffix_decoding._C import SuffixTree  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         self._tree: Any = SuffixTree(self.DEPTH)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex
-from suffolk.benchmarks.live.options import LiveOptions
+from suffolk.benchmarks.live.options import LiveBenchOptions
 from suffolk.benchmarks.live.pieces import Pieces, read_pieces
 from suffolk.benchmarks.live.segment_counts import drafts_by_segments
 from suffolk.benchmarks.process_memory import resident_memory
@@ -24,7 +24,7 @@ _CHUNK = 25
 """Contexts between two pauses of the drafting thread."""
 
 
-def measure_live(options: LiveOptions) -> dict[str, Any]:
+def measure_live(options: LiveBenchOptions) -> dict[str, Any]:
     """Run the whole measurement; return the results by name.
 
     Raises:
@@ -54,7 +54,7 @@ def measure_live(options: LiveOptions) -> dict[str, Any]:
     }
 
 
-def _make(pieces: Pieces, options: LiveOptions) -> Iterator[GrowingIndex]:
+def _make(pieces: Pieces, options: LiveBenchOptions) -> Iterator[GrowingIndex]:
     """Empty indexes, the live index first."""
     yield LiveIndex(pieces, options)
     if options.against:
@@ -66,12 +66,12 @@ def _make(pieces: Pieces, options: LiveOptions) -> Iterator[GrowingIndex]:
             ) from error
 
 
-def _limit(index: GrowingIndex, options: LiveOptions) -> int:
+def _limit(index: GrowingIndex, options: LiveBenchOptions) -> int:
     """The number of tokens to append to an index."""
     return options.tokens if index.name == SUFFOLK else min(options.tokens, options.rival_tokens)
 
 
-def _fill(index: GrowingIndex, pieces: Pieces, options: LiveOptions) -> dict[str, int]:
+def _fill(index: GrowingIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, int]:
     """Append all documents to an index, and measure its memory: by its own count, by the process's growth, and at the peak."""
     [part] = pieces.parts(1, _limit(index, options))
     with part_progress(len(part), f"documents in memory, {index.name}") as done:
@@ -93,7 +93,7 @@ def _fill(index: GrowingIndex, pieces: Pieces, options: LiveOptions) -> dict[str
     return found
 
 
-def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
+def _insert(indexes: Sequence[GrowingIndex], pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
     """Append the documents in parts, the indexes in turn: tokens, seconds, and CPU seconds of all threads."""
     parts = [list(pieces.parts(options.turns, _limit(index, options))) for index in indexes]
     found = [{"tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0} for _ in indexes]
@@ -126,7 +126,7 @@ def _drafts(indexes: Sequence[GrowingIndex], pieces: Pieces) -> dict[str, Any]:
     }
 
 
-def _core(live: LiveIndex, pieces: Pieces, options: LiveOptions) -> dict[str, float]:
+def _core(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
     """Latency of a lookup and a draft in C++."""
     taken: list[npt.NDArray[np.float64]] = []
     for begin in range(0, len(pieces.contexts), _CHUNK):
@@ -138,7 +138,7 @@ def _core(live: LiveIndex, pieces: Pieces, options: LiveOptions) -> dict[str, fl
     return quantiles_us(np.concatenate(taken))
 
 
-def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
+def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
     """The same while another thread appends documents at a fixed rate."""
     ended = threading.Event()
     appended = 0
@@ -167,7 +167,7 @@ def _while_appending(live: LiveIndex, pieces: Pieces, options: LiveOptions) -> d
     return found | {"tokens_per_second": appended / (time.perf_counter() - begin)}
 
 
-def _groups(pieces: Pieces, options: LiveOptions) -> dict[str, float]:
+def _groups(pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
     """The overhead of documents of one token, each in a group of its own, and the latency of a group's draft."""
     index = _native.LiveIndex(pieces.vocab_size, pieces.order_depth, 2)
     random = np.random.default_rng(options.seed)

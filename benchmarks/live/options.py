@@ -9,7 +9,7 @@ from suffolk.datastore.errors import InvalidArgument
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveOptions:
+class LiveBenchOptions:
     """Options of ``suffolk bench live``; the command documents them.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.live.options import LiveOptions
+from suffolk.benchmarks.live.options import LiveBenchOptions
 from suffolk.datastore.datastore import open_datastore
 
 Ids = npt.NDArray[np.uint32]
@@ -39,7 +39,7 @@ class Pieces:
                 yield [self.appended[number] for number in part]
 
 
-def read_pieces(options: LiveOptions) -> Pieces:
+def read_pieces(options: LiveBenchOptions) -> Pieces:
     """Cut the documents of a datastore into pieces of ``document_tokens``.
 
     Raises:

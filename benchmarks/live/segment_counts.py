@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.live.options import LiveOptions
+from suffolk.benchmarks.live.options import LiveBenchOptions
 from suffolk.benchmarks.live.pieces import Ids, Pieces
 from suffolk.benchmarks.quantiles import quantiles_us
 from suffolk.datastore import _native
@@ -17,7 +17,7 @@ from suffolk.datastore.draft_tree import RETRIEVED
 SEGMENT_COUNTS = (8, 16)
 
 
-def drafts_by_segments(pieces: Pieces, options: LiveOptions) -> dict[str, Any]:
+def drafts_by_segments(pieces: Pieces, options: LiveBenchOptions) -> dict[str, Any]:
     """Latency of drafts from Python over the same documents in 1, 8 and 16 segments.
 
     ``falling``: half of what is left in each, as a live index keeps them; ``equal``: of equal size, as in files.
@@ -38,7 +38,7 @@ def _halves(documents: list[Ids], count: int) -> Iterator[list[Ids]]:
         left = left[size:]
 
 
-def _drafts(parts: list[list[Ids]], pieces: Pieces, options: LiveOptions) -> dict[str, float]:
+def _drafts(parts: list[list[Ids]], pieces: Pieces, options: LiveBenchOptions) -> dict[str, float]:
     segments = [_one_segment(part, pieces) for part in parts]
     searcher = _native.MergedSearcher(segments, [1] * len(segments), 2)  # one index would merge them
     bounds = (options.max_match, options.min_match, options.max_depth, [options.max_nodes])

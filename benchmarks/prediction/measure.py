@@ -43,7 +43,7 @@ _ALONE = "prediction"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PredictionWay:
     """A drafter, and the share of wrong lines in its predictions; None for no prediction."""
 
     drafter: str
@@ -68,7 +68,7 @@ def measure_predictions(options: PredictionOptions) -> dict[str, Any]:
     found = find_costs(target, 1, decoding.costs)
     capacity = capacity_for(encoded, decoding)
     ways = [
-        Way(drafter, share)
+        PredictionWay(drafter, share)
         for drafter in decoding.drafters
         for share in ((None,) if drafter != _ALONE else ()) + options.shares
     ]
@@ -102,7 +102,7 @@ class _Turns:
 
     engine: Engine
     counted: dict[str, Replayer]
-    ways: Sequence[Way]
+    ways: Sequence[PredictionWay]
     options: PredictionOptions
 
     def run(self, encoded: Encoded) -> Iterator[list[dict[str, Any]]]:
@@ -113,7 +113,7 @@ class _Turns:
         for place, (prompt, ids) in enumerate(encoded):
             plain = _finished(self.engine.generate(ids, settings))
             others = [other.messages[0]["content"] for other, _ in encoded if other is not prompt]
-            rows = [_row(prompt, Way(PLAIN, None), plain, plain, self.engine.target) | {"drafter": PLAIN}]
+            rows = [_row(prompt, PredictionWay(PLAIN, None), plain, plain, self.engine.target) | {"drafter": PLAIN}]
             for way in rotated(self.ways, place):
                 rows.append(self._run(way, prompt, ids, settings, plain, others, rng))
             yield rows
@@ -122,7 +122,7 @@ class _Turns:
 
     def _run(
         self,
-        way: Way,
+        way: PredictionWay,
         prompt: Prompt,
         ids: list[int],
         settings: SamplingSettings,
@@ -142,7 +142,9 @@ class _Turns:
         return row | {"counted_seconds": replayed.seconds, "counted_plain_seconds": replayed.plain_seconds}
 
 
-def _row(prompt: Prompt, way: Way, generation: Generation, plain: Generation, target: Target) -> dict[str, Any]:
+def _row(
+    prompt: Prompt, way: PredictionWay, generation: Generation, plain: Generation, target: Target
+) -> dict[str, Any]:
     stats = generation.stats
     difference = first_difference(
         target,

@@ -30,7 +30,7 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ReplaySetting:
     """Settings of a replay besides the drafter's name and its largest tree."""
 
     recordings: Sequence[Recording]
@@ -43,7 +43,7 @@ class Setting:
     calibration: Calibration | None
 
 
-def replay_all(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> tuple[Rows, Stop | None]:
+def replay_all(setting: ReplaySetting, sizes: Sequence[int], names: Sequence[str]) -> tuple[Rows, Stop | None]:
     """Return the rows of all replays, and the point where Ctrl-C stopped them.
 
     After Ctrl-C only complete replays count, because results over fewer recordings are not comparable. If the first
@@ -56,7 +56,7 @@ def replay_all(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> 
 
 
 def _replays(
-    setting: Setting, sizes: Sequence[int], names: Sequence[str], done: Callable[[int], None]
+    setting: ReplaySetting, sizes: Sequence[int], names: Sequence[str], done: Callable[[int], None]
 ) -> Iterator[tuple[Rows, Stop | None]]:
     """Yield the rows of each replay, and the point where it was stopped. No replay follows a stopped one.
 
@@ -72,7 +72,7 @@ def _replays(
 
 
 def _replay(
-    setting: Setting, name: str, nodes: int, done: Callable[[int], None]
+    setting: ReplaySetting, name: str, nodes: int, done: Callable[[int], None]
 ) -> tuple[list[Replayed], float, Stop | None]:
     """Replay the recordings, with ``setting.calibration`` or a fresh one; return results, seconds and the stop."""
     capacity = max(len(each.prompt) + len(each.generated) for each in setting.recordings) + nodes + SPARE
@@ -113,7 +113,7 @@ def _states(target: Target, drafter: Drafter, capacity: int) -> RecordedStates:
     return RecordedStates(target, drafter, capacity)
 
 
-def _load(setting: Setting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
+def _load(setting: ReplaySetting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
     """The untrained networks that drafter ``name`` needs."""
     if setting.target is None:
         return []

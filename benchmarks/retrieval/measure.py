@@ -17,7 +17,7 @@ from suffolk.benchmarks.retrieval.draftretriever_index import cached_index
 from suffolk.benchmarks.retrieval.draftretriever_package import DraftRetriever
 from suffolk.benchmarks.retrieval.exactness import CorpusScan
 from suffolk.benchmarks.retrieval.latency import Call, time_alternating, time_rounds
-from suffolk.benchmarks.retrieval.options import RetrievalOptions
+from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.quality import check_counts, compare_trees
 from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.benchmarks.service.draft_server import served
@@ -31,7 +31,7 @@ RIVAL = "draftretriever"
 RIVAL_LOOP = "draftretriever, suffix loop"
 
 
-def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
+def measure_retrieval(options: RetrievalBenchOptions) -> dict[str, Any]:
     """Run the whole measurement; return the results by name, with times in microseconds.
 
     Raises:
@@ -65,7 +65,7 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
     return results
 
 
-def _prepare(path: Path, options: RetrievalOptions) -> tuple[list[ContextSet], CorpusScan]:
+def _prepare(path: Path, options: RetrievalBenchOptions) -> tuple[list[ContextSet], CorpusScan]:
     """Return contexts and the whole corpus. The datastore is closed again, so that its pages do not count."""
     with open_datastore(path) as store:
         tokens, starts = join_documents(store)
@@ -79,7 +79,7 @@ def _prepare(path: Path, options: RetrievalOptions) -> tuple[list[ContextSet], C
 
 
 def _measure_set(
-    store: Datastore, rival: DraftRetriever | None, scan: CorpusScan, each: ContextSet, options: RetrievalOptions
+    store: Datastore, rival: DraftRetriever | None, scan: CorpusScan, each: ContextSet, options: RetrievalBenchOptions
 ) -> dict[str, Any]:
     calls = _calls(store, options)
     called = each.first(options.called)
@@ -104,7 +104,7 @@ def _measure_set(
     return results
 
 
-def _calls(store: Datastore, options: RetrievalOptions) -> dict[str, Call]:
+def _calls(store: Datastore, options: RetrievalBenchOptions) -> dict[str, Call]:
     match = options.max_match, options.min_match
     size = options.max_depth, options.max_nodes
 
@@ -121,7 +121,7 @@ def _calls(store: Datastore, options: RetrievalOptions) -> dict[str, Call]:
 
 
 def _measure_batches(
-    path: Path, store: Datastore, sets: Sequence[ContextSet], options: RetrievalOptions
+    path: Path, store: Datastore, sets: Sequence[ContextSet], options: RetrievalBenchOptions
 ) -> dict[str, Any]:
     if not options.grpc:
         return {}
@@ -137,7 +137,7 @@ def _measure_batches(
 
 
 def _measure_ways(
-    store: Retriever, remote: Retriever, each: ContextSet, options: RetrievalOptions
+    store: Retriever, remote: Retriever, each: ContextSet, options: RetrievalBenchOptions
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Map transport and call -> batch size -> quantiles."""
     results: dict[str, dict[str, dict[str, float]]] = {}
@@ -154,7 +154,7 @@ def _measure_ways(
     return results
 
 
-def _batch_calls(retriever: Retriever, options: RetrievalOptions) -> dict[str, Call]:
+def _batch_calls(retriever: Retriever, options: RetrievalBenchOptions) -> dict[str, Call]:
     match = options.max_match, options.min_match
     size = options.max_depth, options.max_nodes
     return {
@@ -176,7 +176,7 @@ def _facts(store: Datastore) -> dict[str, Any]:
 Seconds = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 
-def measure_native(store: Datastore, sets: Sequence[ContextSet], options: RetrievalOptions) -> dict[str, Any]:
+def measure_native(store: Datastore, sets: Sequence[ContextSet], options: RetrievalBenchOptions) -> dict[str, Any]:
     """Return quantiles over all contexts of each set, and the slowest context of one token.
 
     A context's time is the median of its ``rounds``, which removes interruptions by other programs.
@@ -203,7 +203,7 @@ def measure_native(store: Datastore, sets: Sequence[ContextSet], options: Retrie
     return results
 
 
-def _clock(store: Datastore, contexts: Sequence[Sequence[int]], options: RetrievalOptions) -> Seconds:
+def _clock(store: Datastore, contexts: Sequence[Sequence[int]], options: RetrievalBenchOptions) -> Seconds:
     """Return for each context the median time of its lookups and of its drafts, after one warm-up round."""
     rounds = [
         store.clock(contexts, options.max_match, options.min_match, options.max_depth, options.max_nodes)

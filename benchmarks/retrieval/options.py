@@ -10,7 +10,7 @@ from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievalOptions:
+class RetrievalBenchOptions:
     """Settings of ``suffolk bench retrieval``. Checked when made.
 
     Attributes:

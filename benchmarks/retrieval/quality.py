@@ -9,13 +9,15 @@ import numpy as np
 from suffolk.benchmarks.retrieval.contexts import ContextSet
 from suffolk.benchmarks.retrieval.draftretriever_package import SHORTEST, DraftRetriever, prefixes
 from suffolk.benchmarks.retrieval.exactness import CorpusScan, accepted_length
-from suffolk.benchmarks.retrieval.options import RetrievalOptions
+from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
 from suffolk.datastore.tree_paths import tree_paths
 
 
-def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: RetrievalOptions) -> dict[str, Any]:
+def check_counts(
+    store: Datastore, scan: CorpusScan, each: ContextSet, options: RetrievalBenchOptions
+) -> dict[str, Any]:
     """Compare the answers for the first contexts to a scan of every token; return the number of comparisons.
 
     Raises:
@@ -38,7 +40,7 @@ def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: 
 
 
 def compare_trees(
-    store: Datastore, rival: DraftRetriever | None, each: ContextSet, options: RetrievalOptions
+    store: Datastore, rival: DraftRetriever | None, each: ContextSet, options: RetrievalBenchOptions
 ) -> dict[str, Any]:
     """Return mean match length, tree size and accepted length over all contexts, and the same for draftretriever."""
     trees = [

@@ -27,7 +27,7 @@ from suffolk.benchmarks.decode.setup import (
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests, generate
-from suffolk.benchmarks.worker.streams import Answer, StreamRun, run_streams
+from suffolk.benchmarks.worker.streams import StreamedAnswer, StreamRun, run_streams
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
@@ -160,7 +160,7 @@ def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
     if done.returncode:
         raise Internal(f"the clients over {requests.transport} failed: {done.stderr.strip()[-400:]}")
     found = json.loads(done.stdout)
-    return StreamRun([Answer(**each) for each in found["answers"]], found["seconds"])
+    return StreamRun([StreamedAnswer(**each) for each in found["answers"]], found["seconds"])
 
 
 def _summary(runs: Sequence[TransportRun]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from suffolk.benchmarks.worker.streams import Answer, Ask, Stopwatch
+from suffolk.benchmarks.worker.streams import Ask, Stopwatch, StreamedAnswer
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
@@ -83,7 +83,7 @@ def asking(requests: WorkerRequests) -> Ask:
     raise InvalidArgument(f"transport {requests.transport!r} is unknown; use one of {', '.join(TRANSPORTS[1:])}")
 
 
-def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> Answer:
+def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: Sequence[int]) -> StreamedAnswer:
     """Generate with ``decoder``, in this process or behind gRPC, and time the tokens as they come."""
     watch, texts = Stopwatch(), []
     generation = decoder.generate(prompt, requests.settings, requests.drafter, requests.max_nodes)
@@ -96,7 +96,7 @@ def generate(decoder: Engine | WorkerClient, requests: WorkerRequests, prompt: S
 def _ask_grpc(requests: WorkerRequests) -> Ask:
     client = connect_worker(f"grpc://{requests.address}")
 
-    def ask(prompt: Sequence[int]) -> Answer:
+    def ask(prompt: Sequence[int]) -> StreamedAnswer:
         return generate(client, requests, prompt)
 
     return ask
@@ -105,7 +105,7 @@ def _ask_grpc(requests: WorkerRequests) -> Ask:
 def _ask_http(requests: WorkerRequests) -> Ask:
     local = threading.local()
 
-    def ask(prompt: Sequence[int]) -> Answer:
+    def ask(prompt: Sequence[int]) -> StreamedAnswer:
         if not hasattr(local, "connection"):
             local.connection = http.client.HTTPConnection(requests.address, timeout=_TIMEOUT)
         watch = Stopwatch()
@@ -122,7 +122,7 @@ def _ask_http(requests: WorkerRequests) -> Ask:
     return ask
 
 
-def _read_events(reply: http.client.HTTPResponse, watch: Stopwatch) -> Answer:
+def _read_events(reply: http.client.HTTPResponse, watch: Stopwatch) -> StreamedAnswer:
     texts, tokens = [], 0
     for line in reply:
         content = line.removeprefix(b"data: ").strip()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StreamedAnswer:
     """One answer.
 
     Attributes:
@@ -29,7 +29,7 @@ class Answer:
 class StreamRun:
     """The answers to all requests in order, and the seconds from the first request to the last answer."""
 
-    answers: list[Answer]
+    answers: list[StreamedAnswer]
     seconds: float
 
     @property
@@ -38,7 +38,7 @@ class StreamRun:
         return sum(each.tokens for each in self.answers) / self.seconds
 
 
-Ask = Callable[[Sequence[int]], Answer]
+Ask = Callable[[Sequence[int]], StreamedAnswer]
 """Sends one prompt of token ids and reads the whole answer. Called from several threads."""
 
 
@@ -62,6 +62,6 @@ class Stopwatch:
         if self._first is None:
             self._first = time.perf_counter() - self._begin
 
-    def answer(self, text: str, tokens: int) -> Answer:
+    def answer(self, text: str, tokens: int) -> StreamedAnswer:
         """The answer, which has ended."""
-        return Answer(text, tokens, self._first, time.perf_counter() - self._begin)
+        return StreamedAnswer(text, tokens, self._first, time.perf_counter() - self._begin)

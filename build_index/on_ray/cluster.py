@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import ray
 
-from suffolk.build_index.on_ray.nodes import Node, alive_nodes, ask_nodes
+from suffolk.build_index.on_ray.nodes import RayNode, alive_nodes, ask_nodes
 from suffolk.build_index.on_ray.scratch import remove_stale
 from suffolk.build_index.report import megabytes
 from suffolk.datastore.errors import Field, ResourceExhausted, Unavailable
@@ -55,7 +55,7 @@ def find_cluster(task_memory: int, task_disk: int) -> Cluster:
     return Cluster(sum(cores), min(cores), ray.get_runtime_context().get_node_id())
 
 
-def require_fit(nodes: Mapping[Node, Scratch], task_memory: int, task_disk: int) -> None:
+def require_fit(nodes: Mapping[RayNode, Scratch], task_memory: int, task_disk: int) -> None:
     """Refuse nodes that cannot do the work. Raises ResourceExhausted as ``find_cluster``."""
     for node, scratch in nodes.items():
         if scratch.free_bytes < task_disk:
@@ -72,7 +72,7 @@ def require_fit(nodes: Mapping[Node, Scratch], task_memory: int, task_disk: int)
         )
 
 
-def working_nodes() -> list[Node]:
+def working_nodes() -> list[RayNode]:
     """The nodes that are alive and have a core."""
     return [node for node in alive_nodes() if node.cores >= 1]
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Node:
+class RayNode:
     """A machine of the Ray cluster.
 
     Attributes:
@@ -36,10 +36,10 @@ class Node:
     memory: float = 0.0
 
 
-def alive_nodes() -> list[Node]:
+def alive_nodes() -> list[RayNode]:
     """The nodes that are alive."""
     return [
-        Node(
+        RayNode(
             each["NodeID"],
             each["NodeName"].replace("/", "_"),
             each["NodeManagerAddress"],
@@ -51,7 +51,7 @@ def alive_nodes() -> list[Node]:
     ]
 
 
-def ask_nodes(asked: Mapping[Node, Callable[[], T]]) -> dict[Node, T]:
+def ask_nodes(asked: Mapping[RayNode, Callable[[], T]]) -> dict[RayNode, T]:
     """Call a function on each node, all at the same time. Returns the answers.
 
     Raises:
@@ -73,7 +73,7 @@ def versions() -> dict[str, str]:
     return {"suffolk": __version__, "ray": ray.__version__, "Python": platform.python_version()}
 
 
-def require_same(node: Node, found: Mapping[str, str]) -> None:
+def require_same(node: RayNode, found: Mapping[str, str]) -> None:
     """Raises Unsupported: ``found``, the versions on ``node``, are not those here."""
     for name, here in versions().items():
         if found[name] != here:
@@ -86,7 +86,7 @@ def _answer(function: Callable[[], T]) -> tuple[dict[str, str], T]:
     return versions(), function()
 
 
-def _received(node: Node, answer: Any) -> Any:
+def _received(node: RayNode, answer: Any) -> Any:
     try:
         with ray_errors():
             found, result = ray.get(answer, timeout=CHECK_SECONDS)

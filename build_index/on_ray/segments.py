@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from suffolk.build_index.counts import Counts
+from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.encode_block import EncodeSetup
 from suffolk.build_index.gather import Gatherer
 from suffolk.build_index.memory import peak_memory
@@ -83,7 +83,7 @@ class _Gathering:
     """A segment while blocks are added to it."""
 
     blocks: list[Any] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    counts: BuildCounts = field(default_factory=BuildCounts)
     length: int = 0
     last: EncodedReference | None = None
 
@@ -100,7 +100,7 @@ class _Sorting:
 
     parts: Any
     place: Place
-    counts: Counts
+    counts: BuildCounts
     skipped_bytes: int
 
 
@@ -142,9 +142,9 @@ class _Work:
             self._receive()
         gatherer.sort_seconds += time.monotonic() - begin
 
-    def _finished_now(self) -> Counts:
+    def _finished_now(self) -> BuildCounts:
         """The totals of the segments that this run of the command finished."""
-        counts = Counts()
+        counts = BuildCounts()
         for segment in self.state.finished[self.state.resumed :]:
             counts.add(segment.counts)
         return counts

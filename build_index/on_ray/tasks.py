@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.build_index.block import Payload, Position
-from suffolk.build_index.counts import Counts
+from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.inputs import Inputs
@@ -44,7 +44,7 @@ class Encoded:
     """
 
     length: int
-    counts: Counts
+    counts: BuildCounts
     left_out: list[Skipped]
     memory: int
 

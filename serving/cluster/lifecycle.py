@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
@@ -136,7 +136,7 @@ def _start_controller(config: ClusterConfig) -> Any:
     return actor.remote(config)
 
 
-def _checked(config: ClusterConfig, before: StoresConfig | None) -> tuple[list[Node], ClusterConfig]:
+def _checked(config: ClusterConfig, before: StoresConfig | None) -> tuple[list[RayNode], ClusterConfig]:
     """The nodes that are alive, and ``config`` with the copies of its live stores. ``before``: the stores of the running cluster.
 
     Raises as ``up``.

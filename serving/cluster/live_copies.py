@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.node import node_folder
@@ -18,7 +18,7 @@ from suffolk.serving.store.replication.servicer import MAX_FOLLOWERS
 MAX_COPIES = 1 + MAX_FOLLOWERS
 
 
-def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[str, str]) -> ClusterConfig:
+def with_copies(config: ClusterConfig, nodes: Sequence[RayNode], before: Mapping[str, str]) -> ClusterConfig:
     """``config`` with the addresses of the servers that have copies; as it is without live stores.
 
     Servers of nodes that are away stay in the list, so that the others find them when they are back.
@@ -61,7 +61,7 @@ def with_copies(config: ClusterConfig, nodes: Sequence[Node], before: Mapping[st
     return replace(config, stores=replace(stores, copies_at=found))
 
 
-def live_words(config: ClusterConfig, node: Node) -> Iterator[str]:
+def live_words(config: ClusterConfig, node: RayNode) -> Iterator[str]:
     """The options of ``suffolk serve`` on ``node`` for the live stores."""
     stores = config.stores
     for name in stores.whole_live:

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 
 from suffolk.build_index.on_ray.failures import Lost
-from suffolk.build_index.on_ray.nodes import Node, alive_nodes, ask_nodes
+from suffolk.build_index.on_ray.nodes import RayNode, alive_nodes, ask_nodes
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
 from suffolk.serving.cluster.live_files import LiveFiles, find_live_files
 
@@ -22,7 +22,7 @@ HEAD = {"node:__internal_head__": 0.001}
 """What an actor or a task requests to run on the head node."""
 
 
-def this_node() -> Node:
+def this_node() -> RayNode:
     """The node of this process. Raises Unavailable: Ray does not list it yet."""
     own = ray.get_runtime_context().get_node_id()
     for node in alive_nodes():
@@ -37,12 +37,12 @@ def named_actors(namespace: str) -> dict[str, Any]:
     return {each["name"]: ray.get_actor(each["name"], namespace) for each in found if each["namespace"] == namespace}
 
 
-def node_folder(folder: str, node: Node) -> Path:
+def node_folder(folder: str, node: RayNode) -> Path:
     """The part of the cluster's folder that ``node`` uses. Nodes may share a file system."""
     return Path(folder) / node.name
 
 
-def check_nodes(folder: str, live: Collection[str]) -> dict[Node, LiveFiles]:
+def check_nodes(folder: str, live: Collection[str]) -> dict[RayNode, LiveFiles]:
     """The alive nodes, after a check that servers can start on each, and their files of the live stores ``live``.
 
     Raises:

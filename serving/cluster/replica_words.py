@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import StoresConfig
 
@@ -18,7 +18,7 @@ def require_register(stores: StoresConfig, copies: int) -> None:
         )
 
 
-def replica_words(stores: StoresConfig, copies: Mapping[str, str], node: Node, shard: str = "") -> Iterator[str]:
+def replica_words(stores: StoresConfig, copies: Mapping[str, str], node: RayNode, shard: str = "") -> Iterator[str]:
     """The options of the server on ``node`` of those with ``copies``, node -> HOST:PORT. None for a single server.
 
     ``shard``: the key of the shard of the store, if it has several.

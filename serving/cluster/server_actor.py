@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import grpc
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore import limits
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
 from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import PublishedTopology, TopologyWriter
-from suffolk.serving.cluster.server_process import Address, ServerProcess
+from suffolk.serving.cluster.server_process import ServerAddress, ServerProcess
 from suffolk.serving.cluster.server_spec import ServerSpec
 from suffolk.serving.net.call_errors import call_error
 from suffolk.serving.net.channel import open_channel
@@ -28,11 +28,11 @@ _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedServer:
     """A running server: its node and its address."""
 
-    node: Node
-    address: Address
+    node: RayNode
+    address: ServerAddress
 
 
 class ServerActor:
@@ -41,11 +41,11 @@ class ServerActor:
     def __init__(self, spec: ServerSpec) -> None:
         self._spec = spec
         self._process: ServerProcess | None = None
-        self._placed: Placed | None = None
+        self._placed: PlacedServer | None = None
         self._topology = TopologyWriter()
         self._waits = 0
 
-    def start(self, topology: PublishedTopology) -> Placed:
+    def start(self, topology: PublishedTopology) -> PlacedServer:
         """Write ``topology`` on this node, start the server, and wait until it takes requests.
 
         Raises:
@@ -61,7 +61,7 @@ class ServerActor:
             self._process = ServerProcess(words, folder / "logs" / f"{spec.name}.log")
         except OSError as error:
             raise ResourceExhausted(f"{folder}: {error.strerror}; free disk space or choose another folder") from error
-        self._placed = Placed(node, self._process.wait_ready(spec.start_seconds))
+        self._placed = PlacedServer(node, self._process.wait_ready(spec.start_seconds))
         return self._placed
 
     def publish(self, topology: PublishedTopology) -> None:
@@ -83,7 +83,7 @@ class ServerActor:
         if self._process is not None:
             self._process.stop(self._spec.grace)
 
-    def describe(self) -> tuple[ServerSpec, Placed | None]:
+    def describe(self) -> tuple[ServerSpec, PlacedServer | None]:
         """The spec, and where the server runs; None while it starts."""
         return self._spec, self._placed
 

@@ -23,7 +23,7 @@ _LAST_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Address:
+class ServerAddress:
     """Where a server listens, as HOST:PORT, and the id of its process."""
 
     grpc: str
@@ -50,7 +50,7 @@ class ServerProcess:
         self._copying = threading.Thread(target=self._copy_log, name="log", daemon=True)
         self._copying.start()
 
-    def wait_ready(self, seconds: float) -> Address:
+    def wait_ready(self, seconds: float) -> ServerAddress:
         """Wait until the server takes requests.
 
         Raises:
@@ -68,7 +68,7 @@ class ServerProcess:
         if not line.startswith("serving "):
             raise Unavailable(self.wait())
         found = {kind: address for kind, address in _ENDPOINT.findall(line) if not address.startswith("unix:")}
-        return Address(found["grpc"], found["http"], self._process.pid)
+        return ServerAddress(found["grpc"], found["http"], self._process.pid)
 
     def wait(self, seconds: float | None = None) -> str:
         """Wait until the server ends; returns why, in one line: its last error, or its exit code.

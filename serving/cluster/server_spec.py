@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.version import __version__
 from suffolk.serving.clients.fanout.topology import MAX_REPLICAS
@@ -53,7 +53,7 @@ class ServerSpec:
     topologies: tuple[str, ...] = ()
     shard: str = ""
 
-    def command(self, node: Node, folder: Path) -> list[str]:
+    def command(self, node: RayNode, folder: Path) -> list[str]:
         """The words after ``suffolk`` on ``node``. ``folder``: its part of the cluster's folder."""
         addresses = ["--listen", str(Endpoint(node.host, self.port))]
         addresses += ["--http", str(Endpoint(node.host, self.port and self.port + 1))]
@@ -66,7 +66,7 @@ class ServerSpec:
         return [*self.words, *addresses, *stopping, *searched]
 
 
-def wanted_servers(config: ClusterConfig, nodes: Sequence[Node]) -> dict[str, ServerSpec]:
+def wanted_servers(config: ClusterConfig, nodes: Sequence[RayNode]) -> dict[str, ServerSpec]:
     """Name -> spec of all servers of ``config``, stores first. ``nodes``: those that are alive.
 
     Nodes that joined after ``check_stores`` get no store above MAX_REPLICAS: the list of stores could not hold it.
@@ -74,7 +74,7 @@ def wanted_servers(config: ClusterConfig, nodes: Sequence[Node]) -> dict[str, Se
     return {spec.name: spec for spec in [*_stores(config, nodes), *_shards(config, nodes), *_workers(config)]}
 
 
-def check_stores(stores: StoresConfig, nodes: Sequence[Node]) -> None:
+def check_stores(stores: StoresConfig, nodes: Sequence[RayNode]) -> None:
     """Raises InvalidArgument: a store on every node would be more than MAX_REPLICAS."""
     if stores.names and not stores.count and len(nodes) > MAX_REPLICAS:
         raise InvalidArgument(
@@ -83,7 +83,7 @@ def check_stores(stores: StoresConfig, nodes: Sequence[Node]) -> None:
         )
 
 
-def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec]:
+def _stores(config: ClusterConfig, nodes: Sequence[RayNode]) -> Iterator[ServerSpec]:
     stores = config.stores
     if not stores.names:
         return
@@ -95,7 +95,7 @@ def _stores(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec
         yield _spec(config, f"store-{node.name}", "store", (*words, *live), stores.port, node=node.id)
 
 
-def _shards(config: ClusterConfig, nodes: Sequence[Node]) -> Iterator[ServerSpec]:
+def _shards(config: ClusterConfig, nodes: Sequence[RayNode]) -> Iterator[ServerSpec]:
     """The servers of datastores with several shards, on the nodes that are alive."""
     alive = {node.name: node for node in nodes}
     for shard in shards_of(config.stores):

@@ -7,21 +7,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.live_config import LiveConfig
 from suffolk.serving.cluster.live_copies import MAX_COPIES
 from suffolk.serving.cluster.live_files import LiveFiles
 from suffolk.serving.cluster.replica_words import require_register
-from suffolk.serving.cluster.shards import Shard, shards_of
+from suffolk.serving.cluster.shards import ClusterShard, shards_of
 from suffolk.serving.net.endpoint import Endpoint
 
 Placement = Mapping[str, Mapping[str, str]]
 """Key of a shard -> node -> HOST:PORT of its copy there, the node that may lead first at the front."""
 
 
-def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: Placement) -> ClusterConfig:
+def with_shards(config: ClusterConfig, nodes: Mapping[RayNode, LiveFiles], before: Placement) -> ClusterConfig:
     """``config`` with the addresses of all copies of shards.
 
     A shard keeps its copies; a published one those on nodes that are alive. Nodes with files of a live one get a copy too. Then
@@ -55,7 +55,7 @@ def with_shards(config: ClusterConfig, nodes: Mapping[Node, LiveFiles], before: 
 
 
 def _add(
-    shard: Shard, nodes: Sequence[Node], placed: dict[str, dict[str, str]], port: int, most: float = math.inf
+    shard: ClusterShard, nodes: Sequence[RayNode], placed: dict[str, dict[str, str]], port: int, most: float = math.inf
 ) -> None:
     """Add copies of ``shard`` until there are ``most``, on those of ``nodes`` with the fewest first."""
     found = placed[shard.key]
@@ -66,7 +66,7 @@ def _add(
         found[node.name] = _free_address(node, port, placed)
 
 
-def _require_copies(shard: Shard, found: Collection[str]) -> None:
+def _require_copies(shard: ClusterShard, found: Collection[str]) -> None:
     """Raises InvalidArgument: a live store has too few nodes for a shard, or a shard has too many copies."""
     if shard.live and len(found) < max(shard.copies, 2):
         raise InvalidArgument(
@@ -80,20 +80,20 @@ def _require_copies(shard: Shard, found: Collection[str]) -> None:
         )
 
 
-def _load(node: Node, placed: Placement) -> tuple[int, int]:
+def _load(node: RayNode, placed: Placement) -> tuple[int, int]:
     """Copies on a node, and those of them that lead first."""
     firsts = sum(next(iter(found), "") == node.name for found in placed.values())
     return sum(node.name in found for found in placed.values()), firsts
 
 
-def _free_address(node: Node, port: int, placed: Placement) -> str:
+def _free_address(node: RayNode, port: int, placed: Placement) -> str:
     """The first free address on a node. ``port`` and the next one are those of its store server."""
     taken = {*chain.from_iterable(found.values() for found in placed.values())}
     addresses = (str(Endpoint(node.host, port + 2 * each)) for each in count(1))
     return next(address for address in addresses if address not in taken)
 
 
-def _require_same_shards(live: Mapping[str, LiveConfig], nodes: Mapping[Node, LiveFiles]) -> None:
+def _require_same_shards(live: Mapping[str, LiveConfig], nodes: Mapping[RayNode, LiveFiles]) -> None:
     """Raises InvalidArgument: a node has documents of a live store in another number of shards."""
     for node, files in nodes.items():
         for key in files.with_documents:
@@ -106,7 +106,7 @@ def _require_same_shards(live: Mapping[str, LiveConfig], nodes: Mapping[Node, Li
                 )
 
 
-def _require_files(shard: Shard, nodes: Mapping[Node, LiveFiles]) -> None:
+def _require_files(shard: ClusterShard, nodes: Mapping[RayNode, LiveFiles]) -> None:
     """Raises InvalidArgument: nodes have documents of the store, and none has files of ``shard``."""
     if any(shard.key in files.found for files in nodes.values()):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig
 from suffolk.serving.cluster.live_config import LiveConfig
 from suffolk.serving.cluster.node import node_folder
@@ -14,7 +14,7 @@ from suffolk.serving.cluster.replica_words import replica_words
 
 
 @dataclass(frozen=True)
-class Shard:
+class ClusterShard:
     """One of the ``total`` shards of the datastore ``store``.
 
     Attributes:
@@ -45,16 +45,16 @@ class Shard:
         return f"{self.store.replace('/', '@')}@{self.number}-{node}"
 
 
-def shards_of(stores: StoresConfig) -> Iterator[Shard]:
+def shards_of(stores: StoresConfig) -> Iterator[ClusterShard]:
     """All shards of those datastores that have several."""
     for name in stores.sharded:
         if (live := stores.live.get(name)) is not None:
             for number in range(live.shards):
-                yield Shard(name, number, live.shards, live.copies, live.spare, live=live)
+                yield ClusterShard(name, number, live.shards, live.copies, live.spare, live=live)
         else:
             sources = sources_of(stores.datastores[name])
             for number, source in enumerate(sources):
-                yield Shard(name, number, len(sources), 1, stores.copies - 1, source=source)
+                yield ClusterShard(name, number, len(sources), 1, stores.copies - 1, source=source)
 
 
 def shards_at(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
@@ -62,7 +62,7 @@ def shards_at(stores: StoresConfig, name: str) -> list[Mapping[str, str]]:
     return [stores.shards_at[shard.key] for shard in shards_of(stores) if shard.store == name]
 
 
-def shard_words(config: ClusterConfig, shard: Shard, node: Node) -> Iterator[str]:
+def shard_words(config: ClusterConfig, shard: ClusterShard, node: RayNode) -> Iterator[str]:
     """What ``suffolk serve`` gets for the copy of a shard on ``node``."""
     if shard.live is None:
         yield f"{shard.store}={shard.source}"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import ray
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.cluster.server_actor import Placed
+from suffolk.serving.cluster.server_actor import PlacedServer
 from suffolk.serving.cluster.server_spec import ServerSpec
 
 MAX_RETRY_SECONDS = 30.0
@@ -37,7 +37,7 @@ class Slot:
     state: State = "idle"
     actor: Any = None
     pending: Any = None
-    placed: Placed | None = None
+    placed: PlacedServer | None = None
     error: str = ""
     failures: int = 0
     restarts: int = 0

@@ -53,7 +53,7 @@ suffolk build --tokenizer MODEL_FOLDER --output STORE --ray 10.0.0.1:6379 's3://
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputOptions(setting.Options):
+class BuildOutputOptions(setting.Options):
     corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern to read", metavar="CORPUS", blank=True)
     output: str = option(REQUIRED, "folder of the datastore, or its URL in storage", metavar="STORE")
     tokenizer: str | None = option(None, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
@@ -140,7 +140,7 @@ class MakingOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OutputOptions, ModeOptions, StorageOptions, ReadingOptions, MakingOptions):
+class Options(BuildOutputOptions, ModeOptions, StorageOptions, ReadingOptions, MakingOptions):
     """All options of ``suffolk build``."""
 
 

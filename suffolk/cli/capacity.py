@@ -19,7 +19,7 @@ from suffolk.capacity.bill import Prices, bill_of, building_of
 from suffolk.capacity.comparison import compare_plan, comparison_lines, comparison_result
 from suffolk.capacity.index_size import MAX_SEGMENT_TOKENS
 from suffolk.capacity.need import Need, Node, read_amount
-from suffolk.capacity.plan import Plan, best_plan, relaxations
+from suffolk.capacity.plan import CapacityPlan, best_plan, relaxations
 from suffolk.capacity.queueing import MOST_UTILISATION
 from suffolk.capacity.report import plan_lines, plan_result
 from suffolk.capacity.service_costs import PUBLISHED, read_costs
@@ -114,7 +114,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def plan_of(options: Options) -> Plan:
+def plan_of(options: Options) -> CapacityPlan:
     """The plan that the options ask for. Raises as ``best_plan`` and ``read_costs``."""
     costs = PUBLISHED if options.profile is None else read_costs(options.profile)
     node = Node(**{each.name: getattr(options, f"node_{each.name}") for each in fields(Node)})

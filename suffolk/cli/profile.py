@@ -41,7 +41,7 @@ suffolk profile --datastore STORE --output costs.json"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuringOptions(setting.Options):
+class ProfileMeasuringOptions(setting.Options):
     model: str | None = option(None, MODEL)
     datastore: Path | None = option(
         None, "folder of a datastore, in place of a model", metavar="STORE", excludes=("model",)
@@ -63,7 +63,7 @@ class MeasuringOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(MeasuringOptions, DeviceOptions):
+class Options(ProfileMeasuringOptions, DeviceOptions):
     """All options of ``suffolk profile``."""
 
 

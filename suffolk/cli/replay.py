@@ -117,7 +117,7 @@ class CostOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(DeviceOptions):
+class ReplayModelOptions(DeviceOptions):
     """The model, for drafters that read its hidden states."""
 
     GROUP = "model"
@@ -126,7 +126,13 @@ class ModelOptions(DeviceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(
-    RecordingOptions, ReplayDrafterOptions, RetrievalOptions, CalibrationOptions, CostOptions, ModelOptions, Assignable
+    RecordingOptions,
+    ReplayDrafterOptions,
+    RetrievalOptions,
+    CalibrationOptions,
+    CostOptions,
+    ReplayModelOptions,
+    Assignable,
 ):
     """All options of ``suffolk replay``."""
 
@@ -153,9 +159,9 @@ def run(options: Options) -> int:
         target = _target(options, recordings)
         costs, origin = _costs(options.costs, target)
         draft_seconds = None if options.draft_ms is None else options.draft_ms / 1e3
-        from suffolk.benchmarks.replay.runs import Setting, replay_all  # loads torch, so the checks come first
+        from suffolk.benchmarks.replay.runs import ReplaySetting, replay_all  # loads torch, so the checks come first
 
-        setting = Setting(
+        setting = ReplaySetting(
             recordings,
             stores,
             limits,

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from suffolk.build_index.block import Texts
 from suffolk.build_index.encode_block import BlockEncoder, EncodeSetup
 from suffolk.build_index.encoder import Encoder, added_pattern
-from suffolk.build_index.proof import Sample, load_fast, prove
+from suffolk.build_index.proof import TextSample, load_fast, prove
 from suffolk.datastore.errors import Unsupported
 from tests.support.build_blocks import options
 from tests.support.building import SPECIALS, make_texts, tokenize, tokenizer_json
@@ -52,7 +52,7 @@ def test_a_failed_check_sends_the_whole_block_to_hugging_face() -> None:
 
 def test_the_proof_passes_and_fails_for_good_reasons() -> None:
     tokenizer = Tokenizer.from_str(tokenizer_json())
-    sample = Sample(make_texts(50), 1.0)
+    sample = TextSample(make_texts(50), 1.0)
     good = prove(tokenizer, sample, "auto")
     assert good.fast
     assert good.documents == 50
@@ -72,7 +72,7 @@ def test_a_tokenizer_without_an_id_for_a_word_is_refused() -> None:
     with pytest.raises(
         Unsupported, match=r"it cannot encode the corpus \(.*\); give one that has an id for every text"
     ):
-        prove(words, Sample(["def other"], 1.0), "auto")
+        prove(words, TextSample(["def other"], 1.0), "auto")
     encoder = BlockEncoder(EncodeSetup(options("a"), words.to_str(), False, 9))
     with pytest.raises(Unsupported, match="it cannot encode the corpus"):
         encoder.encode(Texts((("a", "def other"),)))

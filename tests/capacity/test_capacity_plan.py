@@ -11,7 +11,7 @@ from suffolk.capacity.bill import building_of
 from suffolk.capacity.need import Need, Node
 from suffolk.capacity.plan import best_plan, relaxations
 from suffolk.capacity.service_costs import PUBLISHED
-from suffolk.capacity.shard import Shard
+from suffolk.capacity.shard import ShardModel
 from suffolk.datastore.errors import InvalidArgument
 
 NEED = Need(tokens=10**11, workers=50, steps_per_second=20, batch=8)
@@ -100,5 +100,5 @@ def test_impossible_needs_are_refused(changes: dict[str, Any], message: str) -> 
 
 def test_a_worker_calls_one_shard_once_and_several_in_rounds() -> None:
     call = PUBLISHED.client_call_s + NEED.batch * PUBLISHED.client_context_s
-    assert Shard(NEED, PUBLISHED, 1).client_s == pytest.approx(call)
-    assert Shard(NEED, PUBLISHED, 5).client_s == pytest.approx(NEED.rounds * 5 * call)
+    assert ShardModel(NEED, PUBLISHED, 1).client_s == pytest.approx(call)
+    assert ShardModel(NEED, PUBLISHED, 5).client_s == pytest.approx(NEED.rounds * 5 * call)

@@ -9,17 +9,17 @@ import pytest
 from suffolk.capacity.comparison import AGREEMENT, compare_shard
 from suffolk.capacity.need import Need, Node
 from suffolk.capacity.service_costs import PUBLISHED
-from suffolk.capacity.shard import Shard
+from suffolk.capacity.shard import ShardModel
 from suffolk.capacity.simulation import simulate
 
 pytest.importorskip("simpy")
 NODES = 2
 
 
-def busy_shard(utilisation: float, batch: int, shards: int = 1, threads: int = 1, spread: float = 2.0) -> Shard:
+def busy_shard(utilisation: float, batch: int, shards: int = 1, threads: int = 1, spread: float = 2.0) -> ShardModel:
     """A shard of 100 G tokens whose servers on two nodes are busy for this share of the time."""
     need = Need(10**11, 1000, 1.0, batch, rounds=1, node=Node(cores=8))
-    shard = Shard(need, replace(PUBLISHED, search_spread=spread), shards, threads)
+    shard = ShardModel(need, replace(PUBLISHED, search_spread=spread), shards, threads)
     rate = utilisation * NODES * shard.processes / shard.service.mean
     return replace(shard, need=replace(need, steps_per_second=rate / need.workers))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.capacity.plan import Plan
+from suffolk.capacity.plan import CapacityPlan
 from suffolk.cli.capacity import Options, plan_of
 from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options
@@ -20,7 +20,7 @@ COMMANDS = {name: words for words, name in re.findall(r"^suffolk capacity (.+?) 
 ROWS = {row[0]: row.split(" | ") for row in re.findall(r"^\| ([A-Z] \|.*) \|$", PAGE, re.MULTILINE)}
 
 
-def planned(words: str) -> Plan:
+def planned(words: str) -> CapacityPlan:
     settings = settings_of(Options)
     return plan_of(read_options(Options, make_parser("", "", "", settings), settings, "capacity", shlex.split(words)))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from suffolk.build_index.chat_template import find_chat_template
 from suffolk.build_index.conversation import Conversation, Message, find_conversation
-from suffolk.build_index.exchange import Answer, Exchange, find_exchange
+from suffolk.build_index.exchange import Exchange, ExchangeReply, find_exchange
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.hub import model_file
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
@@ -64,7 +64,7 @@ class LogReader:
             for answer in each.answers:
                 yield from self._record(each, answer, place)
 
-    def _record(self, exchange: Exchange, answer: Answer, place: str) -> Iterator[Recording]:
+    def _record(self, exchange: Exchange, answer: ExchangeReply, place: str) -> Iterator[Recording]:
         encoded = self._encode(exchange, answer, place)
         if isinstance(encoded, str):
             self._leave_out(encoded, place)
@@ -84,7 +84,7 @@ class LogReader:
             drafter="log",
         )
 
-    def _encode(self, exchange: Exchange, answer: Answer, place: str) -> tuple[list[int], list[int]] | str:
+    def _encode(self, exchange: Exchange, answer: ExchangeReply, place: str) -> tuple[list[int], list[int]] | str:
         """The tokens of the prompt and of the answer up to its end token, or the reason why the template fails."""
         if isinstance(exchange.prompt, str):
             text = answer.content if isinstance(answer.content, str) else str(answer.content["content"])
@@ -123,7 +123,7 @@ def _turns(conversation: Conversation | None) -> Sequence[Exchange]:
         return []
     messages, tools = conversation.messages, conversation.tools
     return [
-        Exchange(Conversation(messages[:number], tools), (Answer(message, "stop"),))
+        Exchange(Conversation(messages[:number], tools), (ExchangeReply(message, "stop"),))
         for number, message in enumerate(messages)
         if number and message["role"] == ASSISTANT
     ]

@@ -21,7 +21,7 @@ from suffolk.serving.store.live_store.settings import MAX_BATCH_TOKENS, LiveSett
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class AppendBatch:
     """Documents to append.
 
     Attributes:
@@ -42,7 +42,9 @@ class Batch:
         return found
 
 
-def make_batch(documents: Sequence[Document], group: Groups, identity: StoreIdentity, settings: LiveSettings) -> Batch:
+def make_batch(
+    documents: Sequence[Document], group: Groups, identity: StoreIdentity, settings: LiveSettings
+) -> AppendBatch:
     """Check documents, and join them.
 
     Raises:
@@ -64,7 +66,7 @@ def make_batch(documents: Sequence[Document], group: Groups, identity: StoreIden
         pack_origin(LiveOrigin(each.source, each.metadata, name)) for each, name in zip(documents, groups, strict=True)
     ]
     known = {name: identity.group_key(name) if name is not None else 0 for name in set(groups)}
-    batch = Batch(
+    batch = AppendBatch(
         np.concatenate(arrays),
         lengths.astype(np.uint32),
         np.array([known[name] for name in groups], np.uint64),
@@ -119,7 +121,7 @@ GROUP_SLACK = 8
 """A full group is cut to 7/8 of its bound, so that not every append has to remove documents."""
 
 
-def displaced(index: _native.LiveIndex, batch: Batch, replace: bool, bound: int) -> npt.NDArray[np.uint64]:
+def displaced(index: _native.LiveIndex, batch: AppendBatch, replace: bool, bound: int) -> npt.NDArray[np.uint64]:
     """The documents that an append removes, by their sequences, rising.
 
     Args:

@@ -18,7 +18,7 @@ from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.segment import token_dtype
 from suffolk.serving.store.live_store.append_keys import NO_KEY, AppendKeys
-from suffolk.serving.store.live_store.batch import Batch, displaced
+from suffolk.serving.store.live_store.batch import AppendBatch, displaced
 from suffolk.serving.store.live_store.clock import StoreClock
 from suffolk.serving.store.live_store.contents import add, live_pages, ungrouped_tokens
 from suffolk.serving.store.live_store.feed import ChangeFeed
@@ -101,7 +101,7 @@ class LiveWriter:
         """The time that a document would get, in seconds."""
         return self._clock.now()
 
-    def append(self, batch: Batch, replaces: bool, key: bytes | None = None) -> Appended:
+    def append(self, batch: AppendBatch, replaces: bool, key: bytes | None = None) -> Appended:
         """Append ``batch``; with ``replaces``, remove all earlier documents of its groups in the same snapshot.
 
         An append with the ``key`` of an earlier one is that one: it changes nothing, and has the same outcome.
@@ -248,7 +248,7 @@ class LiveWriter:
         finally:
             self.index.close()
 
-    def _append(self, batch: Batch, replaces: bool, key: bytes) -> KeyedAppend:
+    def _append(self, batch: AppendBatch, replaces: bool, key: bytes) -> KeyedAppend:
         """Log an append and make it visible. REQUIRES: ``_lock`` is held."""
         removed = displaced(self.index, batch, replaces, self._settings.max_group_tokens)
         count, first, now = len(batch.lengths), self._next, self._clock.now()

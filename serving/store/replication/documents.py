@@ -26,7 +26,7 @@ _LEAST_SLACK = 1024
 """Removed documents that are kept in the columns at least."""
 
 
-class DocumentTable:
+class DocumentChecksums:
     """The documents of one store. It needs one caller at a time. 17 bytes for each document.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.store.live_store.record import Change, frame
-from suffolk.serving.store.replication.documents import DocumentTable
+from suffolk.serving.store.replication.documents import DocumentChecksums
 
 SILENT_SECONDS = 1.5
 """A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
@@ -26,7 +26,7 @@ MAX_WAITING_BYTES = 256 << 20
 """Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
 
 
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     """Records for a follower, and the number of the next change and the digest of all documents after them."""
 
     records: bytes
@@ -69,7 +69,7 @@ class Feed:
 
     def __init__(self, name: str, copies: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.copies = copies
-        self.documents = DocumentTable()
+        self.documents = DocumentChecksums()
         self._name = name
         self._clock = clock
         self._refusal = f"{name} has no leader yet"
@@ -230,7 +230,7 @@ class Feed:
         finally:
             self.drop(found, "the follower left")
 
-    def take(self, subscription: Subscription, seconds: float) -> Batch:
+    def take(self, subscription: Subscription, seconds: float) -> RecordBatch:
         """What waits for a follower. Waits for ``seconds`` if there is nothing.
 
         Raises:
@@ -246,7 +246,7 @@ class Feed:
             records = b"".join(subscription.waiting)
             subscription.waiting.clear()
             subscription.waiting_bytes = 0
-            return Batch(records, subscription.position, subscription.digest)
+            return RecordBatch(records, subscription.position, subscription.digest)
 
     def confirm(self, subscription: Subscription, position: int) -> None:
         """Note that the follower has all changes below ``position``, or works, if that is 0."""

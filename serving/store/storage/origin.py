@@ -14,7 +14,7 @@ ORIGIN_NAME = "origin.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CopyOrigin:
     """The URL of a copy.
 
     Attributes:
@@ -55,7 +55,7 @@ def require_replaceable(store: Path, url: str, current: Manifest) -> None:
         )
 
 
-def read_origin(store: Path) -> Origin | None:
+def read_origin(store: Path) -> CopyOrigin | None:
     """What ``record_origin`` wrote last; None without a record.
 
     Raises:
@@ -66,7 +66,7 @@ def read_origin(store: Path) -> Origin | None:
         return None
     try:
         data = json.loads(path.read_bytes())
-        return Origin(str(data["url"]), tuple(map(str, data["manifests"])))
+        return CopyOrigin(str(data["url"]), tuple(map(str, data["manifests"])))
     except (ValueError, KeyError, TypeError) as error:
         raise Corruption(f"{path} is damaged ({error}); remove it, and pull with --replace") from error
 

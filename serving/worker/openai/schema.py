@@ -99,7 +99,7 @@ _TEXT_KINDS = ("text", "input_text", "output_text", "refusal")
 Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
 
 
-class Prediction(Body):
+class PredictedOutput(Body):
     """A prediction: the expected answer, or most of it."""
 
     type: Literal["content"]
@@ -164,7 +164,7 @@ class GenerationBody(Body):
     repetition_penalty: float | None = None
     logit_bias: Annotated[dict[str, float], Field(max_length=limits.MAX_BIASES)] | None = None
     ignore_eos: bool | None = None
-    prediction: Prediction | None = None
+    prediction: PredictedOutput | None = None
     response_format: dict[str, Any] | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: str | dict[str, Any] | None = None

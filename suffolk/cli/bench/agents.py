@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.bench.decode import ModelOptions
+from suffolk.cli.bench.decode import DecodeModelOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import REQUIRED, option, passed_on
@@ -19,7 +19,7 @@ suffolk bench agents --model MODEL_FOLDER --files src/ --sessions 4 --temperatur
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions, PlannerOptions, ReportOptions):
+class Options(DecodeModelOptions, PlannerOptions, ReportOptions):
     files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
     limit: int = option(3, "files, chosen at random")
     lines: int = option(25, "lines of each file, from its beginning")

@@ -30,7 +30,7 @@ suffolk bench decode --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --p
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(DeviceOptions):
+class DecodeModelOptions(DeviceOptions):
     """What is measured."""
 
     GROUP = "model"
@@ -38,7 +38,7 @@ class ModelOptions(DeviceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptOptions(setting.Options):
+class DecodePromptOptions(setting.Options):
     """Which prompts are answered, and how."""
 
     GROUP = "prompts"
@@ -62,7 +62,7 @@ class ComparedOptions(DrafterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions, ReportOptions):
+class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, PlannerOptions, ReportOptions):
     """What ``bench decode`` and ``bench batch`` share."""
 
     rounds: int = option(1, "runs of all prompts", group="prompts")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.benchmarks.hybrid.options import PARTS
-from suffolk.cli.bench.decode import ModelOptions, PromptOptions
-from suffolk.cli.bench.report_options import Outcome, PageOptions
+from suffolk.cli.bench.decode import DecodeModelOptions, DecodePromptOptions
+from suffolk.cli.bench.report_options import Measured, PageOptions
 from suffolk.cli.drafting import DrafterOptions, PlannerOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
@@ -55,7 +55,9 @@ class MeasuredOptions(setting.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions, PromptOptions, DrafterOptions, PlannerOptions, MeasuredOptions, PageOptions, Assignable):
+class Options(
+    DecodeModelOptions, DecodePromptOptions, DrafterOptions, PlannerOptions, MeasuredOptions, PageOptions, Assignable
+):
     exclude: Path | None = option(
         None, "file with the names of the prompts to leave out, one in each line", group="prompts"
     )
@@ -91,7 +93,7 @@ def run(options: Options) -> int:
 
     results_file, plot = (options.output / f"hybrid.{ending}" for ending in ("json", "png"))
     options.require(results_file, plot)
-    outcome = Outcome("hybrid", options.seed, results_file, plot, options.report)
+    outcome = Measured("hybrid", options.seed, results_file, plot, options.report)
     chosen = options.hybrid()
     try:
         log, facts = run_hybrid(chosen)

@@ -30,10 +30,10 @@ class Options(ReportOptions):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.live.measure import measure_live
-    from suffolk.benchmarks.live.options import LiveOptions
+    from suffolk.benchmarks.live.options import LiveBenchOptions
     from suffolk.benchmarks.live.report import NOTES, PACKAGES, live_panels, live_parts
 
     outcome = options.outcome("live")
-    settings = passed_on(options, LiveOptions, against=options.against is not None)
+    settings = passed_on(options, LiveBenchOptions, against=options.against is not None)
     results = measure_live(settings)
     return outcome.finish(settings, results, NOTES, PACKAGES, live_parts(results), live_panels(results))

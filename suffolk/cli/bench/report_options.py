@@ -41,12 +41,12 @@ class ReportOptions(PageOptions):
     json: Path | None = option(None, "file for the results (default: suffolk-MEASUREMENT.json)")
     plot: Path | None = option(None, "file for the plot (default: the JSON file's name with .png)")
 
-    def outcome(self, name: str) -> Outcome:
+    def outcome(self, name: str) -> Measured:
         """The files of measurement ``name``, checked before it begins. Raises as ``require`` and ``plot_beside``."""
         file = self.json or Path(f"suffolk-{name}.json")
         plot = plot_beside(file, self.plot)
         self.require(file, plot)
-        return Outcome(name, self.seed, file, plot, self.report)
+        return Measured(name, self.seed, file, plot, self.report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +59,13 @@ class WorkdirOptions(ReportOptions):
         metavar="DIR",
     )
 
-    def folder(self, outcome: Outcome) -> Path:
+    def folder(self, outcome: Measured) -> Path:
         """``workdir`` or its default."""
         return self.workdir or outcome.json.parent / "suffolk-bench"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Measured:
     """The files of one measurement.
 
     Attributes:

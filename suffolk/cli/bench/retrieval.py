@@ -34,13 +34,13 @@ class Options(WorkdirOptions):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.retrieval.measure import measure_retrieval
-    from suffolk.benchmarks.retrieval.options import RetrievalOptions
+    from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
     from suffolk.benchmarks.retrieval.report import NOTES, PACKAGES, retrieval_panels, retrieval_parts
 
     outcome = options.outcome("retrieval")
     settings = passed_on(
         options,
-        RetrievalOptions,
+        RetrievalBenchOptions,
         workdir=options.folder(outcome),
         unseen=options.contexts,
         against=options.against is not None,

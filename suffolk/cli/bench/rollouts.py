@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.bench.decode import ModelOptions, PromptOptions
+from suffolk.cli.bench.decode import DecodeModelOptions, DecodePromptOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import option, passed_on
@@ -22,7 +22,7 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions, PromptOptions, PlannerOptions, ReportOptions):
+class Options(DecodeModelOptions, DecodePromptOptions, PlannerOptions, ReportOptions):
     samples: int = option(8, "answers to each prompt in each epoch; they are one batch", group="prompts")
     temperatures: tuple[float, ...] = option(
         (1.0, 1.0), "temperature of each epoch; as many epochs as values", several=True, group="prompts"

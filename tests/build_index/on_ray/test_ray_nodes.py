@@ -11,10 +11,10 @@ from suffolk.datastore.errors import ResourceExhausted, Unsupported
 pytest.importorskip("ray")
 
 from suffolk.build_index.on_ray.cluster import Scratch, require_fit  # noqa: E402  Ray may be missing
-from suffolk.build_index.on_ray.nodes import Node, require_same, versions  # noqa: E402
+from suffolk.build_index.on_ray.nodes import RayNode, require_same, versions  # noqa: E402
 
-A = Node("1", "a", "10.0.0.1", 4, 8e9)
-B = Node("2", "b", "10.0.0.2", 4, 8e9)
+A = RayNode("1", "a", "10.0.0.1", 4, 8e9)
+B = RayNode("2", "b", "10.0.0.2", 4, 8e9)
 FREE = Scratch("/tmp", 10**10)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.cli.cluster import EXAMPLES
 from suffolk.cli.cluster.up import EXAMPLES as UP_EXAMPLES
 from suffolk.datastore.errors import InvalidArgument, NotFound
@@ -15,7 +15,7 @@ from suffolk.serving.cluster.config import config_from, read_config
 from suffolk.serving.cluster.published_topology import FILE, topologies_of
 from suffolk.serving.cluster.server_spec import check_stores, wanted_servers
 
-NODES = [Node("2", "b", "10.0.0.2"), Node("1", "a", "10.0.0.1")]
+NODES = [RayNode("2", "b", "10.0.0.2"), RayNode("1", "a", "10.0.0.1")]
 
 
 def values(**changes: Any) -> dict[str, Any]:
@@ -131,14 +131,14 @@ def test_each_node_has_a_store_and_workers_have_ports_of_their_own() -> None:
 
 
 def test_servers_listen_on_the_address_of_their_node() -> None:
-    store, _ = wanted_servers(config_from(values(), "x"), [Node("1", "a", "fd00::1")]).values()
-    words = store.command(Node("1", "a", "fd00::1"), Path("/f"))
+    store, _ = wanted_servers(config_from(values(), "x"), [RayNode("1", "a", "fd00::1")]).values()
+    words = store.command(RayNode("1", "a", "fd00::1"), Path("/f"))
     assert words[words.index("--listen") + 1] == words[words.index("--http") + 1] == "[fd00::1]:0"
 
 
 def test_no_more_stores_run_than_their_list_can_hold() -> None:
     config = config_from(values(), "x")
-    nodes = [Node(str(each), f"n{each:02}", f"10.0.0.{each}") for each in range(65)]
+    nodes = [RayNode(str(each), f"n{each:02}", f"10.0.0.{each}") for each in range(65)]
     check_stores(config.stores, nodes[:64])
     with pytest.raises(InvalidArgument, match="count of stores is 0, one on each of 65 nodes; it may be at most 64"):
         check_stores(config.stores, nodes)

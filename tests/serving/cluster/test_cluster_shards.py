@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.clients.fanout.datastore import connect_several
 from suffolk.serving.cluster.config import ClusterConfig, config_from
@@ -26,7 +26,7 @@ from suffolk.serving.decoding.engine.checked_fields import from_json
 from tests.support.stores import make_store
 from tests.support.waiting import HANG
 
-A, B, C, D = (Node(name, name, f"10.0.0.{number}") for number, name in enumerate("abcd", 1))
+A, B, C, D = (RayNode(name, name, f"10.0.0.{number}") for number, name in enumerate("abcd", 1))
 ALL = dict.fromkeys((A, B, C), LiveFiles())
 CHAT = {"tokenizer": "/models/qwen", "shards": 2}
 
@@ -209,7 +209,7 @@ def test_bad_shards_of_published_datastores_are_refused(stores: dict[str, Any], 
 
 
 def test_shards_are_searched_as_one_store_and_partially_while_one_is_down(tmp_path: Path) -> None:
-    node = Node("1", "a", "127.0.0.1")
+    node = RayNode("1", "a", "127.0.0.1")
     for number, text in enumerate(([1, 2, 3], [1, 2, 4])):
         make_store(tmp_path / f"s{number}", [[text * 9]], vocab_size=9).close()
     sources = [str(tmp_path / f"s{number}") for number in range(2)]

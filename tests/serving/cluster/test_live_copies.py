@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.live_copies import copies_of, with_copies
 from suffolk.serving.cluster.server_spec import wanted_servers
 from suffolk.serving.decoding.engine.checked_fields import from_json
 
-A, B, C = (Node(name, name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
+A, B, C = (RayNode(name, name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
 CHAT = {"tokenizer": "/models/qwen"}
 
 
@@ -119,7 +119,7 @@ def test_a_node_that_is_away_keeps_its_copy_and_a_new_one_waits_for_an_update() 
             "count of stores is 1, and 2 servers have copies of",
         ),
         ({"register": ""}, [A, B], {}, "register of stores is missing, and live stores have 2 copies; give the URL of"),
-        ({}, [Node(str(each), str(each), "h") for each in range(10)], {}, "at most 9 can: set count"),
+        ({}, [RayNode(str(each), str(each), "h") for each in range(10)], {}, "at most 9 can: set count"),
         (
             {"live": {"chat": CHAT | {"copies": 1}}},
             [A, B],
@@ -129,7 +129,7 @@ def test_a_node_that_is_away_keeps_its_copy_and_a_new_one_waits_for_an_update() 
     ],
 )
 def test_servers_that_cannot_hold_the_copies_are_refused(
-    stores: dict[str, Any], nodes: list[Node], before: dict[str, str], message: str
+    stores: dict[str, Any], nodes: list[RayNode], before: dict[str, str], message: str
 ) -> None:
     with pytest.raises(InvalidArgument) as caught:
         with_copies(config(**stores), nodes, before)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from suffolk.build_index.on_ray.failures import Lost
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.cluster import node
 from suffolk.serving.cluster.live_files import LiveFiles
@@ -25,9 +25,9 @@ from suffolk.serving.cluster.node import LEAST_FREE_BYTES
 def test_a_node_that_cannot_run_servers_is_refused(
     monkeypatch: pytest.MonkeyPatch, answer: tuple[str, int, LiveFiles] | Lost, error: type[SuffolkError], message: str
 ) -> None:
-    found = Node("1" * 56, "a", "10.0.0.1")
+    found = RayNode("1" * 56, "a", "10.0.0.1")
 
-    def ask(asked: object) -> dict[Node, tuple[str, int, LiveFiles]]:
+    def ask(asked: object) -> dict[RayNode, tuple[str, int, LiveFiles]]:
         if isinstance(answer, Lost):
             raise answer
         return {found: answer}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from suffolk.build_index.on_ray.nodes import Node
+from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
 from suffolk.serving.clients.fanout.datastore import connect_several
@@ -22,7 +22,7 @@ from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.stores import make_store
 from tests.support.waiting import HANG
 
-NODE = Node("1", "a", "127.0.0.1")
+NODE = RayNode("1", "a", "127.0.0.1")
 TLS = {"tls_cert": "/c", "tls_key": "/k"}
 
 
