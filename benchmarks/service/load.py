@@ -13,7 +13,8 @@ from typing import Any
 
 import grpc
 
-from suffolk.serving.net.retry_times import RETRY_SECONDS, sent_retry_seconds
+from suffolk.serving.net.admission import RETRY_SECONDS
+from suffolk.serving.net.call_errors import sent_retry_seconds
 
 METHOD = "/suffolk.v1.DraftService/Draft"
 CHANNELS = 4

@@ -28,14 +28,13 @@ from suffolk.serving.clients.breaker import CircuitBreaker
 from suffolk.serving.clients.remote_writer import RemoteWriter
 from suffolk.serving.net import tracing
 from suffolk.serving.net.call_errors import call_error
-from suffolk.serving.net.channel import open_channel
+from suffolk.serving.net.channel import open_channel, parse_server_info
 from suffolk.serving.net.messages import columns
 from suffolk.serving.net.messages.choices import DatastoreChoice, pack_choices, parse_choices
 from suffolk.serving.net.messages.documents import pack_groups
 from suffolk.serving.net.messages.occurrences import unpack_occurrences
 from suffolk.serving.net.messages.tokenizer_frame import unpack_tokenizer
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.net.server_info import parse_server_info
 from suffolk.serving.net.tokens import pack_tokens, to_tokens
 from suffolk.serving.net.url import ServiceUrl, describe_url, parse_url
 

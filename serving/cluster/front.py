@@ -24,10 +24,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.serving.net.host_rules import HostRules
-from suffolk.serving.net.http_body import read_body
-from suffolk.serving.net.http_errors import error_response
-from suffolk.serving.net.http_hosts import HostMiddleware
+from suffolk.serving.net.config import HostRules
+from suffolk.serving.net.http_body import error_response, read_body
+from suffolk.serving.net.http_middleware import HostMiddleware
 from suffolk.serving.worker.openai.errors import error_body
 
 Workers = Callable[[], Awaitable[list[str]]]

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.config import HostRules, ServerConfig
 from suffolk.serving.net.endpoint import Endpoint
-from suffolk.serving.net.host_rules import HostRules
 
 
 def front_rules(front: Endpoint, options: Mapping[str, Any]) -> HostRules:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.checked_fields import Within, check_fields
-from suffolk.serving.net.store_names import check_store_name
+from suffolk.serving.net.url import check_store_name
 
 LIVE_OPTIONS = ("live", "live_tokenizer", "register", "copies", "peer")
 """Options of ``suffolk serve`` that the cluster sets from these settings."""

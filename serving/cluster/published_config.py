@@ -8,7 +8,7 @@ from pathlib import Path
 from suffolk.build_index.split import MAX_SHARDS
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
-from suffolk.serving.net.store_names import check_store_name
+from suffolk.serving.net.url import check_store_name
 
 Source = str | tuple[str, ...]
 """A folder or URL, or those of the shards."""

@@ -19,22 +19,152 @@ hashes protect secrets that can be guessed.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.toml import tomllib
-from suffolk.serving.net.access_rules import PREFIX, AccessRules, hash_secret, parse_rules
-from suffolk.serving.net.identity import Role
+from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role
+from suffolk.serving.net.quota import Quota
+from suffolk.serving.net.url import NAME
 
+PREFIX = "suffolk"
+_KEYS = {"token": ("id", "name", "hash", "roles"), "subject": ("name", "roles"), "tenant": ()}
+_HEX = re.compile("[0-9a-f]+")
 MAX_BYTES = 16 << 20
 """Size of an access file."""
 _BLOCK = re.compile(r"^(?=\s*\[)", re.MULTILINE)
 """The beginning of each table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """A token of the file. ``hash``: BLAKE2b of its secret, salted with ``id``; hexadecimal."""
+
+    id: str
+    hash: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """The content of an access file. Immutable.
+
+    Attributes:
+        tokens: by id.
+        subjects: identity by subject of a client's certificate.
+        quotas: by tenant.
+    """
+
+    tokens: Mapping[str, TokenEntry] = field(default_factory=dict)
+    subjects: Mapping[str, Identity] = field(default_factory=dict)
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+
+    def find_token(self, token: str) -> Identity | None:
+        """The identity of ``token``; None if it is unknown. Takes the same time for every wrong secret."""
+        prefix, _, rest = token.partition("_")
+        number, _, secret = rest.partition("_")
+        entry = self.tokens.get(number)
+        if prefix != PREFIX or entry is None or not hmac.compare_digest(hash_secret(secret, number), entry.hash):
+            return None
+        return entry.identity
+
+
+def parse_rules(text: str, label: str) -> AccessRules:
+    """The rules in the text of a file. Raises InvalidArgument. ``label``: begins its message."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"{label}: no TOML: {error}; mend that line") from None
+    if unknown := document.keys() - _KEYS.keys():
+        raise InvalidArgument(f"{label}: unknown key {min(unknown)!r}; the keys are {', '.join(_KEYS)}")
+    tokens: dict[str, TokenEntry] = {}
+    for at, table in enumerate(_tables(document, "token", label)):
+        entry = _token(table, f"{label}: token[{at}]")
+        if entry.id in tokens:
+            raise InvalidArgument(f"{label}: token[{at}].id: another token has it; remove one of them")
+        tokens[entry.id] = entry
+    subjects = [
+        _identity(each, f"{label}: subject[{at}]") for at, each in enumerate(_tables(document, "subject", label))
+    ]
+    tenants = document.get("tenant", {})
+    if not isinstance(tenants, dict) or not all(isinstance(each, dict) for each in tenants.values()):
+        raise InvalidArgument(f"{label}: tenant must hold tables, such as [tenant.acme]")
+    quotas = {_tenant(name, label): Quota.read(table, f"{label}: tenant.{name}") for name, table in tenants.items()}
+    return AccessRules(tokens, {each.name: each for each in subjects}, quotas)
+
+
+def parse_roles(texts: Sequence[str], label: str) -> dict[str, Role]:
+    """Roles from TENANT=ROLE words. Raises InvalidArgument."""
+    found: dict[str, Role] = {}
+    for text in texts:
+        tenant, _, role = text.partition("=")
+        found |= _roles({tenant: role}, label)
+    return found
+
+
+def hash_secret(secret: str, number: str) -> str:
+    """BLAKE2b of a token's secret half, salted with its id; hexadecimal."""
+    salt = number.encode("utf-8", "surrogateescape")[:16]
+    return hashlib.blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32, salt=salt).hexdigest()
+
+
+def _tables(document: Mapping[str, Any], key: str, label: str) -> list[dict[str, Any]]:
+    found = document.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidArgument(f"{label}: {key} must be a list of tables; write [[{key}]] above each")
+    for at, table in enumerate(found):
+        for name in _KEYS[key]:
+            if name not in table:
+                raise InvalidArgument(f"{label}: {key}[{at}] has no {name}; it needs {', '.join(_KEYS[key])}")
+        if unknown := table.keys() - set(_KEYS[key]):
+            raise InvalidArgument(f"{label}: {key}[{at}] has the unknown key {min(unknown)!r}")
+    return found
+
+
+def _token(table: Mapping[str, Any], label: str) -> TokenEntry:
+    for name, digits in (("id", 16), ("hash", 64)):
+        value = table[name]
+        if not isinstance(value, str) or len(value) != digits or not _HEX.fullmatch(value):
+            raise InvalidArgument(
+                f"{label}.{name} must have {digits} hexadecimal digits; 'suffolk token add' writes them"
+            )
+    return TokenEntry(table["id"], table["hash"], _identity(table, label))
+
+
+def _identity(table: Mapping[str, Any], label: str) -> Identity:
+    name, roles = table["name"], table["roles"]
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 256:
+        raise InvalidArgument(f"{label}.name must be a text of 1 to 256 printable characters")
+    if not isinstance(roles, dict) or not roles:
+        raise InvalidArgument(f'{label}.roles must be a table such as {{ acme = "read" }}')
+    return Identity(name, _roles(roles, f"{label}.roles"))
+
+
+def _roles(table: Mapping[str, Any], label: str) -> dict[str, Role]:
+    known = {str(role): role for role in Role}
+    for tenant, role in table.items():
+        if tenant != EVERY_TENANT:
+            _tenant(tenant, label)
+        if not isinstance(role, str) or role not in known:
+            raise InvalidArgument(f"{label}: the role of {tenant} is {role!r}; it must be one of {', '.join(known)}")
+    return {tenant: known[role] for tenant, role in table.items()}
+
+
+def _tenant(name: str, label: str) -> str:
+    if not NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"{label}: {name!r} cannot name a tenant; use letters, digits, '.', '_' and '-', or '*' for all"
+        )
+    return name
 
 
 def read_access_file(path: Path) -> AccessRules:

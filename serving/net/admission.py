@@ -1,13 +1,60 @@
-"""Admission control: every call of the draft service and of the worker is accepted or rejected here."""
+"""Which calls a server accepts: every call of the draft service and of the worker is accepted or rejected here."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
-from suffolk.serving.net.retry_times import RetryTimes
+from suffolk.serving.net.limits import MAX_RETRY_SECONDS
+
+RETRY_SECONDS = 0.1
+"""Least time after which a refused caller is asked to come back."""
+RETURNS_PER_SECOND = 250
+"""Refused callers that are asked to come back in one second. More would take the time of calls that are answered."""
+
+
+class Readiness:
+    """The state of a server that health checks report. Thread-safe."""
+
+    def __init__(self, reason: str = "starting") -> None:
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """Why no calls are accepted; empty if they are."""
+        return self._reason
+
+    def is_set(self) -> bool:
+        """Whether calls are accepted."""
+        return not self._reason
+
+    def set(self) -> None:
+        """Calls are accepted from now on."""
+        self._reason = ""
+
+    def clear(self, reason: str) -> None:
+        """Calls are not accepted from now on, for this reason. A reason that was given before stays."""
+        self._reason = self._reason or reason
+
+
+class RetryTimes:
+    """Spreads the callers that a full server refuses, so that they do not all come back at once. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = 0.0
+
+    def next(self) -> float:
+        """Seconds after which the next refused caller shall come back: RETRY_SECONDS to MAX_RETRY_SECONDS."""
+        with self._lock:
+            now = self._clock()
+            due = max(self._last + 1 / RETURNS_PER_SECOND, now + RETRY_SECONDS)
+            self._last = min(due, now + MAX_RETRY_SECONDS)
+            return self._last - now
 
 
 class AdmissionController:

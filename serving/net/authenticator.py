@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from suffolk.datastore.errors import PermissionDenied, SuffolkError
-from suffolk.serving.net.access_file import read_access_file
-from suffolk.serving.net.access_rules import AccessRules
+from suffolk.serving.net.access_file import AccessRules, read_access_file
 from suffolk.serving.net.identity import OPERATOR, Identity, set_caller
-from suffolk.serving.net.usage import Usage, Usages, set_usages
+from suffolk.serving.net.quota import Usage, Usages, set_usages
 
 LOG = logging.getLogger("suffolk.server")
 CHECK_SECONDS = 1.0

@@ -1,13 +1,39 @@
-"""Error messages for failed calls: the URL, the cause, and what to do. Messages of the server itself pass unchanged."""
+"""Errors of calls: their gRPC codes and HTTP statuses, how they travel over gRPC, and what a client says about them."""
 
 from __future__ import annotations
 
+import http
+from typing import Any, NoReturn
+
 import grpc
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
 
-from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.serving.net.error_details import sent_error
-from suffolk.serving.net.status import error_from_code
+from suffolk.datastore import errors
+from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError, Unavailable
+from suffolk.serving.net.limits import MAX_ERROR_TEXT, MAX_RETRY_SECONDS
 
+STATUS_CODES: dict[type[SuffolkError], tuple[grpc.StatusCode, http.HTTPStatus]] = {
+    errors.InvalidArgument: (grpc.StatusCode.INVALID_ARGUMENT, http.HTTPStatus.BAD_REQUEST),
+    errors.NotFound: (grpc.StatusCode.NOT_FOUND, http.HTTPStatus.NOT_FOUND),
+    errors.Corruption: (grpc.StatusCode.DATA_LOSS, http.HTTPStatus.INTERNAL_SERVER_ERROR),
+    errors.Unsupported: (grpc.StatusCode.UNIMPLEMENTED, http.HTTPStatus.NOT_IMPLEMENTED),
+    errors.ResourceExhausted: (grpc.StatusCode.RESOURCE_EXHAUSTED, http.HTTPStatus.TOO_MANY_REQUESTS),
+    errors.Unavailable: (grpc.StatusCode.UNAVAILABLE, http.HTTPStatus.SERVICE_UNAVAILABLE),
+    errors.DeadlineExceeded: (grpc.StatusCode.DEADLINE_EXCEEDED, http.HTTPStatus.GATEWAY_TIMEOUT),
+    errors.PermissionDenied: (grpc.StatusCode.PERMISSION_DENIED, http.HTTPStatus.FORBIDDEN),
+    errors.Internal: (grpc.StatusCode.INTERNAL, http.HTTPStatus.INTERNAL_SERVER_ERROR),
+}
+_ERRORS: dict[grpc.StatusCode, type[SuffolkError]] = {
+    **{code: error for error, (code, _) in STATUS_CODES.items()},
+    grpc.StatusCode.CANCELLED: errors.Unavailable,
+    grpc.StatusCode.UNAUTHENTICATED: errors.PermissionDenied,
+}
+RETRY_KEY = "grpc-retry-pushback-ms"
+"""Trailer of a refused gRPC call: milliseconds after which to try again (gRPC's A6). HTTP answers have Retry-After."""
+DOMAIN = "suffolk"
+"""Of each ``ErrorInfo``. So a client knows that a server of Suffolk ended the call, and not gRPC."""
 CONNECT_ERRORS = {
     "Connection refused": "nothing listens there; start the {server} or correct the address",
     "No such file or directory": "nothing listens there; start the {server} or correct the address",
@@ -31,6 +57,82 @@ CONNECTION_LOST = "the connection was lost; check whether the {server} still run
 CANCELLED = "the {server} cancelled the call: it is stopping, or its replies were not read in time; try again"
 TOO_LARGE = "a message of this call is larger than the {server} or this client allows; split the call into several"
 OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
+
+
+def grpc_code(error: SuffolkError) -> grpc.StatusCode:
+    return STATUS_CODES[_kind(error)][0]
+
+
+def http_status(error: SuffolkError) -> http.HTTPStatus:
+    return STATUS_CODES[_kind(error)][1]
+
+
+def error_from_code(code: grpc.StatusCode, *message: str) -> SuffolkError:
+    """The error of a status code; Internal for codes that Suffolk's servers do not send."""
+    if code in _ERRORS:
+        return _ERRORS[code](*message)
+    return errors.Internal(*message, f" (gRPC code {code.name})")
+
+
+def error_text(error: SuffolkError) -> str:
+    """The error's message on one line, cut to MAX_ERROR_TEXT characters."""
+    return " ".join(str(error).split())[:MAX_ERROR_TEXT]
+
+
+def _kind(error: SuffolkError) -> type[SuffolkError]:
+    return next((kind for kind in STATUS_CODES if isinstance(error, kind)), errors.Internal)
+
+
+def retry_seconds(error: Exception) -> float | None:
+    """When the call that ``error`` refused may be tried again; None if the same call would fail again."""
+    if isinstance(error, Unavailable):
+        return error.retry_seconds or MAX_RETRY_SECONDS
+    return error.retry_seconds if isinstance(error, SuffolkError) else None
+
+
+def retry_trailer(seconds: float | None) -> tuple[tuple[str, str], ...]:
+    """The trailing metadata of a refused gRPC call; none without ``seconds``."""
+    return () if seconds is None else ((RETRY_KEY, str(round(1000 * seconds))),)
+
+
+def sent_retry_seconds(metadata: object) -> float | None:
+    """The inverse of ``retry_trailer``; None for a missing or malformed trailer."""
+    for key, value in metadata or ():  # type: ignore[attr-defined]  # pairs
+        if key == RETRY_KEY and isinstance(value, str) and value.isascii() and value.isdigit():
+            return int(value) / 1000
+    return None
+
+
+def abort_call(context: grpc.ServicerContext, error: SuffolkError, code: grpc.StatusCode | None = None) -> NoReturn:
+    """End a call with ``error``. ``code``: None for that of the error's class."""
+    status = Status(code=(code or grpc_code(error)).value[0], message=error_text(error))
+    status.details.add().Pack(ErrorInfo(reason=type(error).__name__, domain=DOMAIN, metadata={"change": error.change}))
+    if error.field:
+        violation = BadRequest.FieldViolation(field=error.field, description=status.message)
+        status.details.add().Pack(BadRequest(field_violations=[violation]))
+    sent: Any = rpc_status.to_status(status)
+    context.set_trailing_metadata((*sent.trailing_metadata, *retry_trailer(retry_seconds(error))))
+    context.abort(sent.code, sent.details)
+
+
+def sent_error(error: grpc.RpcError, url: str) -> SuffolkError | None:
+    """The inverse of ``abort_call``, with ``url`` before the message. None: no server of Suffolk ended the call."""
+    try:
+        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it is a Call too
+    except ValueError:  # another code than gRPC's
+        return None
+    info, bad = ErrorInfo(), BadRequest()
+    for detail in status.details if status else ():
+        detail.Unpack(info)
+        detail.Unpack(bad)
+    if info.domain != DOMAIN:
+        return None
+    field = next((each.field for each in bad.field_violations), "")
+    before, _, after = status.message.partition(field) if field else (status.message, "", "")
+    found = error_from_code(error.code(), f"{url}: ", before, Field(field), after)
+    found.change = "none" if info.metadata["change"] == "none" else "unknown"
+    found.retry_seconds = sent_retry_seconds(error.trailing_metadata())
+    return found
 
 
 def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> SuffolkError:

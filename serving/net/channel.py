@@ -1,17 +1,76 @@
-"""Opens a gRPC channel from the parts of a URL."""
+"""Opens a gRPC channel from the parts of a URL, and adds the client's token to its calls."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import grpc
 
+from suffolk.datastore.errors import Field, Internal, InvalidArgument, NotFound, PermissionDenied
 from suffolk.serving.net.limits import MAX_METADATA_BYTES
-from suffolk.serving.net.send_token import SendToken, read_token
 from suffolk.serving.net.tls import TlsFiles, channel_credentials
 from suffolk.serving.net.url import ServiceUrl
 
+MAX_TOKEN = 1024
+"""Characters of a token."""
 MAX_BACKOFF_SECONDS = 0.5
 """Longest delay between connection attempts. gRPC adds up to 20 % jitter."""
 _HOUR = 3600.0
+
+
+def read_token(file: str) -> str:
+    """The token in the first line of ``file``.
+
+    Raises:
+        NotFound, PermissionDenied: the file cannot be read.
+        InvalidArgument: its first line is not a token.
+    """
+    try:
+        with Path(file).open(encoding="utf-8-sig", errors="replace") as opened:
+            token = opened.readline(MAX_TOKEN + 2).strip()
+    except OSError as error:
+        kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
+        raise kind(f"token_file {file}: it cannot be read: {error.strerror}") from None
+    if not 0 < len(token) <= MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidArgument(
+            Field("token_file"), f" {file}: its first line is not a token; 'suffolk token add' prints one"
+        )
+    return token
+
+
+class SendToken(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    """Adds the Authorization header to every call. Thread-safe."""
+
+    def __init__(self, token: str) -> None:
+        self._header = ("authorization", f"Bearer {token}")
+
+    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self._with_token(client_call_details), request)
+
+    intercept_unary_stream = intercept_unary_unary
+    intercept_stream_unary = intercept_unary_unary  # type: ignore[assignment]  # only the details differ
+    intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
+
+    def _with_token(self, details: Any) -> Any:
+        return details._replace(metadata=[*(details.metadata or ()), self._header])
+
+
+def parse_server_info(url: str, server: str, text: str) -> dict[str, Any]:
+    """``text`` as a dict. Raises Internal if it is not a JSON object. ``server``: "draft service" or "worker"."""
+    try:
+        info = json.loads(text)
+    except (ValueError, RecursionError):
+        info = None
+    if not isinstance(info, dict):
+        raise Internal(f"{url}: the {server} sent server info that is not a JSON object")
+    return info
 
 
 def open_channel(

@@ -1,31 +1,155 @@
-"""A synchronous gRPC server with the standard health and reflection services."""
+"""A synchronous gRPC server with the standard health and reflection services, and its threads.
+
+Calls for which there is no room are refused before their request is read (``EarlyRefusal``).
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import resource
+import threading
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.net.admission import AdmissionController
 from suffolk.serving.net.authenticator import Authenticator
-from suffolk.serving.net.call_pool import CallPool
-from suffolk.serving.net.early_refusal import EarlyRefusal
-from suffolk.serving.net.grpc_access import AccessInterceptor
+from suffolk.serving.net.call_errors import abort_call
+from suffolk.serving.net.grpc_interceptors import OPEN_SERVICE, AccessInterceptor, Handler, MalformedRequestInterceptor
 from suffolk.serving.net.limits import MAX_METADATA_BYTES, PING_SECONDS
-from suffolk.serving.net.malformed_requests import MalformedRequestInterceptor
-from suffolk.serving.net.request_metrics import RequestMetrics
+from suffolk.serving.net.metrics import RequestMetrics
 
+ARENAS = 2
+_M_ARENA_MAX = -8  # malloc.h
 NO_STREAMS: Mapping[str, int] = MappingProxyType({})
 SPARE_THREADS = 8
 """Threads in addition to one per admitted call. They reject calls and answer health checks."""
 MOST_CONNECTIONS = 1 << 16
 SHORT_THREADS = 8
 """Threads for short calls. More would compete for Python's lock, with each other and with the thread that receives calls."""
+
+
+def share_arenas() -> None:
+    """Let all threads allocate from ARENAS arenas of glibc. Arenas that exist already stay, so call it before threads start.
+
+    By default a thread gets an arena of its own, up to 8 for each core. Each keeps what was freed in it, so a server with many
+    threads takes more memory, and longer until it grows no more. MALLOC_ARENA_MAX in the environment is left in force. Other C
+    libraries have no arenas.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_M_ARENA_MAX, ARENAS)
+
+
+class CallPool(ThreadPoolExecutor):
+    """Threads for calls, which counts the calls that run or wait for a thread. Thread-safe.
+
+    Attributes:
+        most: calls beyond which the pool is full.
+    """
+
+    def __init__(self, name: str, threads: int, most: int) -> None:
+        super().__init__(threads, thread_name_prefix=name)
+        self.most = most
+        self._calls = 0
+        self._count_lock = threading.Lock()
+
+    def is_full(self) -> bool:
+        """Whether there is no room for one more call."""
+        return self._calls >= self.most
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        future = super().submit(work, *args, **named)
+        self._count(1)
+        future.add_done_callback(lambda _: self._count(-1))
+        return future
+
+    def _count(self, change: int) -> None:
+        with self._count_lock:
+            self._calls += change
+
+
+class CallingThread(ThreadPoolExecutor):
+    """Runs each call in the thread that submits it. gRPC takes only a ThreadPoolExecutor."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*args, **named))
+        except Exception as error:  # noqa: BLE001  the future holds it
+            future.set_exception(error)
+        return future
+
+
+class _Method(NamedTuple):
+    """The threads of a method, the handler that answers its calls, and the one that refuses them."""
+
+    pool: CallPool
+    answer: Handler
+    refusal: Handler
+
+
+class EarlyRefusal(grpc.ServerInterceptor):
+    """Ends a call at once if the pool of its method is full. Health checks pass.
+
+    gRPC asks in the thread that receives all calls, so a refusal takes no other thread and waits for none. It must cost little:
+    a server that gets twice the calls that it can answer refuses as many as it answers.
+    """
+
+    def __init__(
+        self,
+        admission: AdmissionController,
+        metrics: RequestMetrics,
+        others: CallPool,
+        own: Mapping[str, CallPool],
+    ) -> None:
+        """``own``: threads of their own for some methods, by name; ``others``: the server's threads for all others."""
+        self._admission, self._metrics = admission, metrics
+        self._others, self._own = others, own
+        self._methods: dict[str, _Method] = {}  # that the server has, by name
+        self._this_thread = CallingThread(1)
+
+    def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Handler | None], details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        method = self._methods.get(details.method)
+        if method is None:
+            handler = continuation(details)
+            if handler is None:
+                return None
+            method = self._methods[details.method] = self._method(details.method, handler)
+        return method.refusal if method.pool.is_full() else method.answer
+
+    def _method(self, name: str, handler: Handler) -> _Method:
+        if name.startswith(OPEN_SERVICE):
+            return _Method(self._others, handler, handler)
+        pool = self._own.get(name)
+        if pool is None:
+            return _Method(self._others, handler, self._refusal(name, self._others.most))
+        answer: Any = handler.unary_unary or handler.stream_stream
+        answer.experimental_thread_pool = pool  # gRPC runs the call there
+        return _Method(pool, handler, self._refusal(name, pool.most))
+
+    def _refusal(self, name: str, most: int) -> Handler:
+        """A handler that takes a stream, because nothing is read of a stream before its handler asks for it."""
+        label = name.rpartition("/")[2]
+        text = f"the server already has {most} calls, its limit; try again later or raise {self._admission.option}"
+
+        def refuse(requests: object, context: grpc.ServicerContext) -> NoReturn:
+            self._metrics.count_refusal("grpc", label, "RESOURCE_EXHAUSTED")
+            seconds = self._admission.retries.next()
+            abort_call(context, ResourceExhausted(text, change="none", retry_seconds=seconds))
+
+        refuse.experimental_thread_pool = self._this_thread  # type: ignore[attr-defined]
+        return grpc.stream_unary_rpc_method_handler(refuse)
 
 
 def build_grpc_server(

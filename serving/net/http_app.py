@@ -9,7 +9,9 @@ Health needs no identity. Metrics need the role read in every tenant.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -20,18 +22,19 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import SuffolkError, Unavailable
+from suffolk.serving.net.admission import Readiness
 from suffolk.serving.net.authenticator import Authenticator
-from suffolk.serving.net.host_rules import HostRules
-from suffolk.serving.net.http_access import AccessMiddleware
-from suffolk.serving.net.http_errors import ErrorBody, error_response
-from suffolk.serving.net.http_hosts import HostMiddleware
-from suffolk.serving.net.http_request_id import RequestIds
+from suffolk.serving.net.config import HostRules
+from suffolk.serving.net.endpoint import Endpoint, bind_error
+from suffolk.serving.net.http_body import ErrorBody, error_response
+from suffolk.serving.net.http_middleware import AccessMiddleware, HostMiddleware, RequestIds
+from suffolk.serving.net.http_server import HttpLimits, HttpServer
 from suffolk.serving.net.identity import EVERY_TENANT, Role, caller
-from suffolk.serving.net.readiness import Readiness
-from suffolk.serving.net.request_metrics import RequestMetrics
+from suffolk.serving.net.metrics import RequestMetrics
+from suffolk.serving.net.tls import ServerTls, TlsFiles
 
 _NOT_SERVED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 
@@ -111,3 +114,40 @@ def _pages(request_metrics: RequestMetrics, ready: Readiness) -> list[Route]:
 def _nothing(request: Request, error: Exception) -> Response:
     """Called if the client disconnects before its request is complete."""
     return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+
+@contextmanager
+def starting_page(
+    endpoint: Endpoint | None, work: str, error_body: ErrorBody, tls: TlsFiles | None = None
+) -> Iterator[Endpoint | None]:
+    """Answer at ``endpoint`` until the block ends: /livez with 200, everything else with 503 and ``work``, what is being done.
+
+    The 503 is text for health checks, and the server's ``error_body`` for calls. Yields the bound endpoint. Raises as
+    ``Server.start``.
+    """
+    if endpoint is None:
+        yield None
+        return
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await _answer(scope["path"], f"starting: {work}", error_body)(scope, receive, send)
+
+    try:
+        server = HttpServer(endpoint, answer, HttpLimits(), ServerTls(tls) if tls else None)
+    except OSError as error:
+        raise bind_error(endpoint, "--http", error) from None
+    thread = threading.Thread(target=server.run, name="starting-page", daemon=True)
+    thread.start()
+    try:
+        yield server.endpoint
+    finally:
+        server.stop(0)
+        thread.join()
+
+
+def _answer(path: str, state: str, error_body: ErrorBody) -> Response:
+    if path == "/livez":
+        return PlainTextResponse("ok\n")
+    if path in ("/readyz", "/healthz"):
+        return PlainTextResponse(f"{state}\n", 503)
+    return error_response(Unavailable(f"{state}; try again later"), error_body)

@@ -1,10 +1,12 @@
-"""Bodies of HTTP requests: bounded in size, and parsed from JSON by pydantic."""
+"""Bodies of HTTP: of requests, which are bounded in size, parsed by pydantic and take turns, and of errors."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -12,8 +14,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
 
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
+from suffolk.serving.net.call_errors import error_text, grpc_code, http_status, retry_seconds
 
 Body = TypeVar("Body", bound=BaseModel)
 _DISCARD_SECONDS = 1.0
@@ -23,6 +27,13 @@ _KEYS = 200
 """Characters of the names of a body's fields that a message shows."""
 _SHOWN = 60
 """Characters of an invalid value that a message shows."""
+LARGE = 1 << 16
+"""Bytes of a body that takes a turn."""
+SHARE = 0.1
+"""The part of the time in which large bodies are parsed."""
+T = TypeVar("T")
+ErrorBody = Callable[[HTTPStatus, Exception], Mapping[str, Any]]
+"""(status, SuffolkError or HTTPException) -> the JSON of the answer."""
 
 
 class InvalidField(InvalidArgument):
@@ -75,8 +86,8 @@ def parse_body(kind: type[Body], data: bytes) -> Body:
         found = max(errors, key=_depth)
         if isinstance(cause := found.get("ctx", {}).get("error"), InvalidField):  # of a validator of the model
             raise cause from None
-    message = found["msg"].removeprefix("Value error, ")  # pydantic's words before those of a validator
-    field, text = _path(found["loc"]), message[0].lower() + message[1:]
+    words = found["msg"].removeprefix("Value error, ")  # pydantic's words before those of a validator
+    field, text = _path(found["loc"]), words[0].lower() + words[1:]
     match found["type"], found.get("input"):
         case "json_invalid", _ if "hex escape" in text:
             raise InvalidField(
@@ -113,3 +124,73 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 _TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
+
+
+class LargeBodies:
+    """Parses the bodies of one server in threads: large ones one at a time, and a tenth of the time.
+
+    Bodies wait for their turn on the event loop, so that they occupy no thread. A single caller waits for nothing.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._turn = asyncio.Lock()
+        self._free_at = 0.0
+
+    async def run(self, size: int, work: Callable[[], T]) -> T:
+        """The result of ``work``, which parses a body of ``size`` bytes. Raises its errors."""
+        if size <= LARGE:
+            return await asyncio.to_thread(work)
+        await self._turn.acquire()
+        try:
+            if (wait := self._free_at - self._clock()) > 0:
+                await self._sleep(wait)
+        except BaseException:
+            self._turn.release()
+            raise
+        return await asyncio.shield(
+            asyncio.ensure_future(self._take_turn(work))
+        )  # a cancelled call cannot end the thread
+
+    async def _take_turn(self, work: Callable[[], T]) -> T:
+        begin = self._clock()
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            end = self._clock()
+            self._free_at = end + (end - begin) * (1 / SHARE - 1)
+            self._turn.release()
+
+
+def error_response(error: Exception, error_body: ErrorBody) -> Response:
+    """The answer for a SuffolkError or HTTPException.
+
+    After an HTTPException the connection is closed, because the body may be unread.
+    """
+    if isinstance(error, SuffolkError):
+        status, headers = http_status(error), {}
+    else:
+        assert isinstance(error, HTTPException)
+        status, headers = HTTPStatus(error.status_code), {**(error.headers or {}), "Connection": "close"}
+    if (seconds := retry_seconds(error)) is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(seconds)))
+    return JSONResponse(error_body(status, error), status, headers)
+
+
+def plain_error(status: HTTPStatus, error: Exception) -> dict[str, Any]:
+    """{"error": {"code", "message"}}, with "field", "change" and "retry_seconds" if known. The code is gRPC's, or HTTP's."""
+    if not isinstance(error, SuffolkError):
+        return {"error": {"code": status.name, "message": message(error)}}
+    data: dict[str, Any] = {"field": error.field, "change": error.change if error.change == "none" else None}
+    data["retry_seconds"] = retry_seconds(error)
+    known = {name: value for name, value in data.items() if value is not None}
+    return {"error": {"code": grpc_code(error).name, "message": message(error), **known}}
+
+
+def message(error: Exception) -> str:
+    """The message of a SuffolkError or HTTPException."""
+    return error_text(error) if isinstance(error, SuffolkError) else str(getattr(error, "detail", error))

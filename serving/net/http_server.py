@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +14,17 @@ from typing import Any, cast
 import h11
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffolk.serving.net.endpoint import Endpoint
-from suffolk.serving.net.http_access import SUBJECTS
-from suffolk.serving.net.read_pace import PacedFlow, ReadPace
+from suffolk.serving.net.http_middleware import SUBJECTS
 from suffolk.serving.net.tls import ServerTls
 
+RATE = 16 << 20
+"""Bytes a second, over all connections."""
+BURST = 4 << 20
+"""Bytes that are read at once after a pause."""
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
 READ_SECONDS = 5.0
@@ -30,6 +34,57 @@ _SMALL = 1 << 16
 _LAST_SECONDS = 0.5
 """Least seconds at shutdown for sending answers that are already complete."""
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+
+class ReadPace:
+    """Bounds the bytes a second that one server reads. Not thread-safe."""
+
+    def __init__(self, rate: float = RATE, burst: float = BURST, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._free_at = 0.0  # when all bytes so far would have been read at the rate
+
+    def take(self, size: int) -> float:
+        """Count ``size`` bytes. Returns the seconds to wait before their connection is read again; 0 for none."""
+        now = self._clock()
+        self._free_at = max(self._free_at, now) + size / self._rate
+        return max(self._free_at - now - self._burst / self._rate, 0.0)
+
+
+class PacedFlow(FlowControl):
+    """Pauses reading for the application, as uvicorn's, and for a ``ReadPace``. Both must let a connection go on."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._socket = transport
+        self._held: asyncio.TimerHandle | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether reading is paused."""
+        return self.read_paused or self._held is not None
+
+    def hold(self, seconds: float, then: Callable[[], object]) -> None:
+        """Read nothing for ``seconds``, and call ``then``. Call it with nothing held."""
+        self._held = asyncio.get_running_loop().call_later(seconds, self._release, then)
+        self._socket.pause_reading()
+
+    def close(self) -> None:
+        """The connection is lost."""
+        if self._held is not None:
+            self._held.cancel()
+
+    def resume_reading(self) -> None:
+        """Called by the application when it needs more."""
+        if self._held is None:
+            super().resume_reading()
+        else:
+            self.read_paused = False
+
+    def _release(self, then: Callable[[], object]) -> None:
+        self._held = None
+        then()
+        if not self.waits:
+            self._socket.resume_reading()
 
 
 @dataclass(frozen=True, slots=True)

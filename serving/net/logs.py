@@ -6,9 +6,8 @@ import json
 import logging
 from datetime import datetime, timezone
 
-from suffolk.serving.net import tracing
 from suffolk.serving.net.identity import caller
-from suffolk.serving.net.request_id import request_id
+from suffolk.serving.net.tracing import request_id, trace_id
 
 FORMATS = ("text", "json")
 REQUESTS = logging.getLogger("suffolk.requests")
@@ -57,7 +56,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             "request_id": request_id(),
-            "trace_id": tracing.trace_id(),
+            "trace_id": trace_id(),
             "exception": self.formatException(record.exc_info) if record.exc_info else "",
             **getattr(record, "fields", {}),
         }

@@ -20,13 +20,11 @@ from grpc_health.v1 import health
 from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import SuffolkError, Unavailable
-from suffolk.serving.net.admission import AdmissionController
+from suffolk.serving.net.admission import AdmissionController, Readiness
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import Endpoint, bind_error, check_free
 from suffolk.serving.net.http_server import HttpLimits, HttpServer
-from suffolk.serving.net.readiness import Readiness
-from suffolk.serving.net.shutdown_event import ShutdownEvent
 from suffolk.serving.net.tls import ServerTls
 
 LOG = logging.getLogger("suffolk.server")
@@ -34,7 +32,32 @@ ServerT = TypeVar("ServerT", bound="Server")
 _CANCEL_SECONDS = 2.0
 """Seconds in which cancelled calls may send their errors."""
 _POLL_SECONDS = 0.2
-"""Seconds between two checks for a requested reload."""
+"""Seconds between polls. A signal just before a wait does not interrupt the wait; its handler runs at the next poll."""
+
+
+class ShutdownEvent:
+    """An event that asks a server to stop. Thread-safe, and safe in signal handlers.
+
+    ``threading.Event`` is not: a handler that runs while the main thread holds the event's lock deadlocks in ``set``.
+    ``SimpleQueue.put`` is reentrant.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        """Let all threads in ``wait`` return, now and later."""
+        self._queue.put(None)
+
+    def wait(self) -> None:
+        """Block until ``set`` was called."""
+        while True:
+            try:
+                self._queue.get(timeout=_POLL_SECONDS)
+            except Empty:
+                continue
+            self._queue.put(None)  # for the other threads
+            return
 
 
 class Server(ABC):

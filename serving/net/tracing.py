@@ -5,21 +5,39 @@ Needs the extra ``otel``. While tracing is off, nothing of OpenTelemetry is impo
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.datastore.version import __version__
-from suffolk.serving.net.request_id import HEADER, request_id
-from suffolk.serving.net.status import grpc_code
+from suffolk.serving.net.call_errors import grpc_code
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
+HEADER = "x-request-id"
+"""HTTP header and gRPC metadata key. A caller may choose the id; otherwise the server makes one."""
+_VALID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+_REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 Metadata = tuple[tuple[str, str], ...]
 _tracer: Any = None
 """Makes spans; None while tracing is off."""
+
+
+def request_id() -> str:
+    """The id of this request; empty outside of requests."""
+    return _REQUEST_ID.get()
+
+
+def begin_request(sent: str | None) -> str:
+    """Set the id of this request, and return it: ``sent``, or a new one if that is missing or malformed."""
+    name = sent if sent and _VALID.fullmatch(sent) else secrets.token_hex(8)
+    _REQUEST_ID.set(name)
+    return name
 
 
 def start_tracing(service: str, endpoint: str) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.limits import MAX_NAME
 
 SCHEMES = ("grpc", "grpcs", "grpc+unix")
 DRAFT_PORT = 7700
@@ -29,6 +30,9 @@ _FORMS = {
     DRAFT_PORT: "grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME",
     WORKER_PORT: "grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH",
 }
+DEFAULT_TENANT = "default"
+NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
+"""A tenant, or a datastore without its tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +148,25 @@ def _options(url: str, parts: SplitResult) -> dict[str, str]:
     if ("cert" in options) != ("key" in options):
         raise InvalidArgument(f"{url}: cert and key belong together; give both or neither")
     return options
+
+
+def tenant_of(name: str) -> str:
+    """The tenant of a datastore."""
+    return name.rpartition("/")[0] or DEFAULT_TENANT
+
+
+def short_name(name: str) -> str:
+    """The shortest form of a name: ``default/wiki`` becomes ``wiki``. Other names stay, malformed ones too."""
+    return name.removeprefix(f"{DEFAULT_TENANT}/")
+
+
+def check_store_name(name: str, field: str) -> str:
+    """``short_name`` of a well-formed name. Raises InvalidArgument, with the name of ``field`` in its message."""
+    tenant, slash, store = name.rpartition("/")
+    if not NAME.fullmatch(store) or (slash and not NAME.fullmatch(tenant)) or len(name) > MAX_NAME:
+        raise InvalidArgument(
+            Field(field),
+            f": {name!r} cannot name a datastore; write NAME or TENANT/NAME with letters, digits, '.', '_' and '-', at most "
+            f"{MAX_NAME} characters in all",
+        )
+    return short_name(name)

@@ -12,7 +12,7 @@ from suffolk.datastore.arguments import check_size
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
 from suffolk.serving.decoding.engine.loop.prompt import encode_chat, encode_text
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.net.error_details import abort_call
+from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.net.tokens import unpack_tokens
 from suffolk.serving.worker import limits

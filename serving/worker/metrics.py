@@ -16,7 +16,7 @@ from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.registry import source_name
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.net.admission import AdmissionController
-from suffolk.serving.net.request_metrics import RequestMetrics
+from suffolk.serving.net.metrics import RequestMetrics
 from suffolk.serving.store.draft_service.datastore_metrics import DatastoreMetrics
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)

@@ -13,10 +13,10 @@ from suffolk.datastore.errors import Internal
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.grpc_server import build_grpc_server
 from suffolk.serving.net.http_app import build_app
-from suffolk.serving.net.http_errors import plain_error
+from suffolk.serving.net.http_body import plain_error
 from suffolk.serving.net.http_server import SPARE_CONNECTIONS, HttpLimits
+from suffolk.serving.net.metrics import QuotaMetrics
 from suffolk.serving.net.proto import decode_pb2_grpc
-from suffolk.serving.net.quota_metrics import QuotaMetrics
 from suffolk.serving.net.server import Server
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.grpc_server import DecodeServicer

@@ -25,10 +25,10 @@ from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.decoding.replay.recording import FINISHED
 from suffolk.serving.net.admission import AdmissionController
 from suffolk.serving.net.identity import EVERY_TENANT, OPERATOR, Role, caller
+from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.net.proto import decode_pb2
-from suffolk.serving.net.request_metrics import CallOutcome
-from suffolk.serving.net.store_names import tenant_of
-from suffolk.serving.net.usage import take_queries
+from suffolk.serving.net.quota import take_queries
+from suffolk.serving.net.url import tenant_of
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.metrics import AppenderMetrics, WorkerMetrics

@@ -30,9 +30,9 @@ from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.decoding.engine.checked_fields import Within
-from suffolk.serving.net.heap import share_arenas
+from suffolk.serving.net.grpc_server import share_arenas
 from suffolk.serving.net.server import ignore_sighup, run_until_signal
-from suffolk.serving.net.store_names import check_store_name
+from suffolk.serving.net.url import check_store_name
 from suffolk.serving.store.draft_service.server import MAX_MIN_COUNT, DraftServer, DraftServerConfig
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.storage.mirror import POLL_SECONDS, MirroredDatastore

@@ -30,8 +30,8 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.http_app import starting_page
 from suffolk.serving.net.server import ignore_sighup, run_until_signal
-from suffolk.serving.net.starting_page import starting_page
 from suffolk.serving.net.url import names_several
 from suffolk.serving.open_store import open_appendable
 from suffolk.serving.store.live_store.store import LiveStore

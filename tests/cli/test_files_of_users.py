@@ -21,7 +21,7 @@ from suffolk.cli.serve import parse_stores
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.clients.fanout.topology import read_topology
 from suffolk.serving.net.access_file import add_token, read_access_file
-from suffolk.serving.net.send_token import read_token
+from suffolk.serving.net.channel import read_token
 from tests.support.build_blocks import blocks, options
 from tests.support.building import tokenizer_json
 from tests.support.stores import make_store

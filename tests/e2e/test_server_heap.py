@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from suffolk.serving.clients.remote_datastore import connect
-from suffolk.serving.net.heap import ARENAS
+from suffolk.serving.net.grpc_server import ARENAS
 from tests.support.processes import running
 from tests.support.stores import make_store
 from tests.support.waiting import HANG

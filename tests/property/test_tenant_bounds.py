@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role, acting_as
-from suffolk.serving.net.quota import Quota
-from suffolk.serving.net.usage import Usages, set_usages
+from suffolk.serving.net.quota import Quota, Usages, set_usages
 from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.live_store.settings import LiveSettings

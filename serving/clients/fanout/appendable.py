@@ -28,7 +28,7 @@ from suffolk.serving.clients.fanout.placement import shard_of
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.servers import Servers
 from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, MAX_DEADLINE, RemoteDatastore
-from suffolk.serving.net.store_names import tenant_of
+from suffolk.serving.net.url import tenant_of
 
 T = TypeVar("T")
 REPEAT_SECONDS = 10.0

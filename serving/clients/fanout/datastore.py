@@ -23,7 +23,7 @@ from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.servers import Servers
 from suffolk.serving.clients.fanout.shards import ShardCall
 from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, MAX_DEADLINE, PREFETCH_DEADLINE, RemoteDatastore
-from suffolk.serving.net.store_names import tenant_of
+from suffolk.serving.net.url import tenant_of
 
 T = TypeVar("T")
 _THREADS = 4

@@ -12,8 +12,7 @@ from suffolk.datastore.limits import check_name
 from suffolk.datastore.merged import require_weights
 from suffolk.serving.net.messages.documents import pack_groups
 from suffolk.serving.net.proto import draft_pb2
-from suffolk.serving.net.store_names import short_name
-from suffolk.serving.net.url import is_url
+from suffolk.serving.net.url import is_url, short_name
 
 
 @dataclass(frozen=True, slots=True)

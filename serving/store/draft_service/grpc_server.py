@@ -21,7 +21,7 @@ from suffolk.datastore.appendable import Appended
 from suffolk.datastore.context_query import ContextQuery, OccurrenceQuery
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
 from suffolk.datastore.version import __version__
-from suffolk.serving.net.error_details import abort_call
+from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.messages import columns
 from suffolk.serving.net.messages.choices import unpack_choices
 from suffolk.serving.net.messages.documents import unpack_documents, unpack_groups

@@ -29,15 +29,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from suffolk.datastore import limits
+from suffolk.serving.net.admission import Readiness
 from suffolk.serving.net.authenticator import Authenticator
-from suffolk.serving.net.host_rules import HostRules
+from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.http_app import build_app
-from suffolk.serving.net.http_body import parse_body, read_body
-from suffolk.serving.net.http_errors import plain_error
+from suffolk.serving.net.http_body import LARGE, LargeBodies, parse_body, plain_error, read_body
 from suffolk.serving.net.identity import Role, caller
-from suffolk.serving.net.large_bodies import LARGE, LargeBodies
 from suffolk.serving.net.playground.pages import page_routes
-from suffolk.serving.net.readiness import Readiness
 from suffolk.serving.net.tokens import TOKEN
 from suffolk.serving.store.draft_service import http_live, http_texts
 from suffolk.serving.store.draft_service.http_messages import (

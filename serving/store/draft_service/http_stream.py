@@ -23,9 +23,7 @@ from starlette.responses import JSONResponse, Response
 from suffolk.datastore import limits
 from suffolk.datastore.appendable import Appended
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError
-from suffolk.serving.net.http_body import discard_rest, parse_body
-from suffolk.serving.net.http_errors import error_response, plain_error
-from suffolk.serving.net.large_bodies import LargeBodies
+from suffolk.serving.net.http_body import LargeBodies, discard_rest, error_response, parse_body, plain_error
 from suffolk.serving.store.draft_service import streams
 from suffolk.serving.store.draft_service.http_live import AppendBody, DocumentBody, append, token_array
 from suffolk.serving.store.draft_service.live_calls import LiveCalls, add_appended

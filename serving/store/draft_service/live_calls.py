@@ -12,8 +12,8 @@ from suffolk.datastore.appendable import Appendable, Appended, DocumentState, Li
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import InvalidArgument, NotFound, SuffolkError, Unsupported
 from suffolk.serving.net.identity import Role, caller
-from suffolk.serving.net.store_names import tenant_of
-from suffolk.serving.net.usage import usage_of
+from suffolk.serving.net.quota import usage_of
+from suffolk.serving.net.url import tenant_of
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.replication.replica import ReplicaStore
 

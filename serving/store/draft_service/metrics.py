@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.net.admission import AdmissionController
-from suffolk.serving.net.request_metrics import RequestMetrics
+from suffolk.serving.net.metrics import RequestMetrics
 from suffolk.serving.store.draft_service.datastore_metrics import DatastoreMetrics
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)

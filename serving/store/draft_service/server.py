@@ -15,8 +15,8 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.grpc_server import build_grpc_server
+from suffolk.serving.net.metrics import QuotaMetrics
 from suffolk.serving.net.proto import draft_pb2_grpc, replication_pb2_grpc
-from suffolk.serving.net.quota_metrics import QuotaMetrics
 from suffolk.serving.net.server import Server
 from suffolk.serving.store.draft_service.grpc_server import DraftServicer
 from suffolk.serving.store.draft_service.http_app import build_draft_app

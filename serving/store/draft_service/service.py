@@ -26,12 +26,12 @@ from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.tree_paths import Paths, path_counts, paths_of
 from suffolk.serving.net.admission import AdmissionController
 from suffolk.serving.net.identity import Role, caller
+from suffolk.serving.net.limits import MAX_RETRY_SECONDS
 from suffolk.serving.net.messages.choices import DatastoreChoice, check_choices
 from suffolk.serving.net.messages.documents import pack_groups, unpack_groups
 from suffolk.serving.net.messages.tokenizer_frame import pack_tokenizer
-from suffolk.serving.net.retry_times import MAX_RETRY_SECONDS
-from suffolk.serving.net.store_names import short_name, tenant_of
-from suffolk.serving.net.usage import take_queries
+from suffolk.serving.net.quota import take_queries
+from suffolk.serving.net.url import short_name, tenant_of
 from suffolk.serving.store.draft_service.hidden_paths import HiddenPaths, public_info
 from suffolk.serving.store.draft_service.metrics import DraftMetrics
 from suffolk.serving.store.draft_service.min_count import MinCount

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.net.identity import Role, caller
-from suffolk.serving.net.request_metrics import RequestMetrics
-from suffolk.serving.net.retry_times import MAX_RETRY_SECONDS
+from suffolk.serving.net.limits import MAX_RETRY_SECONDS
+from suffolk.serving.net.metrics import RequestMetrics
 
 MAX_STREAMS = 4
 """Streams of appends at a time."""

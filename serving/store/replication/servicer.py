@@ -11,10 +11,10 @@ import grpc
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unsupported
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.net.error_details import abort_call
+from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.proto import replication_pb2, replication_pb2_grpc
-from suffolk.serving.net.store_names import tenant_of
+from suffolk.serving.net.url import tenant_of
 from suffolk.serving.store.replication.feed import Feed, Subscription
 from suffolk.serving.store.replication.messages import pack_records, unpack_hello
 from suffolk.serving.store.replication.replica import ReplicaStore

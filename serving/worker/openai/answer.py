@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from suffolk.datastore.version import __version__
 from suffolk.serving.decoding.engine.loop.step import Step
-from suffolk.serving.net.request_metrics import CallOutcome
+from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.openai.schema import GenerationBody, StreamOptions
 from suffolk.serving.worker.openai.speculation import speculation
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns

@@ -22,14 +22,13 @@ from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.version import __version__
+from suffolk.serving.net.admission import Readiness
 from suffolk.serving.net.authenticator import Authenticator
-from suffolk.serving.net.host_rules import HostRules
+from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.http_app import build_app
-from suffolk.serving.net.http_body import Body, parse_body
-from suffolk.serving.net.large_bodies import LargeBodies
+from suffolk.serving.net.http_body import Body, LargeBodies, parse_body
 from suffolk.serving.net.playground.pages import page_routes
-from suffolk.serving.net.readiness import Readiness
-from suffolk.serving.net.request_id import HEADER
+from suffolk.serving.net.tracing import HEADER
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.calls import chat_calls, completion_calls, max_length, require_model
 from suffolk.serving.worker.openai.chat import ChatAnswer

@@ -8,7 +8,7 @@ from typing import Any
 
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
-from suffolk.serving.net.request_metrics import CallOutcome
+from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.openai.answer import Answer
 from suffolk.serving.worker.openai.calls import chosen_tools
 from suffolk.serving.worker.openai.chat_message import ChatMessage

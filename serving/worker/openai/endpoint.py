@@ -14,10 +14,9 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.net.http_body import InvalidField, parse_body, read_body
-from suffolk.serving.net.large_bodies import LargeBodies
-from suffolk.serving.net.request_metrics import CallOutcome
-from suffolk.serving.net.status import grpc_code, http_status
+from suffolk.serving.net.call_errors import grpc_code, http_status
+from suffolk.serving.net.http_body import InvalidField, LargeBodies, parse_body, read_body
+from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import BodyT, Reply

@@ -7,9 +7,8 @@ from typing import Any
 
 from suffolk.datastore.errors import NotFound, SuffolkError
 from suffolk.serving.decoding.engine.loop.prompt import PromptTooLong
-from suffolk.serving.net.http_body import InvalidField
-from suffolk.serving.net.http_errors import message
-from suffolk.serving.net.status import grpc_code
+from suffolk.serving.net.call_errors import grpc_code
+from suffolk.serving.net.http_body import InvalidField, message
 
 _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from suffolk.serving.decoding.engine.loop.step import Step
-from suffolk.serving.net.request_metrics import CallOutcome
+from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.answer import FINISH, Reply
 from suffolk.serving.worker.openai.calls import chat_calls, chosen_tools

@@ -14,8 +14,7 @@ from pathlib import Path
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.net.access_file import add_token
-from suffolk.serving.net.access_rules import parse_roles
+from suffolk.serving.net.access_file import add_token, parse_roles
 
 EXAMPLES = """
 suffolk token add access.toml alice                          reads datastores of the tenant default

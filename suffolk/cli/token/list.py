@@ -10,8 +10,7 @@ from typing import Any
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.serving.net.access_file import read_access_file
-from suffolk.serving.net.access_rules import AccessRules
+from suffolk.serving.net.access_file import AccessRules, read_access_file
 from suffolk.serving.net.identity import Identity
 
 EXAMPLES = """

@@ -20,8 +20,8 @@ from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.server_actor import server_facts
 from suffolk.serving.cluster.server_client import ServerClient
 from suffolk.serving.net.access_file import add_token
+from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.endpoint import Endpoint
-from suffolk.serving.net.host_rules import HostRules
 from suffolk.serving.net.identity import Role
 from suffolk.serving.net.tls import TlsFiles
 from tests.support.certificates import make_certificates, needs_openssl

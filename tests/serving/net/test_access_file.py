@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.serving.net.access_file import add_token, read_access_file, remove_token
-from suffolk.serving.net.access_rules import parse_roles
+from suffolk.serving.net.access_file import add_token, parse_roles, read_access_file, remove_token
 from suffolk.serving.net.identity import Role
 
 TOKEN = '[[token]]\nid = "0123456789abcdef"\nname = "a"\nhash = "' + "0" * 64 + '"\nroles = { acme = "read" }\n'

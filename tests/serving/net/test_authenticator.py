@@ -12,7 +12,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.serving.net.access_file import add_token, remove_token
 from suffolk.serving.net.authenticator import CHECK_SECONDS, Authenticator
 from suffolk.serving.net.identity import OPERATOR, STRANGER, Identity, Role, caller, set_caller
-from suffolk.serving.net.store_names import check_store_name, short_name, tenant_of
+from suffolk.serving.net.url import check_store_name, short_name, tenant_of
 
 
 def test_without_a_file_every_caller_is_the_operator() -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from suffolk.serving.net.call_pool import CallingThread, CallPool
+from suffolk.serving.net.grpc_server import CallingThread, CallPool
 
 
 def test_running_and_waiting_calls_fill_a_pool() -> None:

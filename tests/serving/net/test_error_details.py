@@ -17,8 +17,7 @@ from suffolk.datastore.errors import (
     SuffolkError,
     Unavailable,
 )
-from suffolk.serving.net.call_errors import call_error
-from suffolk.serving.net.error_details import abort_call
+from suffolk.serving.net.call_errors import abort_call, call_error
 from tests.support.waiting import HANG
 
 ERRORS = [kind("bad") for kind in ALL_ERRORS] + [

@@ -10,9 +10,8 @@ import pytest
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.net.access_file import add_token
-from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.net.config import HostRules, ServerConfig, check_hosts
 from suffolk.serving.net.endpoint import Endpoint
-from suffolk.serving.net.host_rules import HostRules, check_hosts
 from suffolk.serving.net.identity import Role
 from suffolk.serving.net.tls import TlsFiles
 from tests.support.brute_force import BruteForceRetriever

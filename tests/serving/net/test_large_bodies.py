@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from suffolk.serving.net.large_bodies import LARGE, LargeBodies
+from suffolk.serving.net.http_body import LARGE, LargeBodies
 from tests.support.waiting import HANG
 
 

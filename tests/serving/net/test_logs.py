@@ -12,7 +12,7 @@ import pytest
 
 from suffolk.serving.net.identity import Identity, acting_as
 from suffolk.serving.net.logs import REQUESTS, JsonFormatter, configure_logs, log_call
-from suffolk.serving.net.request_id import _REQUEST_ID, begin_request, request_id
+from suffolk.serving.net.tracing import _REQUEST_ID, begin_request, request_id
 
 
 @pytest.fixture(autouse=True)

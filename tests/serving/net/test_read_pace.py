@@ -16,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from suffolk.serving.net import http_server
 from suffolk.serving.net.endpoint import Endpoint
-from suffolk.serving.net.http_server import HttpLimits, HttpServer
-from suffolk.serving.net.read_pace import ReadPace
+from suffolk.serving.net.http_server import HttpLimits, HttpServer, ReadPace
 from tests.support.waiting import HANG
 
 MIB = 1 << 20

@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.net.http_errors import plain_error
-from suffolk.serving.net.readiness import Readiness
-from suffolk.serving.net.starting_page import starting_page
+from suffolk.serving.net.admission import Readiness
+from suffolk.serving.net.http_app import starting_page
+from suffolk.serving.net.http_body import plain_error
 from suffolk.serving.store.draft_service.server import DraftServerConfig
 from suffolk.serving.worker.openai.errors import error_body
 from tests.support.brute_force import BruteForceRetriever

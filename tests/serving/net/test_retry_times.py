@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
-from suffolk.serving.net.retry_times import (
-    MAX_RETRY_SECONDS,
-    RETRY_KEY,
-    RETRY_SECONDS,
-    RETURNS_PER_SECOND,
-    RetryTimes,
-    retry_seconds,
-    retry_trailer,
-    sent_retry_seconds,
-)
+from suffolk.serving.net.admission import RETRY_SECONDS, RETURNS_PER_SECOND, RetryTimes
+from suffolk.serving.net.call_errors import RETRY_KEY, retry_seconds, retry_trailer, sent_retry_seconds
+from suffolk.serving.net.limits import MAX_RETRY_SECONDS
 
 
 def test_a_single_caller_comes_back_soon() -> None:

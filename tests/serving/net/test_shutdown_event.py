@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from suffolk.serving.net.shutdown_event import ShutdownEvent
+from suffolk.serving.net.server import ShutdownEvent
 from tests.support.waiting import HANG
 
 SIGNALLED = """

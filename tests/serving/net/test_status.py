@@ -10,8 +10,8 @@ from suffolk.datastore.errors import (
     InvalidArgument,
     SuffolkError,
 )
+from suffolk.serving.net.call_errors import STATUS_CODES, error_from_code, error_text, grpc_code, http_status
 from suffolk.serving.net.limits import MAX_ERROR_TEXT
-from suffolk.serving.net.status import STATUS_CODES, error_from_code, error_text, grpc_code, http_status
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS)

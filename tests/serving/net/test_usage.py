@@ -8,8 +8,7 @@ from contextlib import suppress
 import pytest
 
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.net.quota import Quota
-from suffolk.serving.net.usage import MAX_RETRY_SECONDS, QuotaExceeded, Usage, Usages
+from suffolk.serving.net.quota import MAX_RETRY_SECONDS, Quota, QuotaExceeded, Usage, Usages
 
 
 def refused(work: Callable[[], None]) -> QuotaExceeded:

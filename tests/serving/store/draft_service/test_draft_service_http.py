@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from suffolk.datastore import limits
 from suffolk.datastore.errors import ALL_ERRORS, SuffolkError, Unavailable
+from suffolk.serving.net.call_errors import STATUS_CODES
 from suffolk.serving.net.http_server import SPARE_CONNECTIONS, HttpLimits, LimitedProtocol
-from suffolk.serving.net.status import STATUS_CODES
 from suffolk.serving.store.draft_service import http_app
 from suffolk.serving.store.draft_service.server import DraftServer
 from tests.support.brute_force import BruteForceRetriever

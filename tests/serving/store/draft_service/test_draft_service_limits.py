@@ -18,9 +18,9 @@ from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.net.call_errors import sent_retry_seconds
 from suffolk.serving.net.grpc_server import SPARE_THREADS
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
-from suffolk.serving.net.retry_times import sent_retry_seconds
 from suffolk.serving.store.draft_service.server import DraftServer
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving

@@ -10,9 +10,10 @@ import pytest
 
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
+from suffolk.serving.net.admission import RETRY_SECONDS
+from suffolk.serving.net.call_errors import sent_retry_seconds
 from suffolk.serving.net.grpc_server import SHORT_THREADS
 from suffolk.serving.net.proto import draft_pb2
-from suffolk.serving.net.retry_times import RETRY_SECONDS, sent_retry_seconds
 from suffolk.serving.store.draft_service.server import DraftServer
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import check_health, serving

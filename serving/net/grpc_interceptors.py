@@ -1,21 +1,21 @@
-"""Authenticates gRPC calls."""
+"""What every gRPC call passes before its method: the caller is found, and a malformed request is refused."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from suffolk.datastore.errors import PermissionDenied
-from suffolk.serving.net import tracing
 from suffolk.serving.net.authenticator import Authenticator
-from suffolk.serving.net.error_details import abort_call
-from suffolk.serving.net.request_id import HEADER, begin_request
-from suffolk.serving.net.request_metrics import RequestMetrics
-from suffolk.serving.net.status import grpc_code
-from suffolk.serving.net.usage import QuotaExceeded
+from suffolk.serving.net.call_errors import abort_call, grpc_code
+from suffolk.serving.net.metrics import RequestMetrics
+from suffolk.serving.net.quota import QuotaExceeded
+from suffolk.serving.net.tracing import HEADER, begin_request, server_span
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 OPEN_SERVICE = "/grpc.health.v1.Health/"
@@ -71,7 +71,7 @@ class AccessInterceptor(grpc.ServerInterceptor):
             abort_call(context, error, code)
         if usage is not None and not context.add_callback(usage.end_call):
             usage.end_call()  # the call has ended already
-        with tracing.server_span(method.lstrip("/"), headers):
+        with server_span(method.lstrip("/"), headers):
             yield
 
 
@@ -80,3 +80,46 @@ def _subjects(context: grpc.ServicerContext) -> list[str]:
     found: Mapping[str, Sequence[bytes]] = context.auth_context()  # type: ignore[assignment]  # types-grpcio is wrong
     keys = ("x509_common_name", "x509_subject_alternative_name")
     return [value.decode("utf-8", "replace") for key in keys for value in found.get(key, ())]
+
+
+class MalformedRequestInterceptor(grpc.ServerInterceptor):
+    """Answers requests that are not valid protobuf messages with INVALID_ARGUMENT. gRPC alone would report a fault of the server.
+
+    A method that takes a stream gets the DecodeError in place of the message.
+    """
+
+    def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Handler | None], details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        handler = continuation(details)
+        return None if handler is None else _checked(details.method, handler)
+
+
+def _checked(method: str, handler: Handler) -> Handler:
+    deserialize = handler.request_deserializer
+    if deserialize is None:
+        return handler
+
+    def parse(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except DecodeError as error:
+            return error  # a deserializer cannot end the call; ``check`` can
+
+    def check(answer: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(answer)  # copies the attribute by which gRPC's health service runs without a thread
+        def call(request: Any, context: grpc.ServicerContext, *more: Any) -> Any:
+            if isinstance(request, DecodeError):
+                text = f"{method}: the request is not a message of this method; encode it with the service's .proto"
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+            return answer(request, context, *more)
+
+        return call
+
+    if handler.unary_unary is not None:
+        return grpc.unary_unary_rpc_method_handler(check(handler.unary_unary), parse, handler.response_serializer)
+    if handler.unary_stream is not None:
+        return grpc.unary_stream_rpc_method_handler(check(handler.unary_stream), parse, handler.response_serializer)
+    if handler.stream_unary is not None:  # its method gets the error as a message
+        return grpc.stream_unary_rpc_method_handler(handler.stream_unary, parse, handler.response_serializer)
+    return handler

@@ -1,4 +1,4 @@
-"""Prometheus metrics that all servers share: calls by transport, method and status code."""
+"""Prometheus metrics that all servers share: calls by transport, method and status code, and tenants' quotas."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from suffolk.datastore.errors import Internal, SuffolkError
 from suffolk.datastore.version import __version__
 from suffolk.serving.net.admission import AdmissionController
+from suffolk.serving.net.call_errors import grpc_code
 from suffolk.serving.net.identity import caller
 from suffolk.serving.net.logs import log_call
-from suffolk.serving.net.status import grpc_code
+from suffolk.serving.net.quota import Quota, Usages
 
 LOG = logging.getLogger("suffolk.server")
 _REMEMBERED = 4096
@@ -110,3 +113,22 @@ class RequestMetrics:
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class QuotaMetrics(Collector):
+    """Calls of each tenant that run, and refusals of each quota. Thread-safe."""
+
+    def __init__(self, usages: Usages) -> None:
+        self._usages = usages
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        running = GaugeMetricFamily("suffolk_tenant_calls_in_flight", "Calls of a tenant that run", labels=("tenant",))
+        refused = CounterMetricFamily(
+            "suffolk_quota_refusals", "Calls refused because a quota is used up", labels=("tenant", "quota")
+        )
+        for usage in self._usages.known():
+            running.add_metric((usage.tenant,), usage.running)
+            for each in fields(Quota):
+                refused.add_metric((usage.tenant, each.name), usage.refused[each.name])
+        yield running
+        yield refused
