@@ -27,7 +27,7 @@ from suffolk.datastore.manifest import read_manifest
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
-from suffolk.serving.clients.fanout.replica_set import HedgeBudget
+from suffolk.serving.net.limits import TokenBucket
 
 DEADLINE = 5.0
 SLOW_MS, SLOW_SHARE = 20.0, 0.05
@@ -77,7 +77,7 @@ def measure(address: str, batches: Sequence[Any], nodes: int, hedges: bool = Tru
             return dict(quantiles_us(clock(store, batches, nodes)))
         if not hedges:
             for shard in store.servers.shards:
-                shard.budget = HedgeBudget(0.0, 0.0)
+                shard.budget = TokenBucket(0, 0)
         found: dict[str, Any] = dict(quantiles_us(clock(store, batches, nodes)))
         replicas = [replica for shard in store.servers.shards for replica in shard]
         found["calls_sent"] = [replica.counts.calls for replica in replicas]

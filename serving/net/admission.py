@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
-from suffolk.serving.net.limits import MAX_RETRY_SECONDS
+from suffolk.serving.net.limits import MAX_RETRY_SECONDS, TokenBucket
 
 RETRY_SECONDS = 0.1
 """Least time after which a refused caller is asked to come back."""
@@ -44,17 +44,12 @@ class RetryTimes:
     """Spreads the callers that a full server refuses, so that they do not all come back at once. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._last = 0.0
+        self._returns = TokenBucket(RETURNS_PER_SECOND, 1, clock)
 
     def next(self) -> float:
         """Seconds after which the next refused caller shall come back: RETRY_SECONDS to MAX_RETRY_SECONDS."""
-        with self._lock:
-            now = self._clock()
-            due = max(self._last + 1 / RETURNS_PER_SECOND, now + RETRY_SECONDS)
-            self._last = min(due, now + MAX_RETRY_SECONDS)
-            return self._last - now
+        self._returns.take(1, RETURNS_PER_SECOND * (RETRY_SECONDS - MAX_RETRY_SECONDS))
+        return min(RETRY_SECONDS + self._returns.take(0), MAX_RETRY_SECONDS)
 
 
 class AdmissionController:

@@ -19,11 +19,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffolk.serving.net.endpoint import Endpoint
 from suffolk.serving.net.http_middleware import SUBJECTS
+from suffolk.serving.net.limits import TokenBucket
 from suffolk.serving.net.tls import ServerTls
 
-RATE = 16 << 20
-"""Bytes a second, over all connections."""
-BURST = 4 << 20
+READ_RATE = 16 << 20
+"""Bytes a second that a server reads, over all connections. A megabyte takes the event loop some 3 ms, even if nobody needs it."""
+READ_BURST = 4 << 20
 """Bytes that are read at once after a pause."""
 SPARE_CONNECTIONS = 64
 """Connections in addition to admitted calls, for health checks, metrics and idle clients."""
@@ -36,22 +37,8 @@ _LAST_SECONDS = 0.5
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 
-class ReadPace:
-    """Bounds the bytes a second that one server reads. Not thread-safe."""
-
-    def __init__(self, rate: float = RATE, burst: float = BURST, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
-        self._free_at = 0.0  # when all bytes so far would have been read at the rate
-
-    def take(self, size: int) -> float:
-        """Count ``size`` bytes. Returns the seconds to wait before their connection is read again; 0 for none."""
-        now = self._clock()
-        self._free_at = max(self._free_at, now) + size / self._rate
-        return max(self._free_at - now - self._burst / self._rate, 0.0)
-
-
 class PacedFlow(FlowControl):
-    """Pauses reading for the application, as uvicorn's, and for a ``ReadPace``. Both must let a connection go on."""
+    """Pauses reading for the application, as uvicorn's, and for the pace of the server. Both must let a connection go on."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -117,7 +104,7 @@ class HttpServer:
         self._config = uvicorn.Config(
             app,
             loop="asyncio",
-            http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits, ReadPace())),
+            http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits, TokenBucket(READ_RATE, READ_BURST))),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -153,11 +140,11 @@ class HttpServer:
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection, within ``HttpLimits`` and the ``ReadPace`` of its server."""
+    """One connection, within ``HttpLimits`` and ``pace``, the bytes that its server may read."""
 
     flow: PacedFlow
 
-    def __init__(self, limits: HttpLimits, pace: ReadPace, *args: Any, **more: Any) -> None:
+    def __init__(self, limits: HttpLimits, pace: TokenBucket, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._limits, self._pace = limits, pace
         self._opened = time.monotonic()
@@ -194,7 +181,8 @@ class LimitedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass ``data`` on: small requests at once, so that large ones of others do not delay them."""
-        seconds = self._pace.take(len(data))
+        self._pace.add(-len(data))
+        seconds = self._pace.take(0)
         if seconds <= 0:
             self._use(data)
         elif len(data) <= _SMALL:

@@ -14,6 +14,7 @@ from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.net.identity import caller
+from suffolk.serving.net.limits import TokenBucket
 
 LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.001, 60.0
 """Shortest and longest time after which a caller without quota is asked to try again."""
@@ -74,7 +75,7 @@ class Usage:
         self._running = 0
         self._storing = threading.Lock()
         self._reserved = 0
-        self._levels: dict[str, tuple[float, float]] = {}  # name -> level of the bucket, and the time of that level
+        self._buckets: dict[str, TokenBucket] = {}
 
     @property
     def running(self) -> int:
@@ -128,14 +129,11 @@ class Usage:
     def _take(self, name: str, rate: float, count: int) -> None:
         if rate == math.inf:
             return
-        now, most = self._clock(), max(rate, 1.0)
-        level, since = self._levels.get(name, (most, now))
-        level = min(most, level + (now - since) * rate)
-        needed = min(count, most)
-        if level < needed or not rate:
-            wait = (needed - level) / rate if rate else math.inf
+        most = max(rate, 1.0)
+        bucket = self._buckets.setdefault(name, TokenBucket(rate, most, self._clock))
+        bucket.rate, bucket.most = rate, most
+        if wait := bucket.take(count, min(count, most) if rate else math.inf):
             self._refuse(name, rate, "they are used up", wait)
-        self._levels[name] = level - count, now
 
     def _refuse(self, name: str, limit: float, state: str, retry_seconds: float) -> None:
         self.refused[name] += 1

@@ -14,7 +14,7 @@ from suffolk.datastore.errors import (
     SuffolkError,
 )
 from suffolk.serving.clients.fanout.replica import Attempt, Replica, Send
-from suffolk.serving.clients.fanout.replica_set import ReplicaSet
+from suffolk.serving.clients.fanout.replica_set import HEDGE_SHARE, ReplicaSet
 
 
 class HedgedCall:
@@ -46,7 +46,7 @@ class HedgedCall:
         self.winner: Replica | None = None
         self.answer: Any = None
         self.error: SuffolkError | None = None
-        replicas.budget.add_call()
+        replicas.budget.add(HEDGE_SHARE)
         self._send_next(first)
 
     @property
@@ -75,7 +75,7 @@ class HedgedCall:
             self.stop()
         elif self._attempts and now >= self._hedge_time:
             self._hedge_time = self._end
-            if self._replicas.choose(self._tried) is not None and self._replicas.budget.take():
+            if self._replicas.choose(self._tried) is not None and self._replicas.budget.take(1) == 0:
                 self._send_next(hedge=True)
 
     def stop(self) -> None:
@@ -103,7 +103,7 @@ class HedgedCall:
             raise error
         else:
             self.error = error
-            if not isinstance(error, ResourceExhausted) or self._replicas.budget.take():
+            if not isinstance(error, ResourceExhausted) or self._replicas.budget.take(1) == 0:
                 self._send_next()
 
     def _send_next(self, first: Replica | None = None, hedge: bool = False) -> None:

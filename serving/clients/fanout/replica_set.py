@@ -12,6 +12,7 @@ import numpy as np
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
 from suffolk.serving.clients.fanout.replica import Replica
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
+from suffolk.serving.net.limits import TokenBucket
 
 T = TypeVar("T")
 
@@ -21,14 +22,14 @@ class ReplicaSet:
 
     Attributes:
         replicas: all of them, in the order of the topology.
-        budget: of second calls.
+        budget: of second calls. Each first call adds HEDGE_SHARE.
         latencies: of answered calls.
     """
 
     def __init__(self, replicas: Sequence[Replica], zone: str) -> None:
         """``zone``: the caller's; its replicas are preferred while one of them is up."""
         self.replicas = tuple(replicas)
-        self.budget = HedgeBudget()
+        self.budget = TokenBucket(0, HEDGE_BURST)
         self.latencies = LatencyWindow()
         self._zone = zone
 
@@ -80,33 +81,12 @@ class ReplicaSet:
 
 HEDGE_SHARE = 0.05
 """Second calls for each first call, in the long run."""
-BURST = 10.0
+HEDGE_BURST = 10.0
 """Second calls that may be saved up. They bridge the moment in which a server stalls, until calls avoid it."""
 _WINDOW = 256
 _REFRESH = 32
 """Answers after which the percentile is computed again."""
 _PERCENTILE = 95
-
-
-class HedgeBudget:
-    """A token bucket: each call adds ``share`` of a hedge, up to ``most``. Thread-safe."""
-
-    def __init__(self, share: float = HEDGE_SHARE, most: float = BURST) -> None:
-        self._lock = threading.Lock()
-        self._share, self._most = share, most
-        self._tokens = most
-
-    def add_call(self) -> None:
-        with self._lock:
-            self._tokens = min(self._most, self._tokens + self._share)
-
-    def take(self) -> bool:
-        """Take one hedge, if there is one."""
-        with self._lock:
-            if self._tokens < 1:
-                return False
-            self._tokens -= 1
-            return True
 
 
 class LatencyWindow:

@@ -16,7 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from suffolk.serving.net import http_server
 from suffolk.serving.net.endpoint import Endpoint
-from suffolk.serving.net.http_server import HttpLimits, HttpServer, ReadPace
+from suffolk.serving.net.http_server import HttpLimits, HttpServer
+from suffolk.serving.net.limits import TokenBucket
 from tests.support.waiting import HANG
 
 MIB = 1 << 20
@@ -26,12 +27,17 @@ BUFFERS = 32 * MIB
 
 def test_bytes_beyond_the_burst_wait() -> None:
     now = [100.0]
-    pace = ReadPace(rate=10, burst=20, clock=lambda: now[0])
-    assert [pace.take(size) for size in (15, 5, 10, 10)] == [0.0, 0.0, 1.0, 2.0]
+    pace = TokenBucket(10, 20, lambda: now[0])
+
+    def read(size: int) -> float:
+        pace.add(-size)
+        return pace.take(0)
+
+    assert [read(size) for size in (15, 5, 10, 10)] == [0.0, 0.0, 1.0, 2.0]
     now[0] += 2.0
-    assert pace.take(5) == 0.5
+    assert read(5) == 0.5
     now[0] += 60.0
-    assert pace.take(20) == 0.0
+    assert read(20) == 0.0
 
 
 @contextmanager
@@ -42,7 +48,8 @@ def serving(monkeypatch: pytest.MonkeyPatch, rate: float) -> Iterator[tuple[str,
         size = len(await Request(scope, receive).body()) if scope["path"] == "/size" else 0
         await PlainTextResponse(str(size))(scope, receive, send)
 
-    monkeypatch.setattr(http_server, "ReadPace", lambda: ReadPace(rate, MIB))
+    monkeypatch.setattr(http_server, "READ_RATE", rate)
+    monkeypatch.setattr(http_server, "READ_BURST", MIB)
     server = HttpServer(Endpoint("127.0.0.1", 0), answer, HttpLimits())
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -11,7 +11,7 @@ from tests.support.waiting import HANG
 
 SIGNALLED = """
 import random, signal
-from suffolk.serving.net.shutdown_event import ShutdownEvent
+from suffolk.serving.net.server import ShutdownEvent
 signal.signal(signal.SIGALRM, lambda *_: event.set())
 for _ in range(300):
     event = ShutdownEvent()

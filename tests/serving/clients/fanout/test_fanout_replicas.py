@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ import suffolk
 from suffolk.datastore.async_retriever import AsyncRetriever
 from suffolk.datastore.context_query import ContextQuery
 from suffolk.datastore.errors import DeadlineExceeded, Internal, InvalidArgument, ResourceExhausted, Unavailable
-from suffolk.serving.clients.fanout.replica_set import BURST
+from suffolk.serving.clients.fanout.replica_set import HEDGE_BURST, HEDGE_SHARE
 from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.store.draft_service.server import DraftServer
@@ -116,7 +117,7 @@ def test_hedges_have_a_budget(stores: list[BruteForceRetriever], servers: list[D
         for _ in range(64):
             store.lookup(CONTEXT)
         budget = store.servers.shards[0].budget
-        budget._tokens = 0.0
+        budget.take(HEDGE_BURST, 0)
         before = [replica.counts.hedges for replica in replicas(store)]
         for each in stores:
             each.gate.clear()
@@ -126,9 +127,9 @@ def test_hedges_have_a_budget(stores: list[BruteForceRetriever], servers: list[D
         assert [replica.counts.hedges for replica in replicas(store)] == before
         for each in stores:
             each.gate.set()
-        for _ in range(10 * int(BURST / 0.05)):
-            budget.add_call()
-        assert [budget.take() for _ in range(int(BURST) + 1)] == [True] * int(BURST) + [False]
+        for _ in range(10 * int(HEDGE_BURST / HEDGE_SHARE)):
+            budget.add(HEDGE_SHARE)
+        assert [budget.take(1) for _ in range(int(HEDGE_BURST) + 1)] == [0.0] * int(HEDGE_BURST) + [math.inf]
 
 
 def test_a_failing_replica_is_ejected_and_returns(
