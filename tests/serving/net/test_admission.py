@@ -1,4 +1,4 @@
-"""Tests admission control."""
+"""Which calls a server accepts, and when refused callers are asked to come back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from suffolk.datastore.errors import (
     ResourceExhausted,
     Unavailable,
 )
-from suffolk.serving.net.admission import AdmissionController
+from suffolk.serving.net.admission import RETRY_SECONDS, RETURNS_PER_SECOND, AdmissionController, Readiness, RetryTimes
+from suffolk.serving.net.limits import MAX_RETRY_SECONDS
 
 
 def test_admission_controller_rejects_calls_beyond_its_limit() -> None:
@@ -44,3 +45,31 @@ def test_a_closed_controller_rejects_calls_and_waits_for_the_rest() -> None:
         admission.wait_idle(0.01)
         assert admission.in_flight() == 1
     admission.wait_idle(60.0)
+
+
+def test_a_single_caller_comes_back_soon() -> None:
+    now = [100.0]
+    times = RetryTimes(lambda: now[0])
+    for _ in range(3):
+        assert times.next() == pytest.approx(RETRY_SECONDS)
+        now[0] += 1.0
+
+
+def test_callers_do_not_all_come_back_at_once() -> None:
+    times = RetryTimes(lambda: 100.0)
+    found = [times.next() for _ in range(4 * RETURNS_PER_SECOND)]
+    spread = [each for each in found if each < MAX_RETRY_SECONDS]
+    gaps = [after - before for before, after in zip(spread, spread[1:], strict=False)]
+    assert gaps == pytest.approx([1 / RETURNS_PER_SECOND] * len(gaps))
+    assert len(spread) == pytest.approx(RETURNS_PER_SECOND * (MAX_RETRY_SECONDS - RETRY_SECONDS), abs=2)
+    assert found[-1] == MAX_RETRY_SECONDS
+
+
+def test_reasons() -> None:
+    ready = Readiness()
+    assert (ready.is_set(), ready.reason) == (False, "starting")
+    ready.set()
+    assert (ready.is_set(), ready.reason) == (True, "")
+    ready.clear("the engine has died")
+    ready.clear("stopping")
+    assert (ready.is_set(), ready.reason) == (False, "the engine has died")

@@ -1,21 +1,135 @@
-"""Tests the messages of calls that cannot connect. They are one line from Suffolk, and never gRPC's text."""
+"""Errors of calls: their codes, how they travel, and what a client says about them."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
-from suffolk.datastore.errors import SuffolkError, Unavailable, Unsupported
+from suffolk.datastore.errors import (
+    ALL_ERRORS,
+    DeadlineExceeded,
+    Field,
+    InvalidArgument,
+    ResourceExhausted,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
 from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.net.call_errors import (
+    RETRY_KEY,
+    STATUS_CODES,
+    abort_call,
+    call_error,
+    error_from_code,
+    error_text,
+    grpc_code,
+    http_status,
+    retry_seconds,
+    retry_trailer,
+    sent_retry_seconds,
+)
+from suffolk.serving.net.limits import MAX_ERROR_TEXT, MAX_RETRY_SECONDS
 from suffolk.serving.net.tls import TlsFiles
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.worker.client import connect_worker
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.draft_server import serving
+from tests.support.waiting import HANG
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS)
+def test_errors_keep_their_kind_both_ways(kind: type[SuffolkError]) -> None:
+    class Narrower(kind):  # type: ignore[misc, valid-type]
+        pass
+
+    for error in (kind("store: 3"), Narrower("store: 3")):
+        back = error_from_code(grpc_code(error), error_text(error))
+        assert type(back) is kind
+        assert str(back) == "store: 3"
+        assert 400 <= http_status(error) < 600
+
+
+def test_error_table_is_one_to_one() -> None:
+    assert set(STATUS_CODES) == set(ALL_ERRORS)
+    assert len({code for code, _ in STATUS_CODES.values()}) == len(ALL_ERRORS)
+
+
+@pytest.mark.parametrize("code", grpc.StatusCode)
+def test_every_code_is_some_error(code: grpc.StatusCode) -> None:
+    assert isinstance(error_from_code(code, "text"), SuffolkError)
+
+
+def test_error_text_fits_one_short_line() -> None:
+    assert error_text(InvalidArgument("a\n  b")) == "a b"
+    assert len(error_text(InvalidArgument("x" * 5000))) == MAX_ERROR_TEXT
+
+
+ERRORS = [kind("bad") for kind in ALL_ERRORS] + [
+    InvalidArgument("line 3: ", Field("max_nodes"), " is 9; it must be 8"),
+    InvalidArgument(Field("größe"), " is ü"),
+    Unavailable("the server is stopping", change="none"),
+    DeadlineExceeded("2 of 3 copies", change="unknown"),
+    ResourceExhausted("full", change="none", retry_seconds=0.25),
+]
+
+
+class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Ends each call with the error of the number that it gets."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        def call(request: bytes, context: grpc.ServicerContext) -> bytes:
+            if not request:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "of another server")
+            abort_call(context, ERRORS[int(request)])
+
+        return grpc.unary_unary_rpc_method_handler(call)
+
+
+@pytest.fixture(scope="module")
+def channel() -> Iterator[grpc.Channel]:
+    server = grpc.server(ThreadPoolExecutor(1), [Handler()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as opened:
+        yield opened
+    server.stop(None)
+
+
+def received(channel: grpc.Channel, request: bytes) -> SuffolkError:
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary("/x/Y")(request, timeout=HANG)
+    return call_error(caught.value, "grpc://x", "draft service", "late")
+
+
+@pytest.mark.parametrize("number", range(len(ERRORS)))
+def test_errors_arrive_with_their_data(channel: grpc.Channel, number: int) -> None:
+    sent, found = ERRORS[number], received(channel, b"%d" % number)
+    assert type(found) is type(sent)
+    assert str(found) == f"grpc://x: {sent}"
+    retry = 1.0 if isinstance(sent, Unavailable) else sent.retry_seconds
+    assert (found.field, found.change, found.retry_seconds) == (sent.field, sent.change, retry)
+    found.rename({"max_nodes": "--max-nodes"})
+    assert ("--max-nodes" in str(found)) == (sent.field == "max_nodes")
+
+
+def test_an_error_of_another_server_says_nothing_of_changes(channel: grpc.Channel) -> None:
+    found = received(channel, b"")
+    assert (type(found), found.change, found.field) == (Unavailable, "unknown", None)
+
+
+def test_a_call_without_a_connection_changed_nothing() -> None:
+    with grpc.insecure_channel("127.0.0.1:1") as nothing:
+        found = received(nothing, b"")
+    assert (type(found), found.change) == (Unavailable, "none")
+    assert "nothing listens there" in str(found)
+
 
 Call = Callable[[str], object]
 
@@ -107,3 +221,18 @@ def test_a_server_that_takes_connections_and_never_answers() -> None:
             assert any(
                 words in message_of(call, url, SuffolkError) for words in ("no answer within", "does not answer")
             )
+
+
+def test_the_trailer_says_what_the_error_says() -> None:
+    for error, seconds in (
+        (ResourceExhausted("full", retry_seconds=0.25), 0.25),
+        (ResourceExhausted("too large"), None),
+        (Unavailable("stopping"), MAX_RETRY_SECONDS),
+        (InvalidArgument("wrong"), None),
+    ):
+        assert retry_seconds(error) == sent_retry_seconds(retry_trailer(retry_seconds(error))) == seconds
+
+
+@pytest.mark.parametrize("metadata", [None, (), (("other", "5"),), ((RETRY_KEY, "x"),), ((RETRY_KEY, "-1"),)])
+def test_other_trailers_say_nothing(metadata: object) -> None:
+    assert sent_retry_seconds(metadata) is None

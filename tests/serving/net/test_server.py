@@ -1,9 +1,12 @@
-"""Servers that read certificates and settings again."""
+"""A server stops when it is asked to, and reads its files again."""
 
 from __future__ import annotations
 
 import shutil
 import ssl
+import subprocess
+import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,12 +15,40 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.clients.remote_datastore import connect
+from suffolk.serving.net.server import ShutdownEvent
 from suffolk.serving.net.tls import TlsFiles
 from suffolk.serving.store.draft_service.server import DraftServer
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.draft_server import serving
 from tests.support.waiting import HANG
+
+SIGNALLED = """
+import random, signal
+from suffolk.serving.net.server import ShutdownEvent
+signal.signal(signal.SIGALRM, lambda *_: event.set())
+for _ in range(300):
+    event = ShutdownEvent()
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 2e-5))
+    event.wait()
+"""
+
+
+def test_a_handler_that_interrupts_the_wait_ends_it() -> None:
+    """Regression: a signal just before the wait used to deadlock, because the handler needed the lock that the wait held."""
+    assert subprocess.run([sys.executable, "-c", SIGNALLED], check=False, timeout=HANG).returncode == 0
+
+
+def test_all_waiting_threads_return() -> None:
+    event = ShutdownEvent()
+    waiting = [threading.Thread(target=event.wait, daemon=True) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    event.set()
+    for thread in waiting:
+        thread.join(HANG)
+    event.wait()
+    assert not any(thread.is_alive() for thread in waiting)
 
 
 def answers(server: DraftServer, folder: Path) -> tuple[bool, bool]:

@@ -11,7 +11,6 @@ import openai
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.net.admission import Readiness
 from suffolk.serving.net.http_app import starting_page
 from suffolk.serving.net.http_body import plain_error
 from suffolk.serving.store.draft_service.server import DraftServerConfig
@@ -27,16 +26,6 @@ def page(address: object, path: str = "/readyz") -> tuple[int, str]:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-def test_reasons() -> None:
-    ready = Readiness()
-    assert (ready.is_set(), ready.reason) == (False, "starting")
-    ready.set()
-    assert (ready.is_set(), ready.reason) == (True, "")
-    ready.clear("the engine has died")
-    ready.clear("stopping")
-    assert (ready.is_set(), ready.reason) == (False, "the engine has died")
 
 
 def test_a_starting_server_answers_health_checks() -> None:

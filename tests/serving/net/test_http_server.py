@@ -17,27 +17,11 @@ from starlette.types import Receive, Scope, Send
 from suffolk.serving.net import http_server
 from suffolk.serving.net.endpoint import Endpoint
 from suffolk.serving.net.http_server import HttpLimits, HttpServer
-from suffolk.serving.net.limits import TokenBucket
 from tests.support.waiting import HANG
 
 MIB = 1 << 20
 BUFFERS = 32 * MIB
 """More than the kernel keeps for a connection."""
-
-
-def test_bytes_beyond_the_burst_wait() -> None:
-    now = [100.0]
-    pace = TokenBucket(10, 20, lambda: now[0])
-
-    def read(size: int) -> float:
-        pace.add(-size)
-        return pace.take(0)
-
-    assert [read(size) for size in (15, 5, 10, 10)] == [0.0, 0.0, 1.0, 2.0]
-    now[0] += 2.0
-    assert read(5) == 0.5
-    now[0] += 60.0
-    assert read(20) == 0.0
 
 
 @contextmanager
