@@ -1,7 +1,14 @@
 """What the servers of datastores and of decoding share: connections, access, limits, metrics, messages.
 
-``server.py`` starts a gRPC and an HTTP server on the same service. ``authenticator.py`` and ``access_rules.py`` say who a caller is
-and what it may do, ``admission.py`` how many calls run at a time, ``quota.py`` and ``usage.py`` how much a tenant may use.
+    server, config, endpoint, tls        start, stop, settings, addresses and certificates of a server
+    grpc_server, grpc_interceptors       gRPC: its threads, and the checks that every call passes
+    http_server, http_middleware         HTTP: its connections, and the checks that every request passes
+    http_app, http_body                  pages that all servers have, bodies of requests and of errors
+    identity, access_file, authenticator callers, their tokens and roles
+    admission, quota, limits             how many calls run, how much a tenant may use, numbers of all servers
+    call_errors, logs, metrics, tracing  errors on the wire, and records of calls
+    url, channel, tokens                 for clients: addresses and connections; token ids as bytes
+
 ``proto`` has the messages, ``messages`` packs and checks those of the draft service, ``playground`` has the web pages.
 
 Threads: gRPC calls have a pool's, HTTP runs in an event loop of its own with a pool for work. Counters have locks of their own.

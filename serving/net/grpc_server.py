@@ -28,6 +28,7 @@ from suffolk.serving.net.limits import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.net.metrics import RequestMetrics
 
 ARENAS = 2
+"""Of the C heap. They bound the memory that it keeps."""
 _M_ARENA_MAX = -8  # malloc.h
 NO_STREAMS: Mapping[str, int] = MappingProxyType({})
 SPARE_THREADS = 8
