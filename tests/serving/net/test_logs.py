@@ -25,15 +25,17 @@ def _request() -> Iterator[None]:
 
 @contextmanager
 def configured(form: str = "text", requests: bool = False) -> Iterator[None]:
-    """Logs as in a new process; the handlers of pytest are restored at the end."""
-    root, level = logging.getLogger(), REQUESTS.level
+    """Logs as in a new process; the handlers and levels of pytest are restored at the end."""
+    root = logging.getLogger()
+    levels = {logger: logger.level for logger in (root, REQUESTS)}
     handlers, root.handlers = root.handlers, []
     try:
         configure_logs(form, requests)
         yield
     finally:
         root.handlers = handlers
-        REQUESTS.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def fail() -> None:
