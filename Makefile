@@ -20,7 +20,7 @@ lint: .venv/ready
 	.venv/bin/mdformat --check $(PAGES)
 	.venv/bin/codespell $(PAGES) CITATION.cff datastore build_index serving capacity suffolk benchmarks research csrc
 	.venv/bin/md-dead-link-check
-	.venv/bin/clang-format --dry-run -Werror $(shell find csrc -name '*.h' -o -name '*.cpp')
+	.venv/bin/clang-format --dry-run -Werror $(shell find csrc -name '*.h' -o -name '*.cc')
 
 # The documentation site, into build/site; broken links and anchors are errors.
 docs: .venv/ready

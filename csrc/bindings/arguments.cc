@@ -31,12 +31,10 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
   if (py::isinstance<py::array>(ids)) {
     const auto given = py::reinterpret_borrow<py::array>(ids);
     const char kind = given.dtype().kind();
-    if (given.ndim() != 1 || (kind != 'i' && kind != 'u' && given.size() > 0)) {
-      refuse("token ids must be a one-dimensional array of integers");
-    }
+    if (given.ndim() != 1 || (kind != 'i' && kind != 'u' && given.size() > 0)) { refuse("token ids must be a one-dimensional array of integers"); }
     const auto size = static_cast<std::uint64_t>(given.size()), begin = size - std::min(size, limit);
-    const auto last = py::array_t<std::int64_t, py::array::forcecast>::ensure(
-        given[py::slice(static_cast<py::ssize_t>(begin), static_cast<py::ssize_t>(size), 1)]);
+    const auto last =
+        py::array_t<std::int64_t, py::array::forcecast>::ensure(given[py::slice(static_cast<py::ssize_t>(begin), static_cast<py::ssize_t>(size), 1)]);
     if (!last) throw py::error_already_set();
     for (std::uint64_t i = begin; i < size; ++i) tail.push_back(checked_token(last.at(i - begin), i, vocab_size));
     return tail;

@@ -44,15 +44,15 @@ void learn_next_tokens(drafting::NextTokenTable& table, const py::handle& tokens
 }
 
 // The columns (tokens, parents, scores) of the drafted tree.
-py::tuple draft_next_tokens(drafting::NextTokenTable& table, const py::handle& tokens, std::int64_t position, std::int64_t max_depth, std::int64_t max_nodes,
-                         std::uint64_t seed, double temperature) {
+py::tuple draft_next_tokens(drafting::NextTokenTable& table, const py::handle& tokens, std::int64_t position, std::int64_t max_depth,
+                            std::int64_t max_nodes, std::uint64_t seed, double temperature) {
   if (max_depth < 0) refuse("max_depth is ", max_depth, "; it must be 0 or more");
   if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
   if (!(temperature >= 0)) refuse("temperature is ", temperature, "; it must be 0 or more");
   std::optional<drafting::Sampling> sampling;
   if (temperature > 0) sampling = {.seed = seed, .temperature = temperature};
   const drafting::NextTokenTree found = table.draft(Column<std::int32_t>(tokens, "tokens").view(), position, static_cast<std::size_t>(max_depth),
-                                                      static_cast<std::size_t>(max_nodes), sampling);
+                                                    static_cast<std::size_t>(max_nodes), sampling);
   return py::make_tuple(array_of(found.tokens), array_of(found.parents), array_of(found.scores));
 }
 
@@ -82,18 +82,23 @@ void bind_drafting(py::module_& module) {
   using drafting::Calibrator;
   py::class_<Calibrator>(module, "Calibrator")
       .def(py::init([](double constant, double match, double share, double count, double depth, double decay) {
-        return Calibrator({.constant = constant, .match = match, .share = share, .count = count, .depth = depth}, decay);
-      }), "constant"_a, "match"_a, "share"_a, "count"_a, "depth"_a, "decay"_a)
+             return Calibrator({.constant = constant, .match = match, .share = share, .count = count, .depth = depth}, decay);
+           }),
+           "constant"_a, "match"_a, "share"_a, "count"_a, "depth"_a, "decay"_a)
       .def("learn", &learn, "tree"_a, "followed"_a)
       .def("state", [](const Calibrator& calibrator) { return array_of(calibrator.state()); })
-      .def("restore", [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
-           "state"_a);
+      .def(
+          "restore",
+          [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
+          "state"_a);
   using drafting::NextTokenTable;
   py::class_<NextTokenTable> table(module, "NextTokenTable");
-  table.def(py::init([](std::int64_t ends) {
-    if (ends < 0) refuse("next-token table: ends is ", ends, "; it must be 64 or more");
-    return std::make_unique<NextTokenTable>(static_cast<std::size_t>(ends));
-  }), "ends"_a)
+  table
+      .def(py::init([](std::int64_t ends) {
+             if (ends < 0) refuse("next-token table: ends is ", ends, "; it must be 64 or more");
+             return std::make_unique<NextTokenTable>(static_cast<std::size_t>(ends));
+           }),
+           "ends"_a)
       .def("learn", &learn_next_tokens, "tokens"_a, "candidates"_a, "log_probabilities"_a)
       .def("draft", &draft_next_tokens, "tokens"_a, "position"_a, "max_depth"_a, "max_nodes"_a, "seed"_a, "temperature"_a)
       .def_property_readonly("size", &NextTokenTable::size);

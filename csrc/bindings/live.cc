@@ -51,8 +51,11 @@ class Live : public Searched {
     for (std::size_t i = 0; i < size; ++i) {
       const std::uint64_t length = view(lengths)[i];
       if (length > left.size()) refuse("lengths add up to more than the ", tokens.size(), " tokens");
-      documents.push_back({.tokens = left.first(length), .sequence = sequences ? view(*sequences)[i] : 0, .group = view(groups)[i],
-                           .time = view(times)[i], .origin = origins[i]});
+      documents.push_back({.tokens = left.first(length),
+                           .sequence = sequences ? view(*sequences)[i] : 0,
+                           .group = view(groups)[i],
+                           .time = view(times)[i],
+                           .origin = origins[i]});
       left = left.subspan(length);
     }
     if (!left.empty()) refuse("lengths add up to ", tokens.size() - static_cast<py::ssize_t>(left.size()), " of ", tokens.size(), " tokens");

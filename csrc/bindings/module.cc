@@ -13,8 +13,8 @@
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "core/context_index.h"
-#include "core/parallel_texts.h"
 #include "core/merge.h"
+#include "core/parallel_texts.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
 
@@ -64,9 +64,7 @@ py::tuple write(const std::filesystem::path& path, const py::array& tokens, std:
 py::tuple merge(const std::filesystem::path& path, const Segments& segments, const DocumentLists& deleted, const py::bytes& table, unsigned threads,
                 const py::object& progress) {
   const auto lists = document_lists(deleted);
-  if (!lists.empty() && lists.size() != segments.size()) {
-    refuse("deleted documents: ", lists.size(), " lists for ", segments.size(), " segments");
-  }
+  if (!lists.empty() && lists.size() != segments.size()) { refuse("deleted documents: ", lists.size(), " lists for ", segments.size(), " segments"); }
   std::vector<MergeInput> inputs;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     inputs.push_back({segments[i].get(), lists.empty() ? std::span<const std::uint32_t>() : std::span(lists[i])});
@@ -112,9 +110,7 @@ void translate(std::exception_ptr pointer) {
   };
   try {
     if (pointer) std::rethrow_exception(pointer);
-  } catch (const Error& error) {
-    raise(kNames[static_cast<std::size_t>(error.code())], error.what());
-  } catch (const std::bad_alloc&) {
+  } catch (const Error& error) { raise(kNames[static_cast<std::size_t>(error.code())], error.what()); } catch (const std::bad_alloc&) {
     raise("ResourceExhausted", "memory is used up; build with smaller segments (--segment-tokens), or free memory");
   }
 }
@@ -129,28 +125,39 @@ PYBIND11_MODULE(_native, module) {
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
       .def(py::init([](const std::filesystem::path& path) { return std::make_shared<Segment>(path.string()); }), "path"_a)
-      .def("lock", [](const Segment& segment) { segment.file()->lock(); }, py::call_guard<py::gil_scoped_release>())
-      .def("resident_bytes", [](const Segment& segment) { return segment.file()->resident_bytes(); }, py::call_guard<py::gil_scoped_release>())
+      .def(
+          "lock", [](const Segment& segment) { segment.file()->lock(); }, py::call_guard<py::gil_scoped_release>())
+      .def(
+          "resident_bytes", [](const Segment& segment) { return segment.file()->resident_bytes(); }, py::call_guard<py::gil_scoped_release>())
       .def("facts", &header_facts)
       .def("document_at", &Segment::document_at, "position"_a)
-      .def("document_range", [](const Segment& segment, std::uint64_t index) {
-        if (index >= segment.header().document_count) refuse("document ", index, " of ", segment.header().document_count);
-        const Interval range = segment.document_range(index);
-        return std::make_pair(range.lo, range.hi);
-      }, "index"_a)
+      .def(
+          "document_range",
+          [](const Segment& segment, std::uint64_t index) {
+            if (index >= segment.header().document_count) refuse("document ", index, " of ", segment.header().document_count);
+            const Interval range = segment.document_range(index);
+            return std::make_pair(range.lo, range.hi);
+          },
+          "index"_a)
       .def("read_tokens", &read_tokens, "begin"_a, "limit"_a)
-      .def("document_table", [](const Segment& segment) {
-        const auto bytes = segment.document_table();
-        return py::memoryview::from_memory(bytes.data(), static_cast<py::ssize_t>(bytes.size()));
-      }, py::keep_alive<0, 1>())
-      .def("verify", [](const Segment& segment, const std::string& depth, const py::object& progress) {
-        const Progress report = progress_with_signals(progress);
-        if (depth != "headers" && depth != "checksums" && depth != "full") {
-          refuse("depth is '", depth, "'; it must be headers, checksums or full");
-        }
-        const py::gil_scoped_release release;
-        segment.verify(depth == "headers" ? Depth::kHeaders : depth == "checksums" ? Depth::kChecksums : Depth::kFull, report);
-      }, "depth"_a, "progress"_a = py::none());
+      .def(
+          "document_table",
+          [](const Segment& segment) {
+            const auto bytes = segment.document_table();
+            return py::memoryview::from_memory(bytes.data(), static_cast<py::ssize_t>(bytes.size()));
+          },
+          py::keep_alive<0, 1>())
+      .def(
+          "verify",
+          [](const Segment& segment, const std::string& depth, const py::object& progress) {
+            const Progress report = progress_with_signals(progress);
+            if (depth != "headers" && depth != "checksums" && depth != "full") {
+              refuse("depth is '", depth, "'; it must be headers, checksums or full");
+            }
+            const py::gil_scoped_release release;
+            segment.verify(depth == "headers" ? Depth::kHeaders : depth == "checksums" ? Depth::kChecksums : Depth::kFull, report);
+          },
+          "depth"_a, "progress"_a = py::none());
 
   bind_searched(module);
   bind_searcher(module);
@@ -159,63 +166,82 @@ PYBIND11_MODULE(_native, module) {
 
   py::class_<ContextIndex>(module, "ContextIndex")
       .def(py::init([](std::uint32_t vocab_size) {
-        if (vocab_size == 0 || vocab_size == kEnd) refuse("vocab_size is ", vocab_size, "; it must be 1 to 4294967294");
-        return ContextIndex(vocab_size);
-      }), "vocab_size"_a)
-      .def("append", [](ContextIndex& index, const py::object& ids) {
-        index.append(token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
-      }, "ids"_a)
+             if (vocab_size == 0 || vocab_size == kEnd) refuse("vocab_size is ", vocab_size, "; it must be 1 to 4294967294");
+             return ContextIndex(vocab_size);
+           }),
+           "vocab_size"_a)
+      .def(
+          "append",
+          [](ContextIndex& index, const py::object& ids) { index.append(token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd)); }, "ids"_a)
       .def("truncate", &ContextIndex::truncate, "size"_a)
       .def_property_readonly("size", &ContextIndex::size)
-      .def("draft", [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes, std::uint32_t source) {
-        const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
-        DraftTree tree;
-        {
-          const py::gil_scoped_release release;
-          tree = index.draft(bounds);
-        }
-        return tree_tuple(tree, source);
-      }, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
+      .def(
+          "draft",
+          [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes,
+             std::uint32_t source) {
+            const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
+            DraftTree tree;
+            {
+              const py::gil_scoped_release release;
+              tree = index.draft(bounds);
+            }
+            return tree_tuple(tree, source);
+          },
+          "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
 
   py::class_<ParallelTexts>(module, "ParallelTexts")
       .def(py::init([](std::uint32_t vocab_size) {
-        if (vocab_size == 0 || vocab_size == kEnd) refuse("vocab_size is ", vocab_size, "; it must be 1 to 4294967294");
-        return ParallelTexts(vocab_size);
-      }), "vocab_size"_a)
+             if (vocab_size == 0 || vocab_size == kEnd) refuse("vocab_size is ", vocab_size, "; it must be 1 to 4294967294");
+             return ParallelTexts(vocab_size);
+           }),
+           "vocab_size"_a)
       .def_property_readonly("size", &ParallelTexts::size)
       .def("length", &ParallelTexts::length, "number"_a)
-      .def("append", [](ParallelTexts& texts, std::uint64_t number, const py::object& ids) {
-        texts.append(number, token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
-      }, "number"_a, "ids"_a)
+      .def(
+          "append",
+          [](ParallelTexts& texts, std::uint64_t number, const py::object& ids) {
+            texts.append(number, token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
+          },
+          "number"_a, "ids"_a)
       .def("truncate", &ParallelTexts::truncate, "number"_a, "size"_a)
       .def("remove", &ParallelTexts::remove, "number"_a)
-      .def("draft", [](const ParallelTexts& texts, std::uint64_t number, const py::object& context, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes, std::uint32_t source) {
-        const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
-        const std::vector<std::uint32_t> end = token_tail(context, bounds.max_match, kEnd);
-        DraftTree tree;
-        {
-          const py::gil_scoped_release release;
-          tree = texts.draft(number, end, bounds);
-        }
-        return tree_tuple(tree, source);
-      }, "number"_a, "context"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
+      .def(
+          "draft",
+          [](const ParallelTexts& texts, std::uint64_t number, const py::object& context, std::int64_t max_match, std::int64_t min_match,
+             std::int64_t max_depth, std::int64_t max_nodes, std::uint32_t source) {
+            const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
+            const std::vector<std::uint32_t> end = token_tail(context, bounds.max_match, kEnd);
+            DraftTree tree;
+            {
+              const py::gil_scoped_release release;
+              tree = texts.draft(number, end, bounds);
+            }
+            return tree_tuple(tree, source);
+          },
+          "number"_a, "context"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
 
-  module.def("sort_suffixes", [](const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
-    return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)
-                                  : sorted_positions<std::uint32_t>(tokens, vocab_size, order_depth, threads);
-  }, "tokens"_a, "vocab_size"_a, "order_depth"_a, "threads"_a);
-  module.def("warm", [](const Segments& segments, bool whole) {
-    std::vector<FilePart> parts;
-    for (const auto& segment : segments) {
-      for (const FilePart& part : segment->hot_parts()) parts.push_back(part);
-    }
-    for (const auto& segment : segments) {
-      if (whole) parts.push_back({segment->file(), segment->file()->bytes()});
-    }
-    warm(std::move(parts));
-  }, "segments"_a, "whole"_a);
-  module.def("write_segment", &write, "path"_a, "tokens"_a, "vocab_size"_a, "order_depth"_a, "fingerprint"_a, "document_table"_a,
-             "threads"_a, "progress"_a);
+  module.def(
+      "sort_suffixes",
+      [](const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
+        return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)
+                                      : sorted_positions<std::uint32_t>(tokens, vocab_size, order_depth, threads);
+      },
+      "tokens"_a, "vocab_size"_a, "order_depth"_a, "threads"_a);
+  module.def(
+      "warm",
+      [](const Segments& segments, bool whole) {
+        std::vector<FilePart> parts;
+        for (const auto& segment : segments) {
+          for (const FilePart& part : segment->hot_parts()) parts.push_back(part);
+        }
+        for (const auto& segment : segments) {
+          if (whole) parts.push_back({segment->file(), segment->file()->bytes()});
+        }
+        warm(std::move(parts));
+      },
+      "segments"_a, "whole"_a);
+  module.def("write_segment", &write, "path"_a, "tokens"_a, "vocab_size"_a, "order_depth"_a, "fingerprint"_a, "document_table"_a, "threads"_a,
+             "progress"_a);
   module.def("merge_segments", &merge, "path"_a, "segments"_a, "deleted"_a, "document_table"_a, "threads"_a, "progress"_a);
 }
 

@@ -26,15 +26,14 @@ std::vector<std::pair<std::uint32_t, std::uint64_t>> Searched::lookup(const py::
   const Scopes parts = scopes(contexts.size(), groups, scope);
   const py::gil_scoped_release release;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> matches(contexts_tails.size());
-  for_each_context(parts, contexts_tails.size(), [&](ScopedSearch& search, std::size_t i) {
-    matches[i] = search.lookup(query(parts, i, contexts_tails[i], bounds));
-  });
+  for_each_context(parts, contexts_tails.size(),
+                   [&](ScopedSearch& search, std::size_t i) { matches[i] = search.lookup(query(parts, i, contexts_tails[i], bounds)); });
   return matches;
 }
 
 py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                         const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups,
-                         const std::string& scope, const std::vector<std::uint64_t>& least_counts) const {
+                         const std::vector<std::int64_t>& max_nodes, std::uint32_t source, const py::object& groups, const std::string& scope,
+                         const std::vector<std::uint64_t>& least_counts) const {
   if (max_nodes.size() != contexts.size()) {
     refuse("max_nodes has ", max_nodes.size(), " entries for ", contexts.size(), " contexts; give one number or one a context");
   }
@@ -53,9 +52,8 @@ py::list Searched::draft(const py::sequence& contexts, std::int64_t max_match, s
   std::vector<std::shared_ptr<const DraftTree>> trees(contexts_tails.size());
   {
     const py::gil_scoped_release release;
-    for_each_context(parts, contexts_tails.size(), [&](ScopedSearch& search, std::size_t i) {
-      trees[i] = search.draft(query(parts, i, contexts_tails[i], bounds[i]));
-    });
+    for_each_context(parts, contexts_tails.size(),
+                     [&](ScopedSearch& search, std::size_t i) { trees[i] = search.draft(query(parts, i, contexts_tails[i], bounds[i])); });
   }
   py::list answers;
   for (std::size_t i = 0; i < trees.size(); ++i) {
@@ -77,9 +75,8 @@ std::vector<std::uint64_t> Searched::count_documents(const py::sequence& context
   const Scopes parts = scopes(contexts.size(), groups, scope);
   const py::gil_scoped_release release;
   std::vector<std::uint64_t> counts(texts.size());
-  for_each_context(parts, texts.size(), [&](ScopedSearch& search, std::size_t i) {
-    counts[i] = search.count_documents(query(parts, i, texts[i], {}), most);
-  });
+  for_each_context(parts, texts.size(),
+                   [&](ScopedSearch& search, std::size_t i) { counts[i] = search.count_documents(query(parts, i, texts[i], {}), most); });
   return counts;
 }
 
@@ -166,8 +163,8 @@ ScopedQuery Searched::query(const Scopes& scopes, std::size_t i, std::span<const
 void bind_searched(py::module_& module) {
   py::class_<Searched, std::shared_ptr<Searched>>(module, "Searched")
       .def("lookup", &Searched::lookup, "contexts"_a, "max_match"_a, "min_match"_a, "groups"_a = py::none(), "scope"_a = "store")
-      .def("draft", &Searched::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a,
-           "groups"_a = py::none(), "scope"_a = "store", "least_counts"_a = std::vector<std::uint64_t>())
+      .def("draft", &Searched::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a, "groups"_a = py::none(),
+           "scope"_a = "store", "least_counts"_a = std::vector<std::uint64_t>())
       .def("count_documents", &Searched::count_documents, "contexts"_a, "most"_a, "groups"_a = py::none(), "scope"_a = "store")
       .def("clock", &Searched::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
       .def_property_readonly("order_depth", &Searched::order_depth);

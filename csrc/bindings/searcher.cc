@@ -45,8 +45,8 @@ class Searcher : public Searched {
 
 void bind_searcher(py::module_& module) {
   py::class_<Searcher, Searched, std::shared_ptr<Searcher>>(module, "Searcher")
-      .def(py::init<const Segments&, const Segments&, const DocumentLists&, unsigned>(),
-           "segments"_a, "deletions"_a = py::list(), "deleted_documents"_a = py::list(), "threads"_a = 0)
+      .def(py::init<const Segments&, const Segments&, const DocumentLists&, unsigned>(), "segments"_a, "deletions"_a = py::list(),
+           "deleted_documents"_a = py::list(), "threads"_a = 0)
       .def("occurrences", &Searcher::occurrences, "pattern"_a, "limit"_a);
 }
 

@@ -10,9 +10,7 @@ namespace suffolk {
 
 void ContextIndex::append(std::span<const std::uint32_t> tokens) {
   for (const std::uint32_t token : tokens) {
-    if (token >= vocab_size_) {
-      refuse("token id ", token, " is out of range; the vocabulary has ", vocab_size_, " ids");
-    }
+    if (token >= vocab_size_) { refuse("token id ", token, " is out of range; the vocabulary has ", vocab_size_, " ids"); }
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }

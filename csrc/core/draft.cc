@@ -19,7 +19,10 @@ class Samples {
   static constexpr std::size_t kBlock = 16;
 
   Samples(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t step)
-      : suffixes_(suffixes), depth_(depth), end_(range.hi), step_(step),
+      : suffixes_(suffixes),
+        depth_(depth),
+        end_(range.hi),
+        step_(step),
         in_directory_(step >= kDirectoryStride && knows(suffixes, depth) && (range.hi - 1) / kDirectoryStride < suffixes.directory_count) {
     if (in_directory_) step_ -= step % kDirectoryStride;
     first_ = (range.lo + step_ - 1) / step_ * step_;
@@ -75,7 +78,7 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
   ends.clear();
   if (range.size() < least) return;
   const std::uint32_t first = suffixes.token(range.lo, depth);
-  if (first == kEnd) return;  // ends sort last
+  if (first == kEnd) return;                                                    // ends sort last
   if (suffixes.token(range.hi - 1, depth) == first) return emit(first, range);  // an only child is the most common case
   const Samples samples(suffixes, depth, range, std::max<std::uint64_t>(least / 2, 1));
   const std::uint64_t step = samples.step(), shortest = (least / step - 1) * step;  // from the first to the last sample of a heavy run

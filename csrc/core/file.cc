@@ -20,11 +20,11 @@
 namespace suffolk {
 namespace {
 
-constexpr std::size_t kWarmBytes = std::size_t{32} << 20;      // read by `warm` at a time; then it checks whether to stop
+constexpr std::size_t kWarmBytes = std::size_t{32} << 20;       // read by `warm` at a time; then it checks whether to stop
 constexpr std::size_t kPrefetchBytes = std::size_t{128} << 10;  // per MADV_WILLNEED, which reads at most a device's read-ahead
-constexpr std::size_t kSampledPages = std::size_t{1} << 20;    // pages in a sample of resident_bytes
-constexpr std::size_t kSampleRun = 256;                        // neighbouring pages in this sample
-constexpr int kPopulateRead = 22;                              // MADV_POPULATE_READ, Linux 5.14; older headers lack the name
+constexpr std::size_t kSampledPages = std::size_t{1} << 20;     // pages in a sample of resident_bytes
+constexpr std::size_t kSampleRun = 256;                         // neighbouring pages in this sample
+constexpr int kPopulateRead = 22;                               // MADV_POPULATE_READ, Linux 5.14; older headers lack the name
 
 [[noreturn]] void fail_call(const std::string& what, const std::string& path, int error) {
   const std::string reason = path + ": " + what + ": " + std::strerror(error);
@@ -76,7 +76,7 @@ std::pair<void*, std::size_t> whole_pages(std::span<const std::byte> part) {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const Descriptor file(path, O_RDONLY);
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_call("cannot read its size", path, errno);
   if (!S_ISREG(status.st_mode)) refuse(path, " is not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
@@ -94,9 +94,7 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 
-void MappedFile::expect(Access access) const noexcept {
-  ::madvise(data_, size_, access == Access::kRandom ? MADV_RANDOM : MADV_SEQUENTIAL);
-}
+void MappedFile::expect(Access access) const noexcept { ::madvise(data_, size_, access == Access::kRandom ? MADV_RANDOM : MADV_SEQUENTIAL); }
 
 void MappedFile::prefetch(std::span<const std::byte> part) const noexcept {
   for (; !part.empty(); part = part.subspan(std::min(kPrefetchBytes, part.size()))) {
@@ -119,8 +117,7 @@ void MappedFile::lock() const {
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   const std::string allowed = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur) + " bytes";
   fail(Code::kResourceExhausted, path_, ": cannot lock ", size_, " bytes in memory: ", std::strerror(error),
-       "; the limit of locked memory (RLIMIT_MEMLOCK) is ", allowed,
-       ": raise it (ulimit -l, LimitMEMLOCK=), or choose residency 'warm'");
+       "; the limit of locked memory (RLIMIT_MEMLOCK) is ", allowed, ": raise it (ulimit -l, LimitMEMLOCK=), or choose residency 'warm'");
 }
 
 std::optional<std::uint64_t> MappedFile::resident_bytes() const {
@@ -138,7 +135,8 @@ std::optional<std::uint64_t> MappedFile::resident_bytes() const {
     for (std::size_t i = 0; i < count; ++i) resident += states[i] & 1U;
   }
   if (seen == 0) return 0;
-  return std::min<std::uint64_t>(size_, static_cast<std::uint64_t>(static_cast<double>(resident) / static_cast<double>(seen) * static_cast<double>(pages)) * page);
+  return std::min<std::uint64_t>(
+      size_, static_cast<std::uint64_t>(static_cast<double>(resident) / static_cast<double>(seen) * static_cast<double>(pages)) * page);
 }
 
 void warm(std::vector<FilePart> parts) {

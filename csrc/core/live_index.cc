@@ -60,9 +60,7 @@ LiveIndex::LiveIndex(const MemoryShape& shape, unsigned threads) : shape_(shape)
   publish(files_, {}, {});
   try {
     worker_ = std::jthread([this] { work(); });
-  } catch (const std::system_error& error) {
-    fail_thread(error);
-  }
+  } catch (const std::system_error& error) { fail_thread(error); }
 }
 
 LiveIndex::~LiveIndex() { close(); }
@@ -194,8 +192,7 @@ std::shared_ptr<MemorySegment> LiveIndex::sort_removed(std::span<const std::uint
 }
 
 // Removes documents, of which `deletion` holds the tokens, from copies of the lists. Throws kNotFound if one was removed meanwhile.
-void LiveIndex::hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion, Entries& memory,
-                     Entries& deletions) const {
+void LiveIndex::hide(std::span<const std::uint64_t> sequences, std::shared_ptr<MemorySegment> deletion, Entries& memory, Entries& deletions) const {
   const std::vector<DocumentIndices> found = snapshot_->find(sequences);
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (!found[i].empty()) memory[i].live.remove(found[i]);
@@ -239,7 +236,8 @@ void LiveIndex::replace(Lock& lock, std::shared_ptr<const FileSet> files, std::u
   std::transform(old_deletions.begin(), old_deletions.end(), std::back_inserter(deletions), keep);
   lock.lock();
   changed_.wait(lock, [&] {
-    return closed_ || std::all_of(deletions_.begin(), deletions_.end(), [&](const Entry& entry) { return entry.holder == nullptr || entry.holder == &hold; });
+    return closed_ ||
+           std::all_of(deletions_.begin(), deletions_.end(), [&](const Entry& entry) { return entry.holder == nullptr || entry.holder == &hold; });
   });
   require_open();
   for (std::size_t i = deletions.size(); i < deletions_.size(); ++i) deletions.push_back(keep(deletions_[i].live.segment));  // added meanwhile

@@ -55,20 +55,21 @@ void LiveIndex::merge_due(Lock& lock) try {
     }
     if (idle) return;
   }
-} catch (const std::bad_alloc&) {
-}
+} catch (const std::bad_alloc&) {}
 
 void LiveIndex::settle() {
   Lock lock(mutex_);
   changed_.notify_all();
-  changed_.wait(lock, [&] { return closed_ || (!due(memory_) && !due(deletions_) && !any_held(memory_) && !any_held(deletions_) && retired_.empty() && !freeing_); });
+  changed_.wait(lock, [&] {
+    return closed_ || (!due(memory_) && !due(deletions_) && !any_held(memory_) && !any_held(deletions_) && retired_.empty() && !freeing_);
+  });
 }
 
 // The segments of one merge, and what it makes of them.
 struct LiveIndex::MergeJob {
   std::vector<LiveSegment> inputs;
-  std::vector<LiveSegment> deletions;  // if removed documents are left out: all deletions, from which they go too
-  std::vector<std::uint64_t> purged;   // the numbers of the documents that are left out, rising
+  std::vector<LiveSegment> deletions;           // if removed documents are left out: all deletions, from which they go too
+  std::vector<std::uint64_t> purged;            // the numbers of the documents that are left out, rising
   std::shared_ptr<const MemorySegment> merged;  // null if no document remains
   std::shared_ptr<const MemorySegment> kept;    // of the deletions; null if none remains
 

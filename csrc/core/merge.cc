@@ -51,7 +51,10 @@ std::vector<Interval> deleted_ranges(const MergeInput& input) {
 class Merger {
  public:
   Merger(std::span<const MergeInput> inputs, const MergeSettings& settings, const Progress& progress)
-      : inputs_(inputs), settings_(settings), progress_(progress), segments_(views(inputs)),
+      : inputs_(inputs),
+        settings_(settings),
+        progress_(progress),
+        segments_(views(inputs)),
         order_(segments_, inputs.front().segment->header().order_depth) {
     for (const MergeInput& input : inputs_) {
       kept_.emplace_back(input.segment->header().token_count, deleted_ranges(input), tokens_);
@@ -117,9 +120,7 @@ class Merger {
     std::vector<SuffixKey> directory;
     std::uint64_t written = 0, done = 0, started = 0;
     for (const Slice& slice : slices) {
-      for (; started < slices.size() && merging.size() < threads; ++started) {
-        merging.push_back(start(launch, slices[started]));
-      }
+      for (; started < slices.size() && merging.size() < threads; ++started) { merging.push_back(start(launch, slices[started])); }
       while (merging.front().wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout) report(done);
       const std::vector<std::uint32_t> positions = merging.front().get();
       merging.pop_front();
@@ -148,9 +149,7 @@ class Merger {
         positions.resize(static_cast<std::size_t>(merge_ranks(segments_, kept_, order_, slice, positions.data()) - positions.data()));
         return positions;
       });
-    } catch (const std::system_error& error) {
-      fail_thread(error);
-    }
+    } catch (const std::system_error& error) { fail_thread(error); }
   }
 
   // Cuts all ranks at suffixes sampled at equal distances from every input. No slice has more than twice slice_suffixes.
@@ -181,9 +180,7 @@ class Merger {
     return partition_point(lo, segments_[segment].count, before);
   }
 
-  SuffixEntry entry(std::uint32_t segment, std::uint64_t rank) const {
-    return order_.entry(segment, checked_position(segments_[segment], rank));
-  }
+  SuffixEntry entry(std::uint32_t segment, std::uint64_t rank) const { return order_.entry(segment, checked_position(segments_[segment], rank)); }
 
   // The directory's key of the suffix at this position of the output.
   SuffixKey key_of(std::uint32_t position) const noexcept {

@@ -15,9 +15,7 @@ std::uint64_t ParallelTexts::length(std::uint64_t number) const {
 
 void ParallelTexts::append(std::uint64_t number, std::span<const std::uint32_t> tokens) {
   for (const std::uint32_t token : tokens) {
-    if (token >= vocab_size_) {
-      refuse("token id ", token, " is out of range; the vocabulary has ", vocab_size_, " ids");
-    }
+    if (token >= vocab_size_) { refuse("token id ", token, " is out of range; the vocabulary has ", vocab_size_, " ids"); }
   }
   std::vector<std::uint32_t>& text = texts_[number];
   text.insert(text.end(), tokens.begin(), tokens.end());

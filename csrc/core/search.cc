@@ -103,8 +103,8 @@ void check(const QueryBounds& bounds, std::uint32_t order_depth) {
   if (bounds.max_depth < 1) refuse("max_depth is 0; it must be at least 1");
   if (bounds.max_nodes > kMaxNodes) refuse("max_nodes is ", bounds.max_nodes, "; the limit is ", kMaxNodes);
   if (std::uint64_t{bounds.max_match} + bounds.max_depth > order_depth) {
-    refuse("max_match + max_depth is ", std::uint64_t{bounds.max_match} + bounds.max_depth, ", above the order depth ",
-           order_depth, " of the datastore; lower one of them, or build with a larger --order-depth");
+    refuse("max_match + max_depth is ", std::uint64_t{bounds.max_match} + bounds.max_depth, ", above the order depth ", order_depth,
+           " of the datastore; lower one of them, or build with a larger --order-depth");
   }
 }
 

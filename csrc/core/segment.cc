@@ -58,8 +58,8 @@ void Segment::validate() {
   header_ = read_at<Header>(bytes, 0);
   if (header_.magic != format::kMagic) corrupt("is no segment file: it does not begin with the magic number");
   if (header_.version != format::kVersion || (header_.reader_flags & ~format::kKnownReaderFlags) != 0) {
-    fail(Code::kUnsupported, path_, ": format version ", header_.version, ", reader flags ", header_.reader_flags,
-         "; this program reads version ", format::kVersion, " without flags: use a newer Suffolk");
+    fail(Code::kUnsupported, path_, ": format version ", header_.version, ", reader flags ", header_.reader_flags, "; this program reads version ",
+         format::kVersion, " without flags: use a newer Suffolk");
   }
   if (header_.header_bytes != sizeof(Header)) corrupt("header length is ", header_.header_bytes, ", not ", sizeof(Header));
   if (crc32c(bytes.first(offsetof(Header, checksum))) != header_.checksum) corrupt("the header's checksum does not agree");
@@ -73,8 +73,7 @@ void Segment::validate() {
   if (header_.order_depth == 0 || header_.order_depth > format::kMaxOrderDepth) corrupt("order depth ", header_.order_depth);
   if (header_.token_count > format::kMaxTokens || header_.document_count > header_.token_count ||
       header_.suffix_count != header_.token_count - header_.document_count) {
-    corrupt("counts do not agree: ", header_.token_count, " tokens, ", header_.suffix_count, " suffixes, ",
-            header_.document_count, " documents");
+    corrupt("counts do not agree: ", header_.token_count, " tokens, ", header_.suffix_count, " suffixes, ", header_.document_count, " documents");
   }
 
   // From here on all counts are below 2^32, so no product overflows 64 bits.
@@ -93,8 +92,10 @@ void Segment::validate() {
 
   table_ = read_at<SectionTable>(bytes, end);
   const std::uint64_t document_table_bytes = std::min(end, table_[static_cast<std::size_t>(Section::kDocumentTable) - 1].bytes);
-  const SectionTable expected = lay_out({.vocab_size = header_.vocab_size, .token_count = header_.token_count,
-                                         .document_count = header_.document_count, .document_table_bytes = document_table_bytes},
+  const SectionTable expected = lay_out({.vocab_size = header_.vocab_size,
+                                         .token_count = header_.token_count,
+                                         .document_count = header_.document_count,
+                                         .document_table_bytes = document_table_bytes},
                                         header_.token_width);
   for (std::uint32_t i = 0; i < format::kSections; ++i) {
     const auto& entry = table_[i];
@@ -184,9 +185,7 @@ void Segment::verify_order(const Progress& progress) const {
   std::vector<bool> seen(header_.token_count);
   std::uint32_t expected = 0;  // the first ranks of lower tokens are checked
   for (std::uint64_t rank = 0; rank < positions.size(); ++rank) {
-    if (positions[rank] >= header_.token_count || seen[positions[rank]]) {
-      corrupt("position of rank ", rank, " is out of range or stands twice");
-    }
+    if (positions[rank] >= header_.token_count || seen[positions[rank]]) { corrupt("position of rank ", rank, " is out of range or stands twice"); }
     seen[positions[rank]] = true;
     const std::uint32_t first = suffixes_.token(rank, 0);
     if (first == kEnd) corrupt("the suffix of rank ", rank, " begins at a separator");

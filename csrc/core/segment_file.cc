@@ -45,8 +45,11 @@ std::uint32_t token_width(std::uint32_t vocab_size) noexcept {
 
 SectionTable lay_out(const SegmentShape& shape, std::uint32_t width) noexcept {
   const std::uint64_t suffixes = shape.token_count - shape.document_count;
-  const std::array<std::uint64_t, format::kSections> sizes = {shape.token_count * width, suffixes * 4, (std::uint64_t{shape.vocab_size} + 1) * 4,
-                                                              (shape.document_count + 1) * 4, shape.document_table_bytes,
+  const std::array<std::uint64_t, format::kSections> sizes = {shape.token_count * width,
+                                                              suffixes * 4,
+                                                              (std::uint64_t{shape.vocab_size} + 1) * 4,
+                                                              (shape.document_count + 1) * 4,
+                                                              shape.document_table_bytes,
                                                               directory_entries(suffixes) * sizeof(SuffixKey)};
   SectionTable table;
   std::uint64_t offset = sizeof(format::Header);
@@ -76,8 +79,11 @@ void SegmentFile::end_section() {
 
 SegmentSummary SegmentFile::commit() {
   const std::vector<std::uint32_t> checksums = file_.finish_chunks();
-  format::Trailer trailer = {.table_offset = header_.table_offset, .file_bytes = header_.file_bytes, .header_checksum = header_.checksum,
-                             .checksum = 0, .magic = format::kTrailerMagic};
+  format::Trailer trailer = {.table_offset = header_.table_offset,
+                             .file_bytes = header_.file_bytes,
+                             .header_checksum = header_.checksum,
+                             .checksum = 0,
+                             .magic = format::kTrailerMagic};
   trailer.checksum = crc32c(std::as_bytes(std::span(table_)));
   trailer.checksum = crc32c(std::as_bytes(std::span(checksums)), trailer.checksum);
   trailer.checksum = crc32c(bytes_of(trailer).first(offsetof(format::Trailer, checksum)), trailer.checksum);

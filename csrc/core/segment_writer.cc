@@ -78,8 +78,8 @@ SegmentSummary write_segment(const std::string& path, std::span<const Token> tok
   std::vector<std::uint32_t> first_ranks(std::size_t{settings.vocab_size} + 1);
   // Uninitialised: sorting writes every entry, and touching the pages twice would take measurable time.
   const auto positions = std::make_unique_for_overwrite<std::uint32_t[]>(suffixes);
-  sort_suffixes<Token>(tokens, settings.vocab_size, settings.order_depth, thread_count(settings.threads), {positions.get(), suffixes},
-                       first_ranks, progress);
+  sort_suffixes<Token>(tokens, settings.vocab_size, settings.order_depth, thread_count(settings.threads), {positions.get(), suffixes}, first_ranks,
+                       progress);
 
   write_tokens(file, tokens, width);
   file.end_section();

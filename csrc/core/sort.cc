@@ -23,8 +23,8 @@ constexpr std::uint64_t kDirectCost = 6;         // cost of sorting a suffix dir
 template <typename Token>
 class Sorter {
  public:
-  Sorter(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads,
-         std::span<std::uint32_t> positions, std::span<std::uint32_t> first_ranks, const Progress& progress)
+  Sorter(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads, std::span<std::uint32_t> positions,
+         std::span<std::uint32_t> first_ranks, const Progress& progress)
       : text_(tokens, vocab_size, order_depth),
         tokens_(tokens),
         vocab_size_(vocab_size),
@@ -275,9 +275,9 @@ void sort_suffixes(std::span<const Token> tokens, std::uint32_t vocab_size, std:
   Sorter<Token>(tokens, vocab_size, order_depth, threads, positions, first_ranks, progress).run();
 }
 
-template void sort_suffixes<std::uint16_t>(std::span<const std::uint16_t>, std::uint32_t, std::uint32_t, unsigned,
-                                           std::span<std::uint32_t>, std::span<std::uint32_t>, const Progress&);
-template void sort_suffixes<std::uint32_t>(std::span<const std::uint32_t>, std::uint32_t, std::uint32_t, unsigned,
-                                           std::span<std::uint32_t>, std::span<std::uint32_t>, const Progress&);
+template void sort_suffixes<std::uint16_t>(std::span<const std::uint16_t>, std::uint32_t, std::uint32_t, unsigned, std::span<std::uint32_t>,
+                                           std::span<std::uint32_t>, const Progress&);
+template void sort_suffixes<std::uint32_t>(std::span<const std::uint32_t>, std::uint32_t, std::uint32_t, unsigned, std::span<std::uint32_t>,
+                                           std::span<std::uint32_t>, const Progress&);
 
 }  // namespace suffolk

@@ -21,7 +21,7 @@ struct Job {
   std::size_t count;
   std::size_t grain;
   std::atomic<std::size_t> next = 0;
-  std::size_t helpers = 0;   // guarded by the state's mutex, like `error`
+  std::size_t helpers = 0;  // guarded by the state's mutex, like `error`
   std::exception_ptr error;
 
   // Takes pieces until there are none.

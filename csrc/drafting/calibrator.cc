@@ -39,8 +39,7 @@ class Calibrator::Kinds {
   explicit Kinds(const CountedTree& tree) : tree_(tree), depths_(tree.parents.size()) {
     const std::size_t size = tree.tokens.size();
     if (tree.parents.size() != size || (!tree.counts.empty() && tree.counts.size() != size)) {
-      refuse("draft tree: ", size, " tokens have ", tree.parents.size(), " parents and ", tree.counts.size(),
-             " counts; the numbers must be equal");
+      refuse("draft tree: ", size, " tokens have ", tree.parents.size(), " parents and ", tree.counts.size(), " counts; the numbers must be equal");
     }
     require_parents(tree.parents);
     find_depths(tree.parents, depths_);
@@ -57,9 +56,7 @@ class Calibrator::Kinds {
   }
 
  private:
-  double count(std::size_t node) const {
-    return tree_.counts.empty() ? 1.0 : static_cast<double>(std::max<std::uint64_t>(1, tree_.counts[node]));
-  }
+  double count(std::size_t node) const { return tree_.counts.empty() ? 1.0 : static_cast<double>(std::max<std::uint64_t>(1, tree_.counts[node])); }
 
   const CountedTree& tree_;
   std::vector<std::int32_t> depths_;
@@ -145,7 +142,8 @@ void Calibrator::restore(std::span<const double> state) {
   if (state.size() != wanted) refuse("calibration: a state has ", state.size(), " entries; it must have ", wanted);
   for (std::size_t cell = 0; cell < wanted; cell += 2) {
     if (!(state[cell] >= 0 && state[cell] <= state[cell + 1] && std::isfinite(state[cell + 1]))) {
-      refuse("calibration: a state has ", state[cell], " hits of ", state[cell + 1], " seen in cell ", cell / 2, "; there must be 0 to as many as were seen");
+      refuse("calibration: a state has ", state[cell], " hits of ", state[cell + 1], " seen in cell ", cell / 2,
+             "; there must be 0 to as many as were seen");
     }
   }
   std::size_t cell = 0;

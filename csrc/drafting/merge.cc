@@ -49,7 +49,9 @@ class Trie {
       const double left = nodes_[static_cast<std::size_t>(a)].value, right = nodes_[static_cast<std::size_t>(b)].value;
       return left != right ? left > right : a < b;
     });
-    MergedTree tree{.tokens = std::vector<std::int32_t>(kept), .parents = std::vector<std::int32_t>(kept), .scores = std::vector<float>(kept),
+    MergedTree tree{.tokens = std::vector<std::int32_t>(kept),
+                    .parents = std::vector<std::int32_t>(kept),
+                    .scores = std::vector<float>(kept),
                     .sources = std::vector<std::uint32_t>(kept)};
     for (std::size_t at = 0; at < kept; ++at) {
       const Node& node = nodes_[static_cast<std::size_t>(order[at])];
@@ -96,9 +98,7 @@ MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes) {
     require_scored(tree);
     size += tree.tokens.size();
   }
-  if (size > std::numeric_limits<std::int32_t>::max()) {
-    refuse("draft trees: ", size, " nodes in all; there must be fewer than 2147483648");
-  }
+  if (size > std::numeric_limits<std::int32_t>::max()) { refuse("draft trees: ", size, " nodes in all; there must be fewer than 2147483648"); }
   Trie trie(size);
   std::vector<std::int32_t> rows;
   for (const ScoredTree& tree : trees) {

@@ -24,7 +24,7 @@ constexpr double kSlight = 0.003;  // candidates of a smaller probability get no
 // The weight of a log probability, the weight of its noise, and the log weight of "no candidate", by the length of the end.
 // Longer ends predict better. Fitted by maximum likelihood to 25,000 tokens of answers sampled at temperatures 0 and 0.7.
 constexpr std::array<double, NextTokenTable::kOrder> kLikely = {0.45, 0.58, 0.65, 1.0}, kNoise = {0.47, 0.45, 0.45, 0.76},
-                                               kNone = {1.05, -0.07, -0.51, -2.19};
+                                                     kNone = {1.05, -0.07, -0.51, -2.19};
 
 // A candidate node.
 struct Found {
@@ -68,14 +68,10 @@ class NextTokenTable::Ends {
 };
 
 NextTokenTable::NextTokenTable(std::size_t ends) {
-  if (ends < kFewestEnds || ends > kMostEnds) {
-    refuse("next-token table: ends is ", ends, "; it must be ", kFewestEnds, " to ", kMostEnds);
-  }
+  if (ends < kFewestEnds || ends > kMostEnds) { refuse("next-token table: ends is ", ends, "; it must be ", kFewestEnds, " to ", kMostEnds); }
   try {
     entries_.resize(std::bit_ceil(ends));
-  } catch (const std::bad_alloc&) {
-    fail(Code::kResourceExhausted, "next-token table: no memory to remember ", ends, " ends; ask for fewer");
-  }
+  } catch (const std::bad_alloc&) { fail(Code::kResourceExhausted, "next-token table: no memory to remember ", ends, " ends; ask for fewer"); }
 }
 
 void NextTokenTable::learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities) {
@@ -85,8 +81,7 @@ void NextTokenTable::learn(std::span<const std::int32_t> tokens, std::span<const
            " log probabilities; the numbers must be equal, and rows of ", kWidth);
   }
   if (rows > 0 && rows >= tokens.size()) {
-    refuse("next-token table: ", rows, " rows of candidates stand behind a text of ", tokens.size(),
-           " tokens; there must be fewer rows than tokens");
+    refuse("next-token table: ", rows, " rows of candidates stand behind a text of ", tokens.size(), " tokens; there must be fewer rows than tokens");
   }
   const auto bad = std::find_if(candidates.begin(), candidates.end(), [](std::int32_t token) { return token < 0; });
   if (bad != candidates.end()) {
@@ -106,7 +101,7 @@ void NextTokenTable::learn(std::span<const std::int32_t> tokens, std::span<const
 }
 
 NextTokenTree NextTokenTable::draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
-                             const std::optional<Sampling>& sampling) {
+                                    const std::optional<Sampling>& sampling) {
   if (max_nodes > kMostNodes) refuse("next-token table: max_nodes is ", max_nodes, "; it must be at most ", kMostNodes);
   NextTokenTree tree;
   std::priority_queue<Found> open;
@@ -120,7 +115,11 @@ NextTokenTree NextTokenTable::draft(std::span<const std::int32_t> tokens, std::i
     const Chances chances = weigh(known, at, sampling);
     for (std::size_t candidate = 0; candidate < kWidth; ++candidate) {
       if (chances[candidate] < kSlight) continue;
-      open.push({.score = score * chances[candidate], .number = number++, .token = known.distribution->tokens[candidate], .parent = node, .depth = depth + 1});
+      open.push({.score = score * chances[candidate],
+                 .number = number++,
+                 .token = known.distribution->tokens[candidate],
+                 .parent = node,
+                 .depth = depth + 1});
     }
   };
   open_behind(-1, 1.0, 0);

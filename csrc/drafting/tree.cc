@@ -28,24 +28,21 @@ void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_siz
 
 void require_scores(std::span<const float> scores) {
   for (std::size_t node = 0; node < scores.size(); ++node) {
-    if (!(scores[node] >= 0 && scores[node] <= 1)) {
-      refuse("draft tree: node ", node, " has score ", scores[node], "; it must be within 0..1");
-    }
+    if (!(scores[node] >= 0 && scores[node] <= 1)) { refuse("draft tree: node ", node, " has score ", scores[node], "; it must be within 0..1"); }
   }
 }
 
 void require_scored(const ScoredTree& tree) {
   const std::size_t size = tree.tokens.size();
   if (tree.parents.size() != size || tree.scores.size() != size || tree.sources.size() != size) {
-    refuse("draft tree: ", size, " tokens have ", tree.parents.size(), " parents, ", tree.scores.size(), " scores and ",
-           tree.sources.size(), " sources; the numbers must be equal");
+    refuse("draft tree: ", size, " tokens have ", tree.parents.size(), " parents, ", tree.scores.size(), " scores and ", tree.sources.size(),
+           " sources; the numbers must be equal");
   }
   require_parents(tree.parents);
   require_scores(tree.scores);
   for (std::size_t node = 0; node < size; ++node) {
     if (tree.parents[node] >= 0 && tree.scores[node] > tree.scores[static_cast<std::size_t>(tree.parents[node])]) {
-      refuse("draft tree: node ", node, " has score ", tree.scores[node],
-             ", more than its parent; a path is never likelier than its beginning");
+      refuse("draft tree: node ", node, " has score ", tree.scores[node], ", more than its parent; a path is never likelier than its beginning");
     }
   }
 }
@@ -73,11 +70,13 @@ std::vector<std::int64_t> path_of(std::span<const std::int32_t> parents, const F
 
 }  // namespace
 
-std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int32_t> text) {
+std::vector<std::int64_t> path_along(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
+                                     std::span<const std::int32_t> text) {
   return path_of(parents, [&](std::size_t node, std::int32_t, std::size_t depth) { return depth < text.size() && tokens[node] == text[depth]; });
 }
 
-std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents, std::span<const std::int64_t> sampled) {
+std::vector<std::int64_t> accepted_path(std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents,
+                                        std::span<const std::int64_t> sampled) {
   return path_of(parents, [&](std::size_t node, std::int32_t parent, std::size_t) {
     return tokens[node] == sampled[static_cast<std::size_t>(parent + 1)] && sampled[node + 1] >= 0;
   });

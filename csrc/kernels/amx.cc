@@ -43,9 +43,7 @@ SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::si
     const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bias + output));
     added = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
   }
-  for (std::size_t m = 0; m < rows; ++m, out += product.outputs) {
-    write_narrow(out, _mm512_add_ps(_mm512_castsi512_ps(totals[m]), added));
-  }
+  for (std::size_t m = 0; m < rows; ++m, out += product.outputs) { write_narrow(out, _mm512_add_ps(_mm512_castsi512_ps(totals[m]), added)); }
 }
 
 SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end) {
@@ -55,15 +53,20 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
   const SumTiles tile_sums{.at = sums, .next_outputs = 2 * kTileFloats, .next_group = kTileFloats, .stride = kTile};
   for (std::size_t output = begin; output < end; output += kPanel) {
     const std::size_t tiles = std::min(kPanelTiles, (end - output) / kTile), after = output + kPanel;
-    Panel panel{.weights = static_cast<const BFloat16*>(product.weights) + output * product.inputs, .next = nullptr, .inputs = product.inputs, .stride = product.inputs};
+    Panel panel{.weights = static_cast<const BFloat16*>(product.weights) + output * product.inputs,
+                .next = nullptr,
+                .inputs = product.inputs,
+                .stride = product.inputs};
     if (after + tiles * kTile <= product.outputs) panel.next = panel.weights + kPanel * product.inputs;
     for (std::size_t group = 0; group < groups; group += 2) {
       const std::size_t pair = std::min<std::size_t>(2, groups - group);
-      const auto multiply_tiles = tiles == 2 ? (pair == 2 ? multiply_panel<2, 2> : multiply_panel<2, 1>) : (pair == 2 ? multiply_panel<1, 2> : multiply_panel<1, 1>);
+      const auto multiply_tiles =
+          tiles == 2 ? (pair == 2 ? multiply_panel<2, 2> : multiply_panel<2, 1>) : (pair == 2 ? multiply_panel<1, 2> : multiply_panel<1, 1>);
       multiply_tiles(panel, packed + group * group_floats, tile_sums);
       for (std::size_t tile = 0; tile < 2 * tiles; ++tile) {
         const std::size_t row = (group + tile % 2) * kTile;
-        if (row < product.row_count) finish(product, sums + tile * kTileFloats, output + tile / 2 * kTile, row, std::min(kTile, product.row_count - row));
+        if (row < product.row_count)
+          finish(product, sums + tile * kTileFloats, output + tile / 2 * kTile, row, std::min(kTile, product.row_count - row));
       }
       panel.next = nullptr;
     }
@@ -72,9 +75,7 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
 }
 
 // As many rows as fit the L2 cache.
-std::size_t most_rows(std::size_t inputs) {
-  return std::clamp<std::size_t>(kCachedInputs / inputs / (2 * kTile) * (2 * kTile), 2 * kTile, 512);
-}
+std::size_t most_rows(std::size_t inputs) { return std::clamp<std::size_t>(kCachedInputs / inputs / (2 * kTile) * (2 * kTile), 2 * kTile, 512); }
 
 constexpr Backend kAmx = {.name = "AMX", .panel = kPanel, .most_rows = most_rows, .packed_size = packed_size, .pack = pack, .multiply = multiply};
 

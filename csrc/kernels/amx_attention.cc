@@ -29,7 +29,8 @@ SUFFOLK_TARGET void pack_keys(const Piece& piece, float* packed) {
 // Packs the values of a piece, in groups of 16 numbers of each value: [block of 32 positions, pair of positions, number]. Values that
 // nobody sees become zeros. Returns whether all numbers are finite.
 SUFFOLK_TARGET bool pack_values(const Piece& piece, float* packed) {
-  alignas(64) static constexpr std::uint16_t kFirst[] = {0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  alignas(64) static constexpr std::uint16_t kFirst[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                         8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i first = _mm512_load_si512(kFirst), second = _mm512_add_epi16(first, _mm512_set1_epi16(kTile));
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   __mmask32 special = 0;
@@ -92,9 +93,11 @@ SUFFOLK_TARGET void weigh_query(const Piece& piece, std::size_t row, float* scor
 SUFFOLK_TARGET void attend_rows(const Piece& piece, std::size_t row, std::size_t rows, const float* keys, const float* values, float* out) {
   const std::size_t stride = padded_width(piece.key_width), width = piece.to.width;
   const auto multiply = rows > kTile ? multiply_panel<2, 2> : multiply_panel<1, 2>;
-  const Panel queries{.weights = reinterpret_cast<const BFloat16*>(piece.queries + row * stride), .next = nullptr, .inputs = piece.key_width, .stride = 2 * stride};
+  const Panel queries{
+      .weights = reinterpret_cast<const BFloat16*>(piece.queries + row * stride), .next = nullptr, .inputs = piece.key_width, .stride = 2 * stride};
   for (std::size_t first = piece.seen.begin / (2 * kTile) * 2 * kTile; first < piece.seen.end; first += 2 * kTile) {
-    multiply(queries, keys + first * piece.key_width / 2, {.at = piece.scores + first, .next_outputs = kTile * kPiece, .next_group = kTile, .stride = kPiece});
+    multiply(queries, keys + first * piece.key_width / 2,
+             {.at = piece.scores + first, .next_outputs = kTile * kPiece, .next_group = kTile, .stride = kPiece});
   }
   for (std::size_t r = 0; r < rows; ++r) weigh_query(piece, row + r, piece.scores + r * kPiece);
   const Panel weights{.weights = reinterpret_cast<const BFloat16*>(piece.scores), .next = nullptr, .inputs = kPiece, .stride = 2 * kPiece};

@@ -48,13 +48,9 @@ struct Avx2 : Scalars {
 
 }  // namespace
 
-const Backend* avx2_backend(Element element, bool bytes) noexcept {
-  return processor().avx2 ? backend_of<Avx2>(element, bytes) : nullptr;
-}
+const Backend* avx2_backend(Element element, bool bytes) noexcept { return processor().avx2 ? backend_of<Avx2>(element, bytes) : nullptr; }
 
-const AttentionBackend* avx2_attention(Element element) noexcept {
-  return processor().avx2 ? attention_of<Avx2>(element) : nullptr;
-}
+const AttentionBackend* avx2_attention(Element element) noexcept { return processor().avx2 ? attention_of<Avx2>(element) : nullptr; }
 
 }  // namespace suffolk::kernels
 

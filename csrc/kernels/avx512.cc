@@ -8,13 +8,9 @@
 
 namespace suffolk::kernels {
 
-const Backend* avx512_backend(Element element, bool bytes) noexcept {
-  return processor().avx512 ? backend_of<Avx512>(element, bytes) : nullptr;
-}
+const Backend* avx512_backend(Element element, bool bytes) noexcept { return processor().avx512 ? backend_of<Avx512>(element, bytes) : nullptr; }
 
-const AttentionBackend* avx512_attention(Element element) noexcept {
-  return processor().avx512 ? attention_of<Avx512>(element) : nullptr;
-}
+const AttentionBackend* avx512_attention(Element element) noexcept { return processor().avx512 ? attention_of<Avx512>(element) : nullptr; }
 
 }  // namespace suffolk::kernels
 

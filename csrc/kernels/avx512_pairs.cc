@@ -46,7 +46,8 @@ SUFFOLK_TARGET void multiply_pairs(const SkinnyGemm& product, const float* packe
   multiply<Lanes>(pairs, packed, begin, end);
 }
 
-constexpr Backend kPairs = {.name = Pairs::kName, .panel = kPanelOutputs, .most_rows = most_rows, .packed_size = packed_pairs, .pack = pack_all, .multiply = multiply_pairs};
+constexpr Backend kPairs = {
+    .name = Pairs::kName, .panel = kPanelOutputs, .most_rows = most_rows, .packed_size = packed_pairs, .pack = pack_all, .multiply = multiply_pairs};
 
 }  // namespace
 

@@ -45,12 +45,8 @@ struct Portable : Scalars {
 
 }  // namespace
 
-const Backend* portable_backend(Element element, bool bytes) noexcept {
-  return backend_of<Portable>(element, bytes);
-}
+const Backend* portable_backend(Element element, bool bytes) noexcept { return backend_of<Portable>(element, bytes); }
 
-const AttentionBackend* portable_attention(Element element) noexcept {
-  return attention_of<Portable>(element);
-}
+const AttentionBackend* portable_attention(Element element) noexcept { return attention_of<Portable>(element); }
 
 }  // namespace suffolk::kernels

@@ -10,9 +10,9 @@
 namespace suffolk::kernels {
 namespace {
 
-constexpr std::size_t kQueries = 96;           // queries of a block: their numbers stay in the caches
-constexpr std::size_t kBlocksPerThread = 4;    // so that a delayed thread does not delay the others
-constexpr std::size_t kLeastWork = 1U << 16;   // multiplications for which another thread is worth its start
+constexpr std::size_t kQueries = 96;          // queries of a block: their numbers stay in the caches
+constexpr std::size_t kBlocksPerThread = 4;   // so that a delayed thread does not delay the others
+constexpr std::size_t kLeastWork = 1U << 16;  // multiplications for which another thread is worth its start
 constexpr std::int64_t kPieceTokens = kPiece;
 
 const AttentionBackend& best_backend(Element element, std::size_t key_width, std::size_t value_width) noexcept {
@@ -62,7 +62,10 @@ struct Scratch {
 class Layer {
  public:
   explicit Layer(const TreeAttention& layer)
-      : at_(layer), backend_(best_backend(layer.element, layer.key_width, layer.value_width)), fold_(layer.heads / layer.key_heads), bytes_(element_bytes(layer.element)) {}
+      : at_(layer),
+        backend_(best_backend(layer.element, layer.key_width, layer.value_width)),
+        fold_(layer.heads / layer.key_heads),
+        bytes_(element_bytes(layer.element)) {}
 
   std::vector<Block> blocks() const {
     std::vector<Block> found;
@@ -239,7 +242,8 @@ void attend_parts(const Layer& layer, const std::vector<Block>& blocks, std::int
     const Block& block = blocks[number / static_cast<std::size_t>(parts)];
     const std::int64_t part = static_cast<std::int64_t>(number) % parts, pieces = block.end_piece - block.first_piece;
     const std::int64_t begin = pieces * part / parts, end = pieces * (part + 1) / parts;
-    float* to = memory + begins[number / static_cast<std::size_t>(parts)] + static_cast<std::size_t>(begin) * floats_of(layer.queries(block), layer.width());
+    float* to =
+        memory + begins[number / static_cast<std::size_t>(parts)] + static_cast<std::size_t>(begin) * floats_of(layer.queries(block), layer.width());
     layer.attend(block, block.first_piece + begin, block.first_piece + end, to, true, scratch());
   });
   for (std::size_t number = 0; number < blocks.size(); ++number) {

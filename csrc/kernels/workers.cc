@@ -27,9 +27,7 @@ struct Pieces {
   }
 };
 
-Parallel find_parallel() noexcept {
-  return reinterpret_cast<Parallel>(::dlsym(RTLD_DEFAULT, "GOMP_parallel"));
-}
+Parallel find_parallel() noexcept { return reinterpret_cast<Parallel>(::dlsym(RTLD_DEFAULT, "GOMP_parallel")); }
 
 ThreadPool& pool() {
   static ThreadPool threads(std::max(1U, std::thread::hardware_concurrency()));
