@@ -25,7 +25,7 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
-from suffolk.serving.decoding.drafters.calibration.noise_reweighting import knows_noise
+from suffolk.serving.decoding.drafters.calibration.rescale import knows_noise
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource

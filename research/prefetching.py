@@ -25,7 +25,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.decoding.drafters.load import make_drafter
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, PrefetchingDrafter, tree_of
 from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recording import Recording

@@ -11,7 +11,7 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
-from suffolk.serving.decoding.drafters.calibration.noise_reweighting import knows_noise
+from suffolk.serving.decoding.drafters.calibration.rescale import knows_noise
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, propose_merged
@@ -31,7 +31,7 @@ class Evidence:
     Attributes:
         features: float64[n, 5], one feature for each number of a prior, in the order of ``TERMS``.
         taken: bool[n], whether the answer contains the node.
-        noise: float64[n], the sampling noise of the answer (``noise_reweighting.py``); 0 if unknown.
+        noise: float64[n], the sampling noise of the answer (``rescale.py``); 0 if unknown.
     """
 
     features: Floats

@@ -14,7 +14,7 @@ from research.command import check_timing, command_parser, cpu_clock, run_comman
 from research.some_passes import binary_tree, filled_cache
 from suffolk.datastore.json_file import write_json
 from suffolk.datastore.text_table import format_table
-from suffolk.serving.decoding.engine.model import split_attention
+from suffolk.serving.decoding.engine.model import tree_attention
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.target_loader import DTYPES
@@ -51,7 +51,7 @@ def _time(target: Target, cache: KVCache, layout: TreeLayout, rounds: int) -> di
     """Return milliseconds of each variant and round, after a warm-up round."""
     times: dict[str, list[float]] = {way: [] for way in LEAST_PAIRS}
     for number in range(rounds + 1):
-        for way, split_attention.LEAST_PAIRS in LEAST_PAIRS.items():
+        for way, tree_attention.LEAST_PAIRS in LEAST_PAIRS.items():
             begin = cpu_clock()
             target.forward(cache, [0], [layout], [len(layout)])
             if number:

@@ -22,7 +22,7 @@ from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.drafters.registry import find
-from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.decoding.drafters.retrieval.limits import require_match
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, Proposal
 from suffolk.serving.decoding.engine.model.target import Target

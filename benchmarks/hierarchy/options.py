@@ -15,7 +15,7 @@ from suffolk.serving.decoding.drafters.hierarchy.stack_spec import (
     read_stack,
 )
 from suffolk.serving.decoding.drafters.neural.early_exit.config import KIND, ExitConfig
-from suffolk.serving.decoding.drafters.neural.head_kind import kind_of
+from suffolk.serving.decoding.drafters.neural.options import kind_of
 from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE
 
 Stack = tuple[StackLevel, ...]

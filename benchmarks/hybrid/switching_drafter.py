@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from suffolk.benchmarks.hybrid.combined_sources import CombinedSources
 from suffolk.benchmarks.hybrid.switching_rules import Rule
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.drafters.hybrid.merge import merge
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, merge
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, tree_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 
 

@@ -19,7 +19,7 @@ from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
 from suffolk.serving.cluster.published_config import Source, check_published
 from suffolk.serving.cluster.server_client import ServerClient
-from suffolk.serving.decoding.engine.checked_fields import Within, check_fields, from_json
+from suffolk.serving.decoding.engine.checks import Within, check_fields, from_json
 from suffolk.serving.net.endpoint import Endpoint
 
 Count = Annotated[int, Within(0, 1024)]

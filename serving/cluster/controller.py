@@ -18,7 +18,7 @@ from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
-from suffolk.serving.decoding.engine.checked_fields import from_json
+from suffolk.serving.decoding.engine.checks import from_json
 from suffolk.serving.store.replication.peer import have_leaders
 
 CONTROLLER = "controller"

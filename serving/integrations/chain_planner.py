@@ -12,7 +12,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import SOURCE
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.policy.planner import Planner
 from suffolk.serving.integrations.datastore_gate import DatastoreGate
 from suffolk.serving.integrations.linear_costs import LinearCosts

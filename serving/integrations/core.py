@@ -24,11 +24,11 @@ from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.limits import require_match
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import GREEDY, DraftRequest
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line

@@ -21,6 +21,7 @@ from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.loop.prompt import encode_text, has_template
+from suffolk.serving.decoding.engine.sampling.grammar_compiler import GrammarCompiler
 from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.decoding.replay.recording import FINISHED
 from suffolk.serving.net.admission import AdmissionController
@@ -100,7 +101,9 @@ class DecodeService:
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call initializes the tokenizer, which is not thread-safe
             with suppress(Unsupported):  # without it, requests with a grammar are refused
-                engine.target.grammars.load()  # blocks all threads for a second, so load before requests come
+                GrammarCompiler.of(
+                    engine.target
+                ).load()  # blocks all threads for a second, so load before requests come
 
     def set_stream_interval(self, milliseconds: float) -> None:
         """Change ``stream_interval`` for the streams that begin later."""

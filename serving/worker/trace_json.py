@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.serving.decoding.drafters.registry import source_name
-from suffolk.serving.decoding.engine.loop.step_trace import StepTrace
+from suffolk.serving.decoding.engine.loop.step import StepTrace
 
 TokenText = Callable[[int], str]
 """Token id -> its text."""

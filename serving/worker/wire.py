@@ -9,8 +9,8 @@ import numpy as np
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.serving.decoding.drafters.registry import source_name
-from suffolk.serving.decoding.engine.loop.draft_counts import STAGES
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
+from suffolk.serving.decoding.engine.loop.draft_stats import STAGES
 from suffolk.serving.decoding.engine.loop.prompt import Prompt, read_prompt
 from suffolk.serving.decoding.engine.loop.stats import PARTS, GenerationStats
 from suffolk.serving.decoding.engine.loop.step import Step

@@ -16,7 +16,7 @@ from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.drafter_entry import DrafterEntry, DrafterOption
 from suffolk.serving.decoding.drafters.registry import BUILT_IN, NONE, find, known, names
 from suffolk.serving.decoding.drafters.retrieval.limits import Length, Limits
-from suffolk.serving.decoding.engine.checked_fields import ABOVE_0, Within
+from suffolk.serving.decoding.engine.checks import ABOVE_0, Within
 
 Nodes = Annotated[int, Within(1, MAX_NODES)]
 DEFAULT_NODES = 64

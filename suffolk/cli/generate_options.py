@@ -12,7 +12,7 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, argument, option, rare
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.registry import NONE, find, names
-from suffolk.serving.decoding.engine.checked_fields import Share
+from suffolk.serving.decoding.engine.checks import Share
 from suffolk.serving.decoding.engine.sampling import settings as limits
 from suffolk.serving.decoding.engine.sampling.settings import VERIFICATIONS, SamplingSettings
 

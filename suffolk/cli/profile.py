@@ -27,8 +27,8 @@ from suffolk.cli.options.setting import option
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.serving.decoding.engine.checked_fields import Within
-from suffolk.serving.decoding.engine.costs.cost_grid import SIZES, grid
+from suffolk.serving.decoding.engine.checks import Within
+from suffolk.serving.decoding.engine.costs.cost_model import SIZES, grid
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 CONTEXTS = [128, 1024]

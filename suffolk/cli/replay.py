@@ -37,8 +37,8 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.decoding.drafters.registry import find, names
-from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
-from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.decoding.drafters.retrieval.limits import require_match
+from suffolk.serving.decoding.engine.checks import Within
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.drafters.retrieval.limits import Limits

@@ -29,7 +29,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
-from suffolk.serving.decoding.engine.checked_fields import Within
+from suffolk.serving.decoding.engine.checks import Within
 from suffolk.serving.net.grpc_server import share_arenas
 from suffolk.serving.net.server import ignore_sighup, run_until_signal
 from suffolk.serving.net.url import check_store_name

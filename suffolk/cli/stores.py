@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from suffolk.cli.unpublished import unpublished_note
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits, require_match
 from suffolk.serving.net.messages.choices import merge_urls
 from suffolk.serving.net.url import is_remote
 from suffolk.serving.open_store import open_store

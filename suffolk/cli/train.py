@@ -22,7 +22,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.training import options as limits
 from suffolk.serving.decoding.drafters.training.heads import HEADS, head_maker, option_lines
 from suffolk.serving.decoding.drafters.training.options import Regeneration, TrainOptions
-from suffolk.serving.decoding.engine.checked_fields import Share
+from suffolk.serving.decoding.engine.checks import Share
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 from suffolk.serving.decoding.engine.sampling.settings import Seed, Temperature
 

@@ -17,11 +17,11 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.early_exit.model import shallow
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, SampledChain
-from suffolk.serving.decoding.engine.loop.permitted_draft import permitted_draft
+from suffolk.serving.decoding.engine.loop.drafter_pool import permitted_draft
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.verify_step import Outcome, verify
 from suffolk.serving.decoding.engine.model.target import Target

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.drafters.calibration.noise_reweighting import with_noise
-from suffolk.serving.decoding.drafters.hybrid.merge import merge
+from suffolk.serving.decoding.drafters.calibration.rescale import with_noise
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import merge
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, SamplingSettings
 from tests.support.drafting_oracle import Path, drawn_scores, nodes

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step import Step

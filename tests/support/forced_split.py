@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from suffolk.serving.decoding.engine.model import split_attention
+from suffolk.serving.decoding.engine.model import tree_attention
 
 
 def force(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make packed passes split the attention of every tree (``split``) or of none (``masked``)."""
-    monkeypatch.setattr(split_attention, "LEAST_PAIRS", 1 if attention == "split" else sys.maxsize)
+    monkeypatch.setattr(tree_attention, "LEAST_PAIRS", 1 if attention == "split" else sys.maxsize)

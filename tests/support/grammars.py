@@ -13,6 +13,7 @@ from llguidance import LLMatcher
 
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.grammar_compiler import GrammarCompiler
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
 
 END = 256
@@ -52,7 +53,7 @@ class Oracle:
     """Parses every text from the start, with a separate parser."""
 
     def __init__(self, target: Target, grammar: Grammar) -> None:
-        self._compiled = target.grammars.compile(grammar)
+        self._compiled = GrammarCompiler.of(target).compile(grammar)
         self._vocab_size = target.vocab_size
         self._followed: dict[tuple[int, ...], npt.NDArray[np.bool_]] = {}
 

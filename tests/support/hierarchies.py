@@ -11,7 +11,7 @@ from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.decoding.drafters.hierarchy.recursion import StackedLevel
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.early_exit.model import shallow
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.model.target import Target

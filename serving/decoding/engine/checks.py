@@ -1,10 +1,21 @@
-"""Checks the types of arguments. numpy's numbers count as numbers, and ``bool`` does not."""
+"""Checks the types of arguments and the annotated fields of dataclasses, and reads dataclasses from JSON.
+
+numpy's numbers count as numbers, and ``bool`` does not.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
 from numbers import Integral, Real
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
 
 
 def whole_number(name: str, value: object) -> int:
@@ -52,3 +63,145 @@ def listed(name: str, value: object, of: str) -> tuple[object, ...]:
 
 def _kind(value: object) -> str:
     return f"of type {type(value).__name__}"
+
+
+T = TypeVar("T")
+
+
+ABOVE_0 = math.ulp(0.0)
+"""The smallest float above 0: the least value of a range without 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The range of a number, as in ``Annotated[int, Within(1, 64)]``.
+
+    Attributes:
+        least, most: the bounds, inclusive; ``ABOVE_0`` leaves out 0.
+        words: the range in error messages; by default made of the bounds.
+    """
+
+    least: float
+    most: float = math.inf
+    words: str = ""
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most  # False for NaN
+
+    def __str__(self) -> str:
+        if self.words:
+            return self.words
+        if self.least == ABOVE_0:
+            return f"above 0 and at most {self.most}" if self.most < math.inf else "above 0"
+        return f"between {self.least} and {self.most}" if self.most < math.inf else f"{self.least} or more"
+
+
+Share = Annotated[float, Within(ABOVE_0, 1)]
+
+
+def check_fields(config: Any, of: str = "") -> None:
+    """Check and convert the fields of a dataclass by their annotations: numpy's numbers become Python's, and lists become tuples.
+
+    In error messages, ``of`` follows the name of a field. Supports int, float, bool, str, ``Literal`` of strings, dataclasses,
+    tuples of these of any or of a fixed length, and unions of two supported types. Fields of other types are not checked.
+
+    Raises:
+        InvalidArgument: a value is of another type or out of its range.
+    """
+    for name, hint in _hints(type(config)).items():  # type: ignore[arg-type]  # types are hashable
+        object.__setattr__(config, name, _checked(name, getattr(config, name), hint, of))
+
+
+def from_json(kind: type[T], values: object, what: str) -> T:
+    """The dataclass ``kind`` from a JSON object. Reads nested dataclasses, and tuples and mappings of them, too.
+
+    ``what`` names the object in messages. Raises InvalidArgument: not an object, or a field is unknown, missing or invalid.
+    """
+    every = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    names = ", ".join(every)
+    if not isinstance(values, Mapping):
+        raise InvalidArgument(Field(what), f" is of type {type(values).__name__}; it must be an object with {names}")
+    if unknown := [name for name in values if name not in every]:
+        raise InvalidArgument(Field(what), f" has the key {unknown[0]!r}; it may only have: {names}")
+    needed = [name for name, each in every.items() if each.default is each.default_factory is MISSING]
+    if missing := [name for name in needed if name not in values]:
+        raise InvalidArgument(Field(what), f" has no {missing[0]}; it needs {', '.join(needed)}")
+    hints = _hints(kind)  # type: ignore[arg-type]  # types are hashable
+    return kind(**{name: _read(hints[name], value, name) for name, value in values.items()})
+
+
+def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -> dict[str, Any]:
+    """The JSON object in a file. ``what``: the file's name in messages; ``advice``: what to do about them.
+
+    Raises:
+        NotFound: it cannot be read.
+        Corruption: it is no JSON object, or larger than ``most_bytes``.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise NotFound(Field(what), f": cannot be read ({error.strerror}); {advice}") from error
+    if len(content) > most_bytes:
+        raise Corruption(f"{what}: larger than {most_bytes} bytes; {advice}")
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Corruption(f"{what}: no JSON ({error}); {advice}") from error
+    if not isinstance(found, dict):
+        raise Corruption(f"{what}: holds a {type(found).__name__}, no object; {advice}")
+    return found
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The annotation of each field of a dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _member(hint: Any, value: Any) -> Any:
+    """The member of the union ``hint`` that fits ``value``, or the first; ``hint`` itself if it is no union."""
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    fitting = tuple if isinstance(value, tuple | list) else type(value)
+    return next((each for each in members if fitting in (each, get_origin(each))), members[0])
+
+
+def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
+    kind, within = _member(hint, value), None
+    if get_origin(kind) is Annotated:
+        kind, within = get_args(kind)
+    if get_origin(kind) is tuple:
+        items, kinds = listed(name + of, value, "values"), get_args(kind)
+        if kinds == (int, ...) and {*map(type, items)} <= {int}:
+            return items  # 65,000 ints one by one would hold up other threads for 0.1 s
+        kinds = (kinds[0],) * len(items) if kinds[-1] is Ellipsis else kinds
+        if len(items) != len(kinds):
+            raise InvalidArgument(Field(name), f"{of} has {len(items)} values; it must have {len(kinds)}")
+        return tuple(_checked(f"{name}[{place}]", each, kinds[place], of) for place, each in enumerate(items))
+    if kind is str:
+        return text(name + of, value)
+    if kind in (int, float):
+        found = whole_number(name + of, value) if kind is int else number(name + of, value)
+        if within is not None and found not in within:
+            raise InvalidArgument(Field(name), f"{of} is {found}; it must be {within}")
+        return found
+    if kind is bool and not isinstance(value, bool):
+        raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be true or false")
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be one of {', '.join(get_args(kind))}")
+    if isinstance(kind, type) and is_dataclass(kind) and not isinstance(value, kind):
+        raise InvalidArgument(Field(name), f"{of} is {value!r}; it must be a {kind.__name__}")
+    return value
+
+
+def _read(hint: Any, value: Any, name: str) -> Any:
+    kind = _member(hint, value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return from_json(kind, value, name)
+    if get_origin(kind) is Mapping and isinstance(value, Mapping):
+        return {key: _read(get_args(kind)[1], each, f"{name}: {key}") for key, each in value.items()}
+    if get_origin(kind) is not tuple:
+        return value
+    items, of = listed(name, value, "values"), get_args(kind)[0]
+    return tuple(_read(of, each, f"{name}[{place}]") for place, each in enumerate(items))

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.tree_paths import path_along
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
-from suffolk.serving.decoding.engine.loop.draft_seconds import DraftSeconds
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftSeconds
 from suffolk.serving.decoding.engine.loop.drafter import (
     Drafter,
     DraftRequest,

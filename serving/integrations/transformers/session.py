@@ -14,8 +14,7 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.registry import NONE
-from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits, require_match
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.drafter import Drafter
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop

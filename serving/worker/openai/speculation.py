@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from suffolk.serving.decoding.drafters.registry import source_name
-from suffolk.serving.decoding.engine.loop.draft_counts import DraftCounts
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftCounts
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats
 
 

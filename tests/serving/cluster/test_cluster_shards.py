@@ -22,7 +22,7 @@ from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, 
 from suffolk.serving.cluster.server_process import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
 from suffolk.serving.cluster.shard_placement import with_shards
-from suffolk.serving.decoding.engine.checked_fields import from_json
+from suffolk.serving.decoding.engine.checks import from_json
 from tests.support.stores import make_store
 from tests.support.waiting import HANG
 

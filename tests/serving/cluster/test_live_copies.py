@@ -13,7 +13,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.live_copies import copies_of, with_copies
 from suffolk.serving.cluster.server_spec import wanted_servers
-from suffolk.serving.decoding.engine.checked_fields import from_json
+from suffolk.serving.decoding.engine.checks import from_json
 
 A, B, C = (RayNode(name, name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
 CHAT = {"tokenizer": "/models/qwen"}

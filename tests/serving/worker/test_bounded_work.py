@@ -16,7 +16,7 @@ from suffolk.serving.decoding.engine.loop import prompt as prompts
 from suffolk.serving.decoding.engine.loop.prompt import PromptTooLong, encode_text
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
 from suffolk.serving.decoding.engine.model.target import Target
-from suffolk.serving.decoding.engine.sampling.bad_words import BadWords
+from suffolk.serving.decoding.engine.sampling.logits_processing import BadWords
 from suffolk.serving.net.http_body import InvalidField, parse_body
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.schema import ChatBody, CompletionBody

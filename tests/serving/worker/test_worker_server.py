@@ -20,7 +20,7 @@ from suffolk.datastore.errors import (
     Unavailable,
 )
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.engine.loop.draft_counts import STAGES
+from suffolk.serving.decoding.engine.loop.draft_stats import STAGES
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.net.endpoint import Endpoint

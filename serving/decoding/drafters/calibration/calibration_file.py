@@ -17,8 +17,7 @@ from suffolk.datastore.manifest import write_atomically
 from suffolk.serving.decoding.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned, Learner
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.engine.checked_fields import read_object
-from suffolk.serving.decoding.engine.checks import listed, number, text, whole_within
+from suffolk.serving.decoding.engine.checks import listed, number, read_object, text, whole_within
 
 VERSION = 2
 _LEARNERS: dict[str, Callable[[], Learner]] = {  # they check states; a prior is not part of a state

@@ -12,14 +12,12 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.decoding.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
+from suffolk.serving.decoding.drafters.hierarchy.recursion import Recursion, RoundPolicy, StackedLevel, StackState
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.decoding.drafters.hierarchy.round_policy import RoundPolicy
 from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
-from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER
-from suffolk.serving.decoding.drafters.neural.stateful_drafter import StatefulDrafter
+from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, StatefulDrafter
 from suffolk.serving.decoding.drafters.registry import source_bits
-from suffolk.serving.decoding.engine.loop.draft_failures import failure_stats, failures_by_reason
+from suffolk.serving.decoding.engine.loop.draft_stats import failure_stats, failures_by_reason
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Proposal, datastore_names
 from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy

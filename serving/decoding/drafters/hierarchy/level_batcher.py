@@ -12,7 +12,7 @@ from suffolk.serving.decoding.drafters.hierarchy.draft_segment import LevelQuery
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.decoding.drafters.hierarchy.recursion import LevelQueries, Recursion, StackedLevel, StackState
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 
 Waiting = tuple[StackState, LevelQueries, LevelQuery]
 """A request, its recursion, and the query that the recursion waits for."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.decoding.engine.checked_fields import Within, check_fields, from_json, read_object
+from suffolk.serving.decoding.engine.checks import Within, check_fields, from_json, read_object
 
 MOST_LEVELS = 256
 Rate = Annotated[float, Within(0, 1, "between 0 and 1, or null where it is not known")]

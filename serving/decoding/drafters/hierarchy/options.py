@@ -7,7 +7,7 @@ from suffolk.serving.decoding.drafters.drafter_entry import DrafterEntry, Option
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import DRAFT_MODEL, read_stack
 from suffolk.serving.decoding.drafters.neural.early_exit.config import KIND as EARLY_EXIT
 from suffolk.serving.decoding.drafters.neural.early_exit.config import ExitConfig
-from suffolk.serving.decoding.drafters.neural.head_kind import kind_of
+from suffolk.serving.decoding.drafters.neural.options import kind_of
 
 
 def take(entry: DrafterEntry, options: Options) -> Options | None:

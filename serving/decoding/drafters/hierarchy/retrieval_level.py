@@ -10,9 +10,8 @@ import numpy as np
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.rescale import conditional_probs
 from suffolk.serving.decoding.drafters.hierarchy.draft_segment import DraftSegment, LevelQuery
-from suffolk.serving.decoding.drafters.hybrid.merge import merge
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, merge
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 _NODES = 4

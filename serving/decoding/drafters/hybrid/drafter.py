@@ -15,9 +15,8 @@ from suffolk.serving.decoding.drafters.calibration.calibration import Calibratio
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
 from suffolk.serving.decoding.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.decoding.drafters.hybrid.gated_source import GatedSource
-from suffolk.serving.decoding.drafters.hybrid.merge import Scaled, judge, merge_all
 from suffolk.serving.decoding.drafters.registry import neural_bits
-from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource, Scaled, judge, merge_all
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
     Drafter,

@@ -17,7 +17,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
 from suffolk.serving.decoding.drafters.calibration.rescale import learn_tree, normalize_siblings, rescale
-from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, tree_of
 from suffolk.serving.decoding.engine.policy.draft_gate import DraftGate, GateDecision
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line

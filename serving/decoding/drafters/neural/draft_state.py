@@ -1,17 +1,19 @@
-"""The state of one request in a neural drafter: the tokens read so far, and the tree of this step."""
+"""The state of one request in a neural drafter: the tokens read so far, and the tree of this step. The base class keeps them."""
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.drafters.calibration.evidence import learn_draft
+from suffolk.serving.decoding.drafters.calibration.confidence import Confidence, learn_draft
 from suffolk.serving.decoding.drafters.neural.coupled_sampling import drafter_sampler, noisy_scores
 from suffolk.serving.decoding.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
@@ -19,6 +21,7 @@ from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPol
 
 LEFT_OVER = 16
 """The most pending tokens that count as left over from steps without drafts. More pending tokens are a prompt."""
+State = TypeVar("State")
 
 
 class DraftState:
@@ -136,3 +139,40 @@ def add_children(
         depths = draft.depths_below(each)[:, None]
         chances = confidence.chances(draft_probs[part], depths, draft.sampled)
         draft.expand(each, tokens[part], draft_probs[part], chances)
+
+
+class StatefulDrafter(ABC, Generic[State]):
+    """Keeps the states of requests and the free slots of a cache, and counts calls, passes and failures. Not thread-safe.
+
+    Attributes:
+        failures: its failed drafts.
+    """
+
+    def __init__(self, label: str, slots: int = 0) -> None:
+        """``label``: its name in messages. ``slots``: the slots of its cache."""
+        self.failures = DraftFailures(label)
+        self._states: dict[int, State] = {}
+        self._slots, self._free = slots, list(range(slots))
+        self._calls = self._passes = 0
+        self._prefill_seconds = 0.0
+
+    def release(self, request_id: int) -> None:
+        state = self._states.pop(request_id, None)
+        if state is not None:
+            self._released(request_id, state)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "passes": self._passes} | self.failures.stats()
+
+    def close(self) -> None:
+        for request_id in list(self._states):
+            self.release(request_id)
+
+    def _released(self, request_id: int, state: State) -> None:  # noqa: B027 - not every drafter keeps more
+        """Free what a subclass keeps for the request besides ``state``."""
+
+    def _has_slot(self) -> bool:
+        """Whether a slot is free. Counts a failure otherwise."""
+        if not self._free:
+            self.failures.add("ResourceExhausted", f"all {self._slots} slots are taken")
+        return bool(self._free)

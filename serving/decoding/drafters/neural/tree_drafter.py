@@ -16,11 +16,10 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
+from suffolk.serving.decoding.drafters.neural.draft_state import LEFT_OVER, DraftState, StatefulDrafter, add_children
 from suffolk.serving.decoding.drafters.neural.growing_tree import Ints
-from suffolk.serving.decoding.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
-from suffolk.serving.decoding.engine.loop.draft_budget import mean_value
+from suffolk.serving.decoding.engine.costs.draft_budget import mean_value
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache

@@ -17,7 +17,7 @@ from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
-from suffolk.serving.decoding.drafters.retrieval.group_argument import group_argument
+from suffolk.serving.decoding.drafters.retrieval.inflight_call import group_argument
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
@@ -30,7 +30,7 @@ from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import (
 )
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.drafters.retrieval.wait_policy import WaitPolicy
-from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from types import NoneType
 
 from suffolk.datastore.async_retriever import AsyncRetriever
-from suffolk.datastore.context_query import ContextQuery
+from suffolk.datastore.context_query import ContextQuery, Groups
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, Internal
 from suffolk.datastore.limits import MAX_DEPTH
-from suffolk.serving.decoding.drafters.retrieval.group_argument import group_argument
+from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.next_draft import subtree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import Ids
@@ -94,3 +94,8 @@ class InflightCall:
         """Store the duration of ``call``. Errors other than a missed deadline come at once and are skipped."""
         if not call.cancelled() and isinstance(call.exception(), DeadlineExceeded | NoneType):
             self._durations.append(seconds)
+
+
+def group_argument(retriever: Retriever, groups: Sequence[str | None]) -> Groups:
+    """``groups`` if the retriever has groups and a context has one; else None."""
+    return groups if retriever.has_groups and any(groups) else None

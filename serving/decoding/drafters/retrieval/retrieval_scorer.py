@@ -12,7 +12,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior, score_trees
-from suffolk.serving.decoding.drafters.calibration.noise_reweighting import BREADTH, ENOUGH, knows_noise, with_noise
+from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, knows_noise, with_noise
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 
 Ids = npt.NDArray[np.int32]

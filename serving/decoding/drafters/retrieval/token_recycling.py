@@ -19,8 +19,7 @@ from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.drafters.calibration.noise_reweighting import knows_noise
-from suffolk.serving.decoding.drafters.calibration.rescale import learn_tree, rescale
+from suffolk.serving.decoding.drafters.calibration.rescale import knows_noise, learn_tree, rescale
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits

@@ -1,14 +1,18 @@
-"""The training loop makes steps of AdamW on a head, with evaluations and checkpoints."""
+"""The training loop makes steps of AdamW on a head, with evaluations and checkpoints. Ctrl-C ends it at a safe point."""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 
 from suffolk.build_index.progress import WorkProgress
@@ -19,9 +23,7 @@ from suffolk.serving.decoding.drafters.training.corpus import Corpus
 from suffolk.serving.decoding.drafters.training.evaluation import Point, Tally, evaluate, percentages
 from suffolk.serving.decoding.drafters.training.features import FeatureSource
 from suffolk.serving.decoding.drafters.training.head import Batch, TrainableHead
-from suffolk.serving.decoding.drafters.training.interrupts import Interrupts
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
-from suffolk.serving.decoding.drafters.training.schedule import batches_of, learning_rate
 from suffolk.serving.decoding.engine.model.memory import memory_guard
 
 BETAS = (0.9, 0.95)
@@ -209,3 +211,58 @@ class Trainer:
                 f"step {self.step + 1}: the {what} is {value}; {kept}; lower the learning rate, now "
                 f"{self._options.learning_rate:g}, or take a wider --dtype"
             )
+
+
+class Interrupts:
+    """Context manager. Inside the block, the first SIGINT only sets ``wanted``. The second raises KeyboardInterrupt.
+
+    It has no effect outside the main thread, or if SIGINT is ignored or has another handler.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if usual and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True
+
+
+def learning_rate(step: int, steps: int, highest: float, warmup: float) -> float:
+    """The learning rate of a step, 0 <= step < steps: linear warm-up, then half a cosine to 0.
+
+    The warm-up to ``highest`` takes the share ``warmup`` of the steps. Source: Loshchilov and Hutter 2017 (SGDR), without restarts.
+    """
+    rising = round(warmup * steps)
+    if step < rising:
+        return highest * (step + 1) / rising
+    return highest * 0.5 * (1.0 + math.cos(math.pi * (step - rising) / (steps - rising)))
+
+
+def batches_of(step: int, windows: int, batch: int, accumulate: int, seed: int) -> Iterator[list[int]]:
+    """The numbers of the windows in each of the ``accumulate`` batches of a step. The last batch of a pass may be smaller.
+
+    Each pass over all windows has its own order. The order depends only on the arguments, so a resumed run gets the same batches.
+    """
+    in_a_pass = math.ceil(windows / batch)
+    first = step * accumulate
+    order, ordered = np.empty(0, np.int64), -1
+    for number in range(first, first + accumulate):
+        if number // in_a_pass != ordered:
+            ordered = number // in_a_pass
+            order = np.random.default_rng([seed, ordered]).permutation(windows)
+        begin = number % in_a_pass * batch
+        yield order[begin : begin + batch].tolist()

@@ -15,7 +15,7 @@ from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import LOCK_NAME, fsync_directory, write_atomically, writer_lock
 from suffolk.datastore.paths import refuse_dangling
 from suffolk.serving.decoding.drafters.training.options import ANSWERING, CHANGEABLE
-from suffolk.serving.decoding.engine.checked_fields import read_object
+from suffolk.serving.decoding.engine.checks import read_object
 
 
 def work_folder(output: Path) -> Path:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from suffolk.serving.decoding.engine.costs.cost_grid import SIZES, Point
-from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Sample
+from suffolk.serving.decoding.engine.costs.cost_model import SIZES, CostModel, Point, Sample
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache, SlabLayer
 from suffolk.serving.decoding.engine.model.passes import Passes
 from suffolk.serving.decoding.engine.model.target import Target

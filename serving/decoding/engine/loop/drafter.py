@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.loop.draft_budget import UNLIMITED, DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 

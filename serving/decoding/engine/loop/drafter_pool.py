@@ -18,9 +18,8 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.loop.draft_budget import UNLIMITED, DraftBudget
-from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures, failures_by_reason
-from suffolk.serving.decoding.engine.loop.draft_seconds import DraftSeconds
+from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, DraftSeconds, failures_by_reason
 from suffolk.serving.decoding.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -36,10 +35,10 @@ from suffolk.serving.decoding.engine.loop.drafter import (
     prefetches,
     tree_of,
 )
-from suffolk.serving.decoding.engine.loop.permitted_draft import permitted_draft
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.model.tree_layout import select
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 _Value = TypeVar("_Value", bound=np.generic)
@@ -262,3 +261,22 @@ def _draft_request(request: Request, budget: DraftBudget) -> DraftRequest:
         request.options,
         request.prediction if request.prediction is None else _read_only(request.prediction),
     )
+
+
+def permitted_draft(request: Request, proposal: Proposal) -> Proposal:
+    """``proposal`` without nodes that cannot be accepted because of the grammar of ``request``.
+
+    A sampled chain keeps its first forbidden token, which the target rejects. A cut before this token would change the
+    distribution.
+
+    Raises:
+        InvalidArgument: the grammar fails on the drafted tokens, or on the committed text.
+    """
+    tree = tree_of(proposal)
+    if request.matcher is None or not len(tree):
+        return proposal
+    allowed = request.matcher.allowed(request.contexts(tree))[1:]
+    if isinstance(proposal, SampledChain) and not allowed.all():
+        size = int(np.argmin(allowed)) + 1
+        return SampledChain(tree.head(size), proposal.distributions[:size])
+    return proposal if isinstance(proposal, SampledChain) else select(tree, allowed)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +15,6 @@ from jinja2 import TemplateError
 
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.turns import Turns
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.model.target import Target
@@ -25,6 +27,48 @@ FORMS = (
     "give a text, a list of messages, each {'role': role, 'content': content} or (role, content) of strings, "
     "or a flat list of token ids"
 )
+
+
+class Turns:
+    """Costly work takes turns, and at most ``share`` of the time. So the step loop goes on beside it. Thread-safe.
+
+    After a turn of s seconds, the next one begins s * (1 / share - 1) seconds later at the earliest. A single caller waits for
+    nothing.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._pause = 1 / share - 1
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._free_at = 0.0
+
+    @contextmanager
+    def take(self, needed: bool = True) -> Iterator[None]:
+        """Wait for a turn, which the ``with`` block is. Without ``needed`` the block runs at once."""
+        if not needed:
+            yield
+            return
+        with self._lock:
+            begin = self._clock()
+            if self._free_at > begin:
+                self._sleep(self._free_at - begin)
+                begin = self._clock()
+            try:
+                yield
+            finally:
+                end = self._clock()
+                self._free_at = end + (end - begin) * self._pause
+
+    def busy(self) -> bool:
+        """Whether a turn is taken now, or waited for."""
+        return self._lock.locked()
+
+
 _SHORT = 1 << 11
 """Characters of a text that is encoded without waiting: less than a millisecond."""
 _PIECE = 1 << 15

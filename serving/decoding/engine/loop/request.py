@@ -12,7 +12,6 @@ from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
-from suffolk.serving.decoding.engine.loop.prediction_counter import PredictionCounter
 from suffolk.serving.decoding.engine.loop.prompt import Prompt, encode, encode_continuation
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats
 from suffolk.serving.decoding.engine.loop.step import Step
@@ -20,10 +19,37 @@ from suffolk.serving.decoding.engine.loop.text_stream import TextStream
 from suffolk.serving.decoding.engine.model.memory import memory_guard
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
 from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.decoding.engine.sampling.sampler import Sampler
 from suffolk.serving.decoding.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+
+
+class PredictionCounter:
+    """Follows a generated text token by token. Not thread-safe.
+
+    It computes the longest common subsequence of both texts, with one bit for each predicted token (Hyyrö 2004, "Bit-parallel
+    LCS-length computation revisited"). Adding a token takes time linear in the length of the prediction.
+    """
+
+    def __init__(self, prediction: npt.NDArray[np.int32]) -> None:
+        """``prediction``: int32[k], the tokens of the predicted text."""
+        self._prediction = prediction
+        self._all = (1 << len(prediction)) - 1
+        self._missing = self._all
+
+    @property
+    def missing(self) -> int:
+        """Predicted tokens that a shortest diff from the predicted to the generated text deletes."""
+        return self._missing.bit_count()
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Append ``tokens`` to the generated text."""
+        for token in tokens:
+            equal = int.from_bytes(np.packbits(self._prediction == token, bitorder="little").tobytes(), "little")
+            found = self._missing & equal
+            self._missing = ((self._missing + found) | (self._missing - found)) & self._all
 
 
 class Request:
@@ -88,8 +114,8 @@ class Request:
         self.tokens[: len(ids)] = ids
         self.length = len(ids)
         self.slot = -1
-        self.matcher = target.match(settings.grammar)
-        self.sampler = Sampler(settings, target.vocab_size, target.device, self.matcher, target.ends(settings))
+        self.matcher = GrammarMatcher.of(target, settings.grammar)
+        self.sampler = Sampler(settings, target.vocab_size, target.device, self.matcher, settings.ends(target.eos_ids))
         self.uniforms = SeededUniforms(settings.seed, target.device)
         missing = 0 if self.prediction is None else len(self.prediction)
         self.stats = GenerationStats(prompt_tokens=len(ids), rejected_prediction_tokens=missing)

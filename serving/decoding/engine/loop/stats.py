@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from suffolk.serving.decoding.engine.loop.draft_counts import DraftCounts
 from suffolk.serving.decoding.engine.loop.draft_options import PREDICTION_SOURCE_ID
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftCounts
 
 PARTS = ("prefill", "draft", "wait", "forward", "verify", "compact", "other")
 

@@ -16,14 +16,13 @@ from suffolk.datastore.errors import Field, Internal, InvalidArgument, ResourceE
 from suffolk.datastore.retriever import MAX_NODES
 from suffolk.serving.decoding.engine.costs.cost_measurement import measure
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.batch_entry import BatchEntry
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, tree_of
 from suffolk.serving.decoding.engine.loop.drafter_pool import DrafterPool
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.slots import Slots
 from suffolk.serving.decoding.engine.loop.stats import Clock, LoopStats
 from suffolk.serving.decoding.engine.loop.step import Step
-from suffolk.serving.decoding.engine.loop.step_batch import StepBatch
+from suffolk.serving.decoding.engine.loop.step_batch import BatchEntry, StepBatch
 from suffolk.serving.decoding.engine.loop.verify_step import Outcome, verify
 from suffolk.serving.decoding.engine.model.memory import memory_guard
 from suffolk.serving.decoding.engine.model.pass_result import PassResult

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import UNLIMITED, DraftBudget
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import UNLIMITED, DraftBudget, DraftCandidate
 from suffolk.serving.decoding.engine.policy.planner import Planner
 
 

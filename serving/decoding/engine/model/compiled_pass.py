@@ -19,8 +19,7 @@ from suffolk.datastore.errors import Unsupported
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.pass_function import CompiledFunction, attending
-from suffolk.serving.decoding.engine.model.pass_result import PassResult
-from suffolk.serving.decoding.engine.model.special_passes import fits_decoding
+from suffolk.serving.decoding.engine.model.pass_result import PassResult, fits_decoding
 from suffolk.serving.decoding.engine.model.tree_attention import PackedRows, Terms
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 

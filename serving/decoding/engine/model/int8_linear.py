@@ -15,8 +15,14 @@ import logging
 import torch
 
 from suffolk.serving.decoding.engine.model import memory
-from suffolk.serving.decoding.engine.model.layer_trial import seconds, some_rows
-from suffolk.serving.decoding.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, fits_kernel, skinny_gemm
+from suffolk.serving.decoding.engine.model.skinny_gemm import (
+    MOST_ROWS,
+    SkinnyLinear,
+    fits_kernel,
+    seconds,
+    skinny_gemm,
+    some_rows,
+)
 
 log = logging.getLogger(__name__)
 _TRIAL_ROWS = (1, 2, 4, 8, 16, 32, MOST_ROWS)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from suffolk.serving.decoding.engine.model.transfer import to_device
+from suffolk.serving.decoding.engine.model.memory import to_device
 from suffolk.serving.decoding.engine.model.tree_layout import positions_within
 
 

@@ -12,9 +12,8 @@ import torch
 from transformers.cache_utils import DynamicCache
 
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache, Shapes
-from suffolk.serving.decoding.engine.model.memory import memory_guard
+from suffolk.serving.decoding.engine.model.memory import memory_guard, to_device
 from suffolk.serving.decoding.engine.model.pass_result import PassResult
-from suffolk.serving.decoding.engine.model.transfer import to_device
 from suffolk.serving.decoding.engine.model.tree_attention import PackedRows, find_places
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain
 
@@ -33,8 +32,8 @@ class LanguageModel:
         shapes: what each layer caches.
         same_bits: whether a token's logits have the same bits in any packed pass, so that drafts change no text
             (``same_bits.py``).
-        shared: what passes over all caches share: compiled functions (``pass_function.py``), and the kinds of passes that were
-            tried (``passes.py``).
+        shared: what all caches share: compiled functions (``pass_function.py``), the kinds of passes that were tried
+            (``passes.py``), and the compiler of grammars (``grammar_compiler.py``).
     """
 
     name: str

@@ -1,12 +1,20 @@
-"""The result of a forward pass."""
+"""The result of a forward pass, and the interface of passes other than packed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+
+from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
+
+MOST_ROWS = 256
+"""Most rows of a captured or compiled pass.
+
+Larger passes are packed, because their work hides kernel launches and the gain of compiling.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +49,28 @@ class PassResult:
         self.logits.copy_(other.logits)
         if self.features is not None and other.features is not None:
             self.features.copy_(other.features)
+
+
+class SpecialPasses(Protocol):
+    """Passes of one kind over one cache. Not thread-safe. Slots, layouts and wanted rows as in ``LanguageModel.forward``."""
+
+    def fits(self, layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
+        """Whether a pass is of this kind; other passes are packed."""
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
+        """Capture what ``forward`` over these rows needs, if it fits. Raises RuntimeError: that failed."""
+
+    def prepare_all(self, progress: Callable[[Sequence[int]], Iterable[int]]) -> None:
+        """Capture all shapes that are known beforehand. Raises RuntimeError: that failed.
+
+        ``progress``: passes its argument, the sizes of the shapes, through.
+        """
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
+        """A pass over rows that fit. The next pass may overwrite the result."""
+
+
+def fits_decoding(layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
+    """Whether the pass returns the logits of every row, and has at most ``MOST_ROWS``."""
+    sizes = [len(layout) for layout in layouts]
+    return sizes == list(wanted) and sum(sizes) <= MOST_ROWS

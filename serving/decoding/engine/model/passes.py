@@ -19,10 +19,9 @@ from suffolk.serving.decoding.engine.model.graph_pass import GraphPasses
 from suffolk.serving.decoding.engine.model.grid_attention import Bucket
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
-from suffolk.serving.decoding.engine.model.pass_result import PassResult
+from suffolk.serving.decoding.engine.model.pass_result import MOST_ROWS, PassResult, SpecialPasses, fits_decoding
 from suffolk.serving.decoding.engine.model.probe import LOW_PRECISION_TOLERANCE
 from suffolk.serving.decoding.engine.model.row_attention import kernel_problem
-from suffolk.serving.decoding.engine.model.special_passes import MOST_ROWS, SpecialPasses, fits_decoding
 from suffolk.serving.decoding.engine.model.static_pass import StaticPass
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout, chain, lay_out
 from suffolk.serving.decoding.engine.user_code_errors import message_line

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.model.layer_trial import seconds, some_rows
 from suffolk.serving.decoding.engine.model.operators import define_operator
 
 MOST_ROWS = 64
@@ -287,3 +287,17 @@ define_operator(
     _linear,
     _shape_of_linear,
 )
+
+
+def some_rows(count: int, layer: torch.nn.Linear) -> torch.Tensor:
+    """Deterministic input rows [count, inputs] in the layer's dtype."""
+    return (
+        torch.sin(torch.arange(count * layer.in_features, dtype=torch.float32)).view(count, -1).to(layer.weight.dtype)
+    )
+
+
+def seconds(product: Callable[..., torch.Tensor], *operands: torch.Tensor | None) -> float:
+    """Seconds of one call."""
+    begin = time.perf_counter()
+    product(*operands)
+    return time.perf_counter() - begin

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from suffolk.serving.decoding.engine.model import probe, tree_attention
-from suffolk.serving.decoding.engine.model.even_activation import make_even
 from suffolk.serving.decoding.engine.model.language_model import LanguageModel
 from suffolk.serving.decoding.engine.model.memory import memory_guard
-from suffolk.serving.decoding.engine.model.same_bits import bits_problem, kernel_lines, kernels, wants_bits
+from suffolk.serving.decoding.engine.model.same_bits import bits_problem, kernel_lines, kernels, make_even, wants_bits
 from suffolk.serving.decoding.engine.model.skinny_gemm import accelerate as accelerate_layers
 from suffolk.serving.decoding.engine.model.target_loader import context_length, eos_ids, load_model
-from suffolk.serving.decoding.engine.sampling.grammar import Grammar
-from suffolk.serving.decoding.engine.sampling.grammar_compiler import GrammarCompiler
-from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
-from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 log = logging.getLogger(__name__)
 
@@ -30,21 +24,11 @@ class Target(LanguageModel):
         tokenizer: its transformers tokenizer; None if only token ids are used.
         context_length: the most tokens of a sequence; None if the config sets no limit.
         eos_ids: tokens that end a text.
-        grammars: compiles grammars for its tokenizer.
     """
 
     tokenizer: Any = field(repr=False)
     context_length: int | None
     eos_ids: frozenset[int]
-    grammars: GrammarCompiler = field(repr=False, compare=False)
-
-    def match(self, grammar: Grammar | None) -> GrammarMatcher | None:
-        """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
-        return None if grammar is None else GrammarMatcher(partial(self.grammars.compile, grammar), self.vocab_size)
-
-    def ends(self, settings: SamplingSettings) -> frozenset[int]:
-        """The tokens that end a text of these settings."""
-        return frozenset(settings.stop_token_ids) | (frozenset() if settings.ignore_eos else self.eos_ids)
 
     @staticmethod
     def load(
@@ -103,16 +87,14 @@ class Target(LanguageModel):
             make_even(model)
         expected = probe.run_branches(model)
         model.set_attn_implementation(tree_attention.NAME)
-        vocab_size, ends = probe.vocab_size(model), eos_ids(model)
         target = Target(
             name=name,
             model=model,
-            vocab_size=vocab_size,
+            vocab_size=probe.vocab_size(model),
             shapes=shapes,
             tokenizer=tokenizer,
             context_length=context_length(model.config.get_text_config(decoder=True)),
-            eos_ids=ends,
-            grammars=GrammarCompiler(tokenizer, vocab_size, ends),
+            eos_ids=eos_ids(model),
             same_bits=bits,
         )
         probe.check_tree_attention(target, expected)

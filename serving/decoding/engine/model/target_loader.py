@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,9 +11,8 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
-from suffolk.datastore.hub import adapter_base, cached_file, list_files
+from suffolk.datastore.hub import ADAPTER_FILE, adapter_base, cached_file, list_files, short_reason
 from suffolk.datastore.paths import expand
-from suffolk.serving.decoding.engine.model.adapter import merge_adapter, require_lora
 from suffolk.serving.decoding.engine.model.memory import available_memory, cache_bytes, require_memory, weight_bytes
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 from suffolk.serving.decoding.engine.user_code_errors import message_line
@@ -20,6 +21,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 QUANTIZATIONS = ("bitsandbytes", "torchao")
 """Quantization methods of transformers that were run with drafts and gave the text of ``generate``."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+LORA = "LORA"
 
 
 def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[Any, Any]:
@@ -162,4 +164,31 @@ def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:
     except (ValueError, KeyError, ImportError) as error:  # ImportError: a package that the weights need
         raise Unsupported(
             f"model {name}: transformers cannot load it as a causal LM ({message_line(error)})"
+        ) from error
+
+
+def require_lora(folder: Path) -> None:
+    """Refuse an adapter that cannot be merged. Raises Unsupported: it is of another kind, or peft is not installed."""
+    kind = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8")).get("peft_type")
+    if kind != LORA:
+        raise Unsupported(f"model {folder}: its adapter is of kind {kind}; only LoRA adapters are merged")
+    try:
+        import peft  # noqa: F401  before the model is loaded, which takes long
+    except ModuleNotFoundError as error:
+        raise Unsupported(f"model {folder}: a LoRA adapter needs peft; pip install 'suffolk[lora]'") from error
+
+
+def merge_adapter(model: Any, folder: Path) -> Any:
+    """``model`` with the adapter in ``folder`` added to its weights, so that passes take no longer.
+
+    Raises:
+        Unsupported: the adapter does not fit the model.
+    """
+    from peft import PeftModel
+
+    try:
+        return PeftModel.from_pretrained(model, str(folder)).merge_and_unload(safe_merge=True)
+    except (ValueError, RuntimeError, KeyError, OSError) as error:
+        raise Unsupported(
+            f"model {folder}: its adapter does not fit {getattr(model, 'name_or_path', 'its model')} ({short_reason(error)})"
         ) from error

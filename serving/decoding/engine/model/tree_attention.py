@@ -17,14 +17,16 @@ import torch.nn.functional as F
 from transformers import AttentionInterface
 
 from suffolk.datastore.errors import Internal, Unsupported
-from suffolk.serving.decoding.engine.model import ordered_attention, split_attention
+from suffolk.serving.decoding.engine.model import ordered_attention
+from suffolk.serving.decoding.engine.model.memory import to_device
 from suffolk.serving.decoding.engine.model.ordered_attention import OrderedRows
-from suffolk.serving.decoding.engine.model.transfer import to_device
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 
 NAME = "suffolk_tree"
 FOLDED_ROWS = 64
 """Up to this many rows, query heads that share a key head become rows of one head, so that the keys are read once."""
+LEAST_PAIRS = 100_000
+"""Number of pairs (row of the tree, cached token) from which the split is faster; measured on one CPU with AVX-512."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Span:
     def splits(self, window: int | None) -> bool:
         """Whether ``split_attention`` is faster and exact: the tree is large, and no window hides a cached token."""
         size = len(self.layout)
-        if not self.cached or not 1 < size <= FOLDED_ROWS or size * self.cached < split_attention.LEAST_PAIRS:
+        if not self.cached or not 1 < size <= FOLDED_ROWS or size * self.cached < LEAST_PAIRS:
             return False
         return window is None or self.cached + int(self.layout.depths.max()) < window
 
@@ -216,7 +218,7 @@ def _attend_span(
         rows = rows.reshape(1, heads // groups, groups * size, rows.shape[-1])
     if split:
         own = span.own_mask(folded, query.dtype, query.device)
-        output = split_attention.split_attention(rows, keys, values, own, span.cached, terms.scaling)
+        output = split_attention(rows, keys, values, own, span.cached, terms.scaling)
     elif terms.softcap is None:
         output = F.scaled_dot_product_attention(
             rows, keys, values, attn_mask=mask, scale=terms.scaling, enable_gqa=folded != groups
@@ -245,3 +247,25 @@ def capped_attention(
 
 
 AttentionInterface.register(NAME, attend)
+
+
+def split_attention(
+    rows: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, cached: int, scaling: float
+) -> torch.Tensor:
+    """[1, heads, rows, width], equal to ``F.scaled_dot_product_attention`` with a mask that hides no cached token.
+
+    One part attends to the cached tokens without a mask, one to the tree's own rows. Both are merged by their log-sum-exp, so the
+    mask does not grow with the context. Measured gain: 3 to 7 % of a pass with ``LEAST_PAIRS`` or more
+    (docs/design/measured-mechanisms.md). Small trees are faster with one mask.
+
+    Args:
+        rows: [1, heads, rows, width], on a CPU.
+        keys, values: [1, heads, cached + own, width].
+        mask: additive, [rows, own]; each row sees at least one of its own keys.
+        cached: the number of keys that all rows see; 1 or more (torch's kernel divides by it).
+    """
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    context, context_sum = attention(rows, keys[:, :, :cached], values[:, :, :cached], scale=scaling)
+    own, own_sum = attention(rows, keys[:, :, cached:], values[:, :, cached:], attn_mask=mask, scale=scaling)
+    share = torch.sigmoid(context_sum - own_sum)[..., None]  # weight of the context in the merged result
+    return torch.lerp(own.to(share.dtype), context.to(share.dtype), share).to(rows.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.policy.acceptance_model import AddedTokens
 from suffolk.serving.decoding.engine.policy.constants import TRIALS
 from suffolk.serving.decoding.engine.policy.speculation_budget import UsualTime

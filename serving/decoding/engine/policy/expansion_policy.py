@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.policy.acceptance_model import CandidateAcceptance
 from suffolk.serving.decoding.engine.policy.constants import SHARE_PRIOR
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget, DraftCandidate
 from suffolk.serving.decoding.engine.policy.acceptance_model import AcceptanceModel
 from suffolk.serving.decoding.engine.policy.constants import (
     CAUTION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
 from suffolk.serving.decoding.engine.policy.constants import (
     ANSWER_TOKENS,

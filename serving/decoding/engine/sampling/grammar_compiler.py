@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
@@ -17,6 +17,8 @@ from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, f
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
     from llguidance._lib import JsonCompileOptions
+
+    from suffolk.serving.decoding.engine.model.target import Target
 
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
 """At most 64 white characters between two parts of JSON. Without a bound, small models may generate them without end."""
@@ -39,6 +41,12 @@ class GrammarCompiler:
         self._tokenizer, self._vocab_size, self._eos_ids = tokenizer, vocab_size, eos_ids
         self._lock = threading.Lock()
         self._vocabulary: LLTokenizer | None = None
+
+    @staticmethod
+    def of(target: Target) -> GrammarCompiler:
+        """The compiler for ``target``, which all its requests share."""
+        new = GrammarCompiler(target.tokenizer, target.vocab_size, target.eos_ids)
+        return cast("GrammarCompiler", target.shared.setdefault(GrammarCompiler, new))
 
     def compile(self, grammar: Grammar) -> LLMatcher:
         """A parser at the start of a text.

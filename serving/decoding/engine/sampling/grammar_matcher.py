@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +13,15 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.decoding.engine.model.memory import to_device
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
-from suffolk.serving.decoding.engine.model.transfer import to_device
+from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.grammar_compiler import GrammarCompiler
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
+
+    from suffolk.serving.decoding.engine.model.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +49,13 @@ class GrammarMatcher:
         self._parser = new_parser()
         self._text: list[int] = []
         self._warned = False
+
+    @staticmethod
+    def of(target: Target, grammar: Grammar | None) -> GrammarMatcher | None:
+        """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
+        if grammar is None:
+            return None
+        return GrammarMatcher(partial(GrammarCompiler.of(target).compile, grammar), target.vocab_size)
 
     def is_complete(self, generated: npt.NDArray[np.int32]) -> bool:
         """Whether only the end of the text may follow ``generated``, which must extend the ``generated`` of the call before."""

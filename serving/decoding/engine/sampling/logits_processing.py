@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.engine.model.memory import to_device
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
-from suffolk.serving.decoding.engine.sampling.bad_words import BadWords
 from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
-from suffolk.serving.decoding.engine.sampling.logit_bias import LogitBias
-from suffolk.serving.decoding.engine.sampling.min_tokens import MinTokens
-from suffolk.serving.decoding.engine.sampling.penalties import Penalties
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.engine.sampling.user_functions import UserFunctions
+
+_TOKEN = np.dtype(np.int64)
 
 
 class LogitsProcessing:
@@ -69,4 +72,120 @@ class LogitsProcessing:
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
         for part in self._parts:
             logits = part.apply(logits, contexts)
+        return logits
+
+
+class LogitBias:
+    """Adds a number to the logit of each of some tokens. Immutable; safe to share."""
+
+    def __init__(self, biases: tuple[tuple[int, float], ...], vocab_size: int) -> None:
+        """Raises InvalidArgument for a token id that is not in the vocabulary."""
+        for token, _ in biases:
+            if token >= vocab_size:
+                raise InvalidArgument(
+                    Field("logit_bias"), f" has token id {token}; the vocabulary has {vocab_size} ids"
+                )
+        self._tokens = np.array([token for token, _ in biases], np.int64)
+        self._values = np.array([value for _, value in biases], np.float64)
+
+    def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """``logits`` float[rows, vocab], changed in place."""
+        logits[:, to_device(self._tokens, logits.device)] += to_device(self._values, logits.device).to(logits.dtype)
+        return logits
+
+
+class Penalties:
+    """The penalties of one request on tokens that occurred before. Not thread-safe.
+
+    Repetition counts prompt and generated text; presence and frequency count only generated text.
+    Committed tokens are counted once; drafted tokens count on their own rows only. Only the columns of tokens that occur are
+    changed.
+    """
+
+    def __init__(self, settings: SamplingSettings, vocab_size: int) -> None:
+        self._repetition = settings.repetition_penalty
+        self._presence, self._frequency = settings.presence_penalty, settings.frequency_penalty
+        self._length = 0
+        self._seen = np.zeros(vocab_size, np.bool_)
+        self._generated = np.zeros(vocab_size, np.int64)  # how often each token was generated
+        self._distinct = np.empty(0, np.int64)  # the tokens of prompt and text
+
+    def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """``logits`` float[rows, vocab], changed in place. The committed text of a call must extend that of the call before."""
+        self._count(contexts)
+        tokens = to_device(self._distinct, logits.device)
+        counts = to_device(self._generated[self._distinct], logits.device)
+        drafted, drafted_counts = (to_device(array, logits.device) for array in self._on_paths(contexts))
+        changed = self._penalised(logits.gather(1, drafted), drafted_counts)
+        logits[:, tokens] = self._penalised(logits[:, tokens], counts)
+        return logits.scatter_(1, drafted, changed)
+
+    def _count(self, contexts: RowContexts) -> None:
+        fresh = contexts.tokens[self._length :].astype(np.int64)
+        generated = fresh[max(0, contexts.prompt_length - self._length) :]
+        np.add.at(self._generated, generated, 1)
+        fresh = np.unique(fresh[~self._seen[fresh]])
+        self._seen[fresh] = True
+        self._distinct = np.concatenate([self._distinct, fresh])
+        self._length = len(contexts.tokens)
+
+    def _on_paths(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Two int64[rows, deepest]: tokens of each row's text, and how often the row's text generated each.
+
+        Rows are padded with the last committed token, which is penalised anyway.
+        """
+        tokens = np.where(contexts.paths < 0, np.int64(contexts.tokens[-1]), contexts.paths)
+        drafted = (contexts.paths[:, None, :] == tokens[:, :, None]).sum(-1)
+        return tokens, self._generated[tokens] + drafted
+
+    def _penalised(self, scores: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        scores = torch.where(scores < 0, scores * self._repetition, scores / self._repetition)
+        return scores - counts.to(scores.dtype) * self._frequency - (counts > 0).to(scores.dtype) * self._presence
+
+
+class BadWords:
+    """Forbids the last token of a sequence where the text ends in the tokens before it. Immutable; safe to share.
+
+    Each row takes one look into a table for each length of a sequence, however many sequences there are.
+    """
+
+    def __init__(self, words: tuple[tuple[int, ...], ...], vocab_size: int) -> None:
+        """Raises InvalidArgument for a token id that is not in the vocabulary."""
+        self._last: defaultdict[bytes, list[int]] = defaultdict(list)  # by the tokens before the last one
+        for number, word in enumerate(words):
+            if max(word) >= vocab_size:
+                raise InvalidArgument(Field("bad_words"), f"[{number}] is {word}; the vocabulary has {vocab_size} ids")
+            self._last[np.array(word[:-1], _TOKEN).tobytes()].append(word[-1])
+        self._last.default_factory = None
+        self._sizes = sorted({len(beginning) for beginning in self._last})
+
+    def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """``logits`` float[rows, vocab], changed in place: -inf for tokens that would complete a sequence."""
+        longest = self._sizes[-1]
+        rows: list[int] = []
+        forbidden: list[int] = []
+        for row, tail in enumerate(contexts.tails(longest // _TOKEN.itemsize)):
+            ending = tail.tobytes()
+            for size in self._sizes:
+                if tokens := self._last.get(ending[longest - size :]):
+                    rows += [row] * len(tokens)
+                    forbidden += tokens
+        logits[
+            torch.tensor(rows, device=logits.device).long(), torch.tensor(forbidden, device=logits.device).long()
+        ] = -torch.inf
+        return logits
+
+
+class MinTokens:
+    """Forbids the tokens that end a text while fewer than ``least`` tokens are generated. Immutable; safe to share."""
+
+    def __init__(self, least: int, ends: Collection[int]) -> None:
+        self._least, self._ends = least, np.array(sorted(ends), np.int64)
+
+    def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """``logits`` float[rows, vocab], changed in place: -inf for the ends of rows whose text is too short."""
+        generated = len(contexts.tokens) - contexts.prompt_length + contexts.depths
+        rows = np.flatnonzero(generated < self._least)
+        if len(rows):
+            logits[to_device(rows, logits.device)[:, None], to_device(self._ends, logits.device)] = -torch.inf
         return logits

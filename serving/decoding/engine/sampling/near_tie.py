@@ -10,6 +10,7 @@ import torch
 
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
 from suffolk.serving.decoding.engine.model.target import Target
+from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.decoding.engine.sampling.sampler import Sampler
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
@@ -53,6 +54,7 @@ def _scores(
 ) -> torch.Tensor:
     text = np.asarray([*prompt, *generated], np.int32)
     logits = target.prefill(text.tolist(), target.new_cache(1, len(text)))
-    sampler = Sampler(settings, target.vocab_size, target.device, target.match(settings.grammar), target.ends(settings))
+    matcher, ends = GrammarMatcher.of(target, settings.grammar), settings.ends(target.eos_ids)
+    sampler = Sampler(settings, target.vocab_size, target.device, matcher, ends)
     with torch.inference_mode():
         return sampler.scores(logits, RowContexts.of_text(text, len(prompt)))[0].double()

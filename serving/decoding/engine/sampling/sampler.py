@@ -7,8 +7,8 @@ from collections.abc import Collection
 import torch
 
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.serving.decoding.engine.model.memory import to_device
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts
-from suffolk.serving.decoding.engine.model.transfer import to_device
 from suffolk.serving.decoding.engine.sampling.candidates import PART, Candidates, keeps_all, select_candidates
 from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.decoding.engine.sampling.logits_processing import LogitsProcessing

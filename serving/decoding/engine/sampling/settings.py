@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checked_fields import ABOVE_0, Share, Within, check_fields
-from suffolk.serving.decoding.engine.checks import listed, whole_number
+from suffolk.serving.decoding.engine.checks import ABOVE_0, Share, Within, check_fields, listed, whole_number
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 
 Processor = Callable[[Any, Any], Any]
@@ -135,6 +134,10 @@ class SamplingSettings:
             raise InvalidArgument(
                 Field("token_mask"), f" is {self.token_mask!r}; it must be a function of texts, or None (off)"
             )
+
+    def ends(self, eos_ids: frozenset[int]) -> frozenset[int]:
+        """The tokens that end a text. ``eos_ids``: the target's."""
+        return frozenset(self.stop_token_ids) | (frozenset() if self.ignore_eos else eos_ids)
 
     def _check_sequences(self) -> None:
         """Check the fields whose items need special checks, and convert lists to tuples."""

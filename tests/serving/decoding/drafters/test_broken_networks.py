@@ -14,7 +14,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.hybrid.explanation import Explanation
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.target import Target

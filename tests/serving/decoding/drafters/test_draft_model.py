@@ -14,7 +14,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.neural.draft_model.drafter import BOUNDS, DraftModelDrafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.pass_result import PassResult

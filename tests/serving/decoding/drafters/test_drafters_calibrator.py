@@ -11,8 +11,8 @@ import pytest
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator
-from suffolk.serving.decoding.drafters.hybrid.merge import merge
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PRIOR
+from suffolk.serving.decoding.drafters.retrieval.retrieval_source import merge
 from tests.support.drafting_oracle import evidence
 
 

@@ -15,9 +15,8 @@ from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, Unavaila
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.registry import BUILT_IN, NONE
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
-from suffolk.serving.decoding.drafters.retrieval.limits import Limits
+from suffolk.serving.decoding.drafters.retrieval.limits import Limits, require_match
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.drafters.retrieval.require_match import require_match
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever

@@ -13,13 +13,13 @@ import torch
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.drafters.neural.eagle.costs import measure_head
+from suffolk.serving.decoding.drafters.neural.eagle.cache import measure_head
 from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.decoding.drafters.neural.eagle.layer import causal
 from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, FeatureDrafter
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.target import Target

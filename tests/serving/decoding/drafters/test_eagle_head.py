@@ -17,7 +17,7 @@ from suffolk.serving.decoding.drafters.neural.eagle.layer import causal, rotatio
 from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.drafters.training.head import Batch, TrainableHead
-from suffolk.serving.decoding.engine.checked_fields import from_json
+from suffolk.serving.decoding.engine.checks import from_json
 from tests.support.eagle_heads import (
     DRAFTED,
     PROMPT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.datastore.errors import Corruption
-from suffolk.serving.decoding.drafters.neural.head_kind import kind_of
+from suffolk.serving.decoding.drafters.neural.options import kind_of
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 200_000])

@@ -16,14 +16,13 @@ from suffolk.serving.decoding.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.decoding.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.decoding.drafters.hierarchy.recursion import StackState
+from suffolk.serving.decoding.drafters.hierarchy.recursion import RoundPolicy, StackState
 from suffolk.serving.decoding.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.decoding.drafters.hierarchy.round_policy import RoundPolicy
 from suffolk.serving.decoding.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, SampledChain, tree_of
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.target import Target

@@ -17,7 +17,7 @@ from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels, read_rates
 from suffolk.serving.decoding.drafters.hierarchy.plan import predict
-from suffolk.serving.decoding.engine.checked_fields import from_json
+from suffolk.serving.decoding.engine.checks import from_json
 from tests.support.hierarchy_oracle import fastest_plan
 
 STORE, DRAFT, TARGET = Level("store", 0.5, retrieval=True), Level("draft", 1.0), Level("target", (10.0, 12.0, 13.0))

@@ -14,8 +14,7 @@ from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.hierarchy.load import StackLoader
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
 from suffolk.serving.decoding.drafters.load import load_drafters
-from suffolk.serving.decoding.drafters.neural.early_exit.model import ExitLayer
-from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.early_exit.model import ExitLayer, shallow
 from suffolk.serving.decoding.drafters.neural.early_exit.training import new_head
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import FoundCosts

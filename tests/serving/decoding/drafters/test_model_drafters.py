@@ -18,7 +18,7 @@ from suffolk.serving.decoding.drafters.neural.draft_model.load import load_draft
 from suffolk.serving.decoding.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.decoding.drafters.neural.eagle.training import new_head as eagle_head
 from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.early_exit.model import shallow
 from suffolk.serving.decoding.drafters.neural.early_exit.training import new_head
 from suffolk.serving.decoding.drafters.neural.redrafter.config import RedrafterConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.drafter import RedrafterDrafter

@@ -15,8 +15,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
-from suffolk.serving.decoding.drafters.calibration.noise_reweighting import BREADTH, ENOUGH, with_noise
-from suffolk.serving.decoding.drafters.calibration.rescale import conditional_probs
+from suffolk.serving.decoding.drafters.calibration.rescale import BREADTH, ENOUGH, conditional_probs, with_noise
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.drafters.retrieval.prefetch import DraftPrefetcher

@@ -19,7 +19,7 @@ from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop

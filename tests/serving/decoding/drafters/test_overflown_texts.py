@@ -17,7 +17,7 @@ from suffolk.serving.decoding.drafters.hierarchy.level_sampling import match_dra
 from suffolk.serving.decoding.drafters.neural.coupled_sampling import drafter_sampler
 from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain, tree_of
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings

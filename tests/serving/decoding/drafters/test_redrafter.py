@@ -10,7 +10,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, FeatureDrafter, SampledChain, tree_of
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.model.row_contexts import RowContexts

@@ -13,7 +13,7 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.drafters.neural.redrafter.config import BeamConfig, LossConfig, RedrafterConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss, TrainableHead
-from suffolk.serving.decoding.engine.checked_fields import from_json
+from suffolk.serving.decoding.engine.checks import from_json
 from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.heads import random_head, train
 from tests.support.tiny_models import VOCAB, tiny_model

@@ -21,7 +21,7 @@ from suffolk.serving.decoding.drafters.load import load_drafters, make_drafter
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRecyclingDrafter
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, GeneratedLogits
 from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.loop.request import Request

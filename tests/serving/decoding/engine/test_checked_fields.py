@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.checked_fields import Within, check_fields, from_json
+from suffolk.serving.decoding.engine.checks import Within, check_fields, from_json
 
 
 @dataclass(frozen=True)

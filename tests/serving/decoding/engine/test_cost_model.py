@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.costs.cost_grid import grid
 from suffolk.serving.decoding.engine.costs.cost_measurement import measure, time_points
-from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Sample
+from suffolk.serving.decoding.engine.costs.cost_model import CostModel, Sample, grid
 from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
-from suffolk.serving.decoding.engine.loop.draft_counts import STAGES
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
+from suffolk.serving.decoding.engine.loop.draft_stats import STAGES
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.model.target import Target

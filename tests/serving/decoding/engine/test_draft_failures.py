@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from suffolk.serving.decoding.engine.loop.draft_failures import DraftFailures, failures_by_reason
+from suffolk.serving.decoding.engine.loop.draft_stats import DraftFailures, failures_by_reason
 
 
 def test_each_reason_is_logged_once_and_counted_each_time(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,8 +15,8 @@ from suffolk.serving.decoding.drafters.retrieval.token_recycling import TokenRec
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, MAX_PREDICTION, DraftOptions
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 from suffolk.serving.decoding.engine.loop.engine import Engine
-from suffolk.serving.decoding.engine.loop.prediction_counter import PredictionCounter
 from suffolk.serving.decoding.engine.loop.prompt import encode_continuation
+from suffolk.serving.decoding.engine.loop.request import PredictionCounter
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import Free, MadeUpDrafter

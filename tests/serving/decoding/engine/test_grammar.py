@@ -75,7 +75,7 @@ def test_a_setting_of_another_type_is_refused() -> None:
 )
 def test_what_the_library_refuses_is_named(target: Target, kind: str, text: str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message) as refusal:
-        target.match(Grammar(kind, text))
+        GrammarMatcher.of(target, Grammar(kind, text))
     assert "\n" not in str(refusal.value)
     assert "<state>" not in str(refusal.value)
 
@@ -141,13 +141,13 @@ def test_a_parser_whose_lexer_is_full_is_replaced(target: Target, monkeypatch: p
     monkeypatch.setattr(grammar_compiler, "MAX_STATES", 1000)
     grammar = Grammar("regex", r"(.|\n)*a(.|\n){50}b(.|\n){50}c(.|\n)*")
     rng = np.random.default_rng(2)
-    parser, read = target.grammars.compile(grammar), 0
+    parser, read = GrammarCompiler.of(target).compile(grammar), 0
     while parser.consume_tokens(tokens_of("abc"[int(rng.integers(3))])):
         read += 1
         parser.compute_bitmask()
     assert "too many states" in parser.get_error()
     for _ in range(2):
-        matcher, text = target.match(grammar), ""
+        matcher, text = GrammarMatcher.of(target, grammar), ""
         assert matcher is not None
         for _ in range(2 * read):
             text += "abc"[int(rng.integers(3))]
@@ -157,7 +157,7 @@ def test_a_parser_whose_lexer_is_full_is_replaced(target: Target, monkeypatch: p
 
 
 def test_masks_that_take_too_long_end_the_draft(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    matcher = target.match(Grammar("regex", "[abc]+"))
+    matcher = GrammarMatcher.of(target, Grammar("regex", "[abc]+"))
     assert matcher is not None
     monkeypatch.setattr(grammar_matcher, "MOST_SECONDS", 0.0)
     for text in ("a", "ab"):
@@ -175,7 +175,7 @@ def test_masks_and_allowed_rows_equal_those_of_parsing_every_path(
     rng = np.random.default_rng(1)
     oracle = Oracle(target, GRAMMARS[name])
     for _ in range(4):
-        matcher = target.match(GRAMMARS[name])
+        matcher = GrammarMatcher.of(target, GRAMMARS[name])
         assert matcher is not None
         text: list[int] = []
         while len(text) < 14 and (following := oracle.following(text)).any():
@@ -242,7 +242,7 @@ def fragile(target: Target, bad: str = "", dark: str = "") -> GrammarMatcher:
 
     def new_parser() -> Any:
         tokens = [tokens_of(each)[0] if each else -1 for each in (bad, dark)]
-        return Fragile(target.grammars.compile(Grammar("regex", "(a|b|c)+")), *tokens)
+        return Fragile(GrammarCompiler.of(target).compile(Grammar("regex", "(a|b|c)+")), *tokens)
 
     return GrammarMatcher(new_parser, target.vocab_size)
 
@@ -299,14 +299,14 @@ def test_a_parser_that_fails_on_the_text_is_an_error(target: Target, bad: str, d
 
 
 def test_committed_tokens_that_the_grammar_forbids_are_an_error(target: Target) -> None:
-    matcher = target.match(Grammar("regex", "a+"))
+    matcher = GrammarMatcher.of(target, Grammar("regex", "a+"))
     assert matcher is not None
     with pytest.raises(InvalidArgument, match="doesn't satisfy the grammar"):
         matcher.apply(torch.zeros(1, 257), contexts("ax", ""))
 
 
 def test_the_end_may_be_drafted_and_taken_back(target: Target) -> None:
-    matcher = target.match(Grammar("regex", "a+"))
+    matcher = GrammarMatcher.of(target, Grammar("regex", "a+"))
     assert matcher is not None
     ends = RowContexts.of_tree(np.array([7, *tokens_of("a")]), 1, tree([END, *tokens_of("aa")], [-1, 0, -1]))
     assert matcher.allowed(ends).tolist() == [True, True, False, True]
@@ -315,7 +315,7 @@ def test_the_end_may_be_drafted_and_taken_back(target: Target) -> None:
 
 
 def test_json_is_not_padded_without_end(target: Target) -> None:
-    matcher = target.match(Grammar("json_schema", json.dumps({"type": "object"})))
+    matcher = GrammarMatcher.of(target, Grammar("json_schema", json.dumps({"type": "object"})))
     assert matcher is not None
     rows = matcher.apply(torch.zeros(2, 257), contexts("{" + " " * 63, " "))
     assert (rows[:, tokens_of(" ")[0]] == 0).tolist() == [True, False]

@@ -11,6 +11,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import MAX_GRAMMAR, Grammar
 from suffolk.serving.decoding.engine.sampling.grammar_cycles import rule_cycle, schema_cycle
+from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from tests.support.grammars import Oracle, ending_target, tokens_of
 
 A = {"$ref": "#/$defs/A"}
@@ -45,7 +46,7 @@ def test_circular_references_are_refused_before_there_is_text(
     grammars = Grammar("json_schema", json.dumps(schema)), Grammar("lark", f'start: "x" %json {json.dumps(schema)}')
     for grammar in grammars:
         with pytest.raises(InvalidArgument, match="circle of references") as refusal:
-            target.match(grammar)
+            GrammarMatcher.of(target, grammar)
         assert f"refused: {cycle} is a circle" in str(refusal.value)
 
 
@@ -66,7 +67,7 @@ def test_circular_references_are_refused_before_there_is_text(
 )
 def test_recursive_schemas_with_an_end_are_served(target: Target, schema: dict[str, Any], text: str) -> None:
     grammar = Grammar("json_schema", json.dumps(schema))
-    target.match(grammar)
+    GrammarMatcher.of(target, grammar)
     assert Oracle(target, grammar).is_whole(tokens_of(text))
 
 
@@ -84,7 +85,7 @@ def test_recursive_schemas_with_an_end_are_served(target: Target, schema: dict[s
 )
 def test_circular_rules_are_refused_before_there_is_text(target: Target, text: str, cycle: str) -> None:
     with pytest.raises(InvalidArgument, match="circle of references") as refusal:
-        target.match(Grammar("lark", text))
+        GrammarMatcher.of(target, Grammar("lark", text))
     assert f"refused: {cycle} is a circle" in str(refusal.value)
 
 
@@ -103,7 +104,7 @@ def test_circular_rules_are_refused_before_there_is_text(target: Target, text: s
     ],
 )
 def test_recursive_rules_with_an_end_are_served(target: Target, text: str) -> None:
-    target.match(Grammar("lark", text))
+    GrammarMatcher.of(target, Grammar("lark", text))
 
 
 def test_long_grammars_are_read_in_linear_time() -> None:

@@ -17,9 +17,8 @@ from transformers.activations import GELUTanh
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.decoding.engine.model import same_bits
-from suffolk.serving.decoding.engine.model.even_activation import EvenActivation
 from suffolk.serving.decoding.engine.model.ordered_attention import OrderedRows
-from suffolk.serving.decoding.engine.model.same_bits import bits_problem, kernels
+from suffolk.serving.decoding.engine.model.same_bits import EvenActivation, bits_problem, kernels
 from suffolk.serving.decoding.engine.model.skinny_gemm import ELEMENTS, SkinnyLinear
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.tree_attention import PackedRows, Terms, find_places

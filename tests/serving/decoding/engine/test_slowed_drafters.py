@@ -9,7 +9,7 @@ import pytest
 from suffolk.benchmarks.decode.setup import slow_down
 from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.early_exit.model import shallow
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import Drafter

@@ -7,8 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from suffolk.serving.decoding.engine.model.split_attention import LEAST_PAIRS, split_attention
-from suffolk.serving.decoding.engine.model.tree_attention import Span
+from suffolk.serving.decoding.engine.model.tree_attention import LEAST_PAIRS, Span, split_attention
 from suffolk.serving.decoding.engine.model.tree_layout import lay_out
 from tests.support.drafters import random_tree
 

@@ -12,9 +12,8 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.decoding.engine.loop.request import Request
-from suffolk.serving.decoding.engine.loop.step import Step
+from suffolk.serving.decoding.engine.loop.step import TRACED_CONTEXT, Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
-from suffolk.serving.decoding.engine.loop.step_trace import TRACED_CONTEXT
 from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings

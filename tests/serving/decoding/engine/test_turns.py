@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from suffolk.serving.decoding.engine.turns import Turns
+from suffolk.serving.decoding.engine.loop.prompt import Turns
 
 
 def test_work_takes_its_share_of_the_time() -> None:

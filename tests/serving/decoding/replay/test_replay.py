@@ -13,7 +13,7 @@ import torch
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.decoding.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.early_exit.model import shallow
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter

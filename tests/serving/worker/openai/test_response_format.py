@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
+from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.worker.openai.response_format import read_grammar
 from tests.support.grammars import Oracle, ending_target, tokens_of
 
@@ -29,13 +30,13 @@ def test_response_formats_become_grammars(target: Target) -> None:
     assert Oracle(target, loose).is_whole(tokens_of('{"a": 3}'))
     strict = read_grammar({"type": "json_schema", "json_schema": {"schema": schema, "strict": True}})
     with pytest.raises(InvalidArgument, match=r'Unimplemented keys: \["not"\]'):
-        target.match(strict)
+        GrammarMatcher.of(target, strict)
 
 
 def accepts(target: Target, schema: dict[str, Any], text: str, strict: bool = True) -> bool:
     grammar = read_grammar({"type": "json_schema", "json_schema": {"schema": schema, "strict": strict}})
     assert grammar is not None
-    target.match(grammar)
+    GrammarMatcher.of(target, grammar)
     return Oracle(target, grammar).is_whole(tokens_of(text))
 
 

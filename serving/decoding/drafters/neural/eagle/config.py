@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checked_fields import Within, check_fields
-from suffolk.serving.decoding.engine.checks import listed, whole_number, whole_within
+from suffolk.serving.decoding.engine.checks import Within, check_fields, listed, whole_number, whole_within
 
 KIND = "eagle"
 """The value of "suffolk" in config.json."""

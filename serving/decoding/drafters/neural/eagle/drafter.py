@@ -9,9 +9,7 @@ import torch
 
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.neural.draft_state import DraftState
-from suffolk.serving.decoding.drafters.neural.eagle.cache import HeadCache
-from suffolk.serving.decoding.drafters.neural.eagle.costs import measure_head
-from suffolk.serving.decoding.drafters.neural.eagle.feature_buffer import FeatureBuffer
+from suffolk.serving.decoding.drafters.neural.eagle.cache import HeadCache, measure_head
 from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.decoding.drafters.neural.growing_tree import Ints
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
@@ -19,7 +17,7 @@ from suffolk.serving.decoding.drafters.neural.tree_drafter import TreeDrafter
 from suffolk.serving.decoding.drafters.registry import source_bits
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
-from suffolk.serving.decoding.engine.model.transfer import to_device
+from suffolk.serving.decoding.engine.model.memory import to_device
 from suffolk.serving.decoding.engine.model.tree_layout import TreeLayout
 from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
 
@@ -172,3 +170,40 @@ class EagleDrafter(TreeDrafter):
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return logits
+
+
+class FeatureBuffer:
+    """A request's slot, its unread hidden states, and the head's own hidden states. Not thread-safe.
+
+    Attributes:
+        slot: its slot in the head's cache; None if all were taken. Then no hidden states are kept.
+        received: the number of tokens whose hidden states have come.
+        lost: whether hidden states were dropped. The request then gets no more drafts.
+        states: float[1 + drafted, hidden], the head's hidden states of the text's last pair and of the drafted nodes.
+    """
+
+    def __init__(self, slot: int | None) -> None:
+        self.slot = slot
+        self.received = 0
+        self.lost = slot is None
+        self.states = torch.empty(0)
+        self._waiting: list[torch.Tensor] = []
+
+    def add(self, features: torch.Tensor, capacity: int) -> None:
+        """Keep ``features`` float[k, layers, width] of the next k tokens, unless the text exceeds ``capacity`` tokens."""
+        self.received += len(features)
+        if self.received > capacity:
+            self.lost = True
+            self._waiting = []
+        elif not self.lost and len(features):
+            self._waiting.append(features)
+
+    def take(self, count: int) -> torch.Tensor:
+        """float[count, layers, width], the oldest buffered hidden states. REQUIRES: ``count`` are buffered."""
+        waiting = self._waiting[0] if len(self._waiting) == 1 else torch.cat(self._waiting)
+        self._waiting = [waiting[count:]] if len(waiting) > count else []
+        return waiting[:count]
+
+    def put_back(self, features: torch.Tensor) -> None:
+        """Undo the last ``take``, after a pass that failed."""
+        self._waiting.insert(0, features)

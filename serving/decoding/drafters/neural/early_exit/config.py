@@ -8,8 +8,7 @@ from typing import Annotated
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.neural.head_folder import CONFIG, own_config, read_config
-from suffolk.serving.decoding.engine.checked_fields import Within, check_fields
-from suffolk.serving.decoding.engine.checks import whole_number
+from suffolk.serving.decoding.engine.checks import Within, check_fields, whole_number
 
 KIND = "early-exit"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.neural.early_exit.config import ExitConfig, require_exit
 from suffolk.serving.decoding.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.decoding.drafters.neural.early_exit.model import ExitHead, ExitLayer
-from suffolk.serving.decoding.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.decoding.drafters.neural.early_exit.model import ExitHead, ExitLayer, shallow
 from suffolk.serving.decoding.drafters.neural.head_folder import naming
 from suffolk.serving.decoding.drafters.neural.weights import FILE, fit, read_tensors
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs

@@ -10,11 +10,11 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
+from suffolk.serving.decoding.drafters.neural.draft_state import StatefulDrafter
 from suffolk.serving.decoding.drafters.neural.redrafter.beam_state import BeamState, ReadPrefix
 from suffolk.serving.decoding.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.drafters.neural.redrafter.steps import Steps, measure_steps
-from suffolk.serving.decoding.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest, Proposal
 from suffolk.serving.decoding.engine.model.target import Target

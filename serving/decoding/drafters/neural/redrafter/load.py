@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from suffolk.datastore.errors import Corruption
 from suffolk.datastore.paths import expand
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.decoding.drafters.neural.head_check import check_fit
 from suffolk.serving.decoding.drafters.neural.head_folder import CONFIG, naming, own_config, read_config
-from suffolk.serving.decoding.drafters.neural.redrafter.apple import APPLE_TYPE, apple_config, apple_name
 from suffolk.serving.decoding.drafters.neural.redrafter.config import KIND, RedrafterConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
@@ -19,6 +21,16 @@ from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.model.memory import memory_guard
 from suffolk.serving.decoding.engine.model.skinny_gemm import accelerate
 from suffolk.serving.decoding.engine.model.target import Target
+
+APPLE_TYPE = "recurrent_drafting_drafter"
+_KEYS = {  # of Apple's config.json (ml-recurrent-drafter)
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "exit_dim": "exit_dim",
+    "blocks": "num_draft_layers",
+    "recurrent": "rnn",
+}
+_NAMES = {"token_to_state": "rnn_w", "state_to_state": "rnn_u", "projection": "input_proj"}
 
 
 def load(context: LoadContext, options: Options) -> RedrafterDrafter:
@@ -83,3 +95,24 @@ def check_head(head: RedrafterHead, target: Target, name: str) -> float:
         return head.logits(features[:, 0], states).argmax(-1)
 
     return check_fit(f"ReDrafter head {name}", target, head.layers, predict)
+
+
+def apple_config(values: Mapping[str, Any], path: Path) -> RedrafterConfig:
+    """The configuration of a head from ``values``, the config.json at ``path``. Raises Corruption as ``own_config``."""
+    if missing := [key for key in _KEYS.values() if key not in values]:
+        raise Corruption(f"{path}: {missing[0]} is missing; fetch the head again")
+    named = {name: values[key] for name, key in _KEYS.items()}
+    return own_config(RedrafterConfig, KIND, named | {"suffolk": KIND, "initial_state": "zero"}, path)
+
+
+def apple_name(name: str, blocks: int) -> str:
+    """Apple's name of the tensor ``name`` of a ``RedrafterHead`` with ``blocks`` blocks.
+
+    Its heads have rnn_w, rnn_u and input_proj (if exit_dim is not twice the hidden size), lm_head.K.linear for each block K, and
+    lm_head.N.weight, the output layer. The initial state is zero.
+    """
+    first, _, rest = name.partition(".")
+    if first == "blocks":
+        number, _, part = rest.partition(".")
+        return f"lm_head.{number}.linear.{part}"
+    return f"lm_head.{blocks}.{rest}" if first == "output" else f"{_NAMES[first]}.{rest}"

@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.decoding.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
-from suffolk.serving.decoding.drafters.calibration.evidence import learn_draft
+from suffolk.serving.decoding.drafters.calibration.confidence import CHAIN_PRIOR, Confidence, learn_draft
 from suffolk.serving.decoding.drafters.neural.redrafter.beam_state import SOURCE, BeamState, Floats
 from suffolk.serving.decoding.drafters.neural.redrafter.beams import PAD, BeamSearch, pack, take
 from suffolk.serving.decoding.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import mean_value
+from suffolk.serving.decoding.engine.costs.draft_budget import mean_value
 from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy
 
 _ROUNDS = 5

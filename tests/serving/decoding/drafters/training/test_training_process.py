@@ -13,7 +13,7 @@ import torch
 from suffolk.build_index.progress import PlainProgress, show_progress
 from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable
 from suffolk.serving.decoding.drafters.training.checkpoint import load_checkpoint, random_state, save_checkpoint
-from suffolk.serving.decoding.drafters.training.interrupts import Interrupts
+from suffolk.serving.decoding.drafters.training.trainer import Interrupts
 from suffolk.serving.decoding.drafters.training.workspace import open_workspace
 from tests.support.interrupts import default_interrupts
 

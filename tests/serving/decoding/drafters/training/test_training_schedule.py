@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffolk.serving.decoding.drafters.training.schedule import batches_of, learning_rate
+from suffolk.serving.decoding.drafters.training.trainer import batches_of, learning_rate
 
 
 def test_every_pass_sees_every_window_once_in_an_order_of_its_own() -> None:

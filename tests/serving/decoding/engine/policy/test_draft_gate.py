@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.policy.draft_gate import DraftGate
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftBudget
 from suffolk.serving.decoding.engine.policy.expansion_policy import ExpansionPolicy, saved_share
 from suffolk.serving.decoding.engine.policy.prefill_policy import PrefillPolicy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.policy.planner import Planner
 
 

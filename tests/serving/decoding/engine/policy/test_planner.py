@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
-from suffolk.serving.decoding.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.policy.constants import HOPE
 from suffolk.serving.decoding.engine.policy.planner import Planner
 

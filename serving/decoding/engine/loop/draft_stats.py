@@ -1,19 +1,23 @@
-"""Counts of drafted tokens at each stage, by source and depth."""
+"""Counts of drafted tokens by stage, source and depth, of failed drafts by reason, and the seconds of drafters."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.engine.loop.drafter import Drafter
 
 Place = tuple[int, int]
 """Source bits and depth. A node of several sources has all their bits and counts once. The first drafted token has depth 1."""
 
 _MOST_WAITING = 64
 STAGES = ("proposed", "verified", "accepted", "earned")
+log = logging.getLogger(__name__)
+PREFIX = "failed "
 
 
 class TreeCounts:
@@ -98,3 +102,62 @@ def _by_source(counts: Counter[Place]) -> dict[str, int]:
     for (source, _), count in counts.items():
         total[str(source)] += count
     return dict(total)
+
+
+class DraftFailures:
+    """A drafter's failed drafts, by reason. The first of each reason is logged. Not thread-safe.
+
+    Attributes:
+        by_reason: failed drafts by the name of the error.
+    """
+
+    def __init__(self, drafter: str) -> None:
+        """``drafter``: its name in messages."""
+        self.by_reason: Counter[str] = Counter()
+        self._drafter = drafter
+
+    def add(self, reason: str, message: str, drafts: int = 1) -> None:
+        """Count ``drafts`` failed drafts; ``message`` explains the first of each reason in the log."""
+        if not self.by_reason[reason]:
+            log.warning("%s: %s; continuing without its drafts", self._drafter, message)
+        self.by_reason[reason] += drafts
+
+    def stats(self) -> dict[str, float]:
+        """The total number, and the number for each reason, in the form of ``Drafter.stats``."""
+        return failure_stats(self.by_reason)
+
+
+def failure_stats(by_reason: Counter[str]) -> dict[str, float]:
+    """``by_reason`` in the form of ``Drafter.stats``."""
+    stats: dict[str, float] = {f"{PREFIX}{reason}": count for reason, count in by_reason.items()}
+    return {"failed": by_reason.total()} | stats
+
+
+def failures_by_reason(stats: Mapping[str, float]) -> Counter[str]:
+    """Failed drafts by reason, from a drafter's ``stats``: the inverse of ``failure_stats``."""
+    return Counter({key.removeprefix(PREFIX): int(count) for key, count in stats.items() if key.startswith(PREFIX)})
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSeconds:
+    """The time that a drafter spent since its start, from its ``stats``.
+
+    Attributes:
+        prefill: seconds for prefill.
+        models: seconds of the models that the drafter can leave out, without prefill.
+    """
+
+    prefill: float = 0.0
+    models: float = 0.0
+
+    @staticmethod
+    def so_far(drafter: Drafter) -> DraftSeconds:
+        """The seconds until now. Raises as the drafter's ``stats``."""
+        stats = drafter.stats()
+        return DraftSeconds(float(stats.get("prefill_seconds", 0.0)), float(stats.get("model_seconds", 0.0)))
+
+    def split(self, before: DraftSeconds, seconds: float) -> tuple[float, float, float]:
+        """The ``seconds`` since ``before``, split into those of retrieval, models and prefill."""
+        prefill = min(seconds, max(0.0, self.prefill - before.prefill))
+        models = min(seconds - prefill, max(0.0, self.models - before.models))
+        return seconds - prefill - models, models, prefill
