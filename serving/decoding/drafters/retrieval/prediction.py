@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.decoding.drafters.calibration.calibrator import Prior
 from suffolk.serving.decoding.drafters.drafter_entry import LoadContext, Options
-from suffolk.serving.decoding.drafters.retrieval.prediction_alignment import PredictionAlignment
 from suffolk.serving.decoding.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievalScorer, RetrievedTree
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.decoding.engine.loop.draft_options import PREDICTION_SOURCE_ID
@@ -20,6 +19,10 @@ from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
 SOURCE = 1 << PREDICTION_SOURCE_ID
 PRIOR = Prior(constant=-1.29, match=0.84, share=0.0, count=0.0, depth=1.52)
 """Fitted to 200 edits of Python files in the history of this repository (``research.fit_prediction``)."""
+MAX_SUFFIX = 16
+"""The longest suffix of the text that is searched in the prediction."""
+CONFIDENT = 8
+"""Matched tokens after which an alignment counts as right."""
 
 
 def load(context: LoadContext, options: Options) -> PredictionDrafter:
@@ -102,3 +105,61 @@ def _chain(alignment: PredictionAlignment, max_nodes: int) -> DraftTree:
         alignment.matched + 1,
         1,
     )
+
+
+class PredictionAlignment:
+    """The position in a prediction where the text goes on. Not thread-safe.
+
+    While the text follows the prediction, the position moves with it. After a difference, the text's longest suffix that occurs
+    in the prediction is searched. The position is then at the end of one of its occurrences: the first one after the last
+    confident position, or else the last one before it. A token takes time linear in the length of the prediction after a
+    difference, and constant time otherwise.
+
+    Attributes:
+        prediction: int32[k], its tokens.
+        size: tokens of the text so far.
+        position: where in the prediction the text goes on, 0..k.
+        matched: tokens before ``position`` that end the text; 0 if even its last token does not occur in the prediction.
+        anchor: the last confident position, at first 0. The text goes on there if an insertion ends.
+    """
+
+    def __init__(self, prediction: Ids) -> None:
+        self.prediction = prediction
+        self.size = self.position = self.matched = self.anchor = 0
+        self._suffix: list[int] = []
+
+    def copy(self) -> PredictionAlignment:
+        """An independent alignment of the same text."""
+        other = PredictionAlignment(self.prediction)
+        other.size, other.position, other.matched, other.anchor = self.size, self.position, self.matched, self.anchor
+        other._suffix = self._suffix.copy()
+        return other
+
+    def append(self, tokens: Iterable[int]) -> None:
+        """Move along the next ``tokens`` of the text."""
+        for token in tokens:
+            self.size += 1
+            self._suffix = [*self._suffix[1 - MAX_SUFFIX :], token]
+            if self.position < len(self.prediction) and self.prediction[self.position] == token:
+                self.position += 1
+                self.matched += 1
+            else:
+                self._search()
+            if self.matched >= CONFIDENT:
+                self.anchor = self.position
+
+    def _search(self) -> None:
+        """Find the position anew, by the longest suffix."""
+        ends = np.flatnonzero(self.prediction == self._suffix[-1])
+        self.matched = 0
+        while len(ends):
+            longest, self.matched = ends, self.matched + 1
+            if self.matched == len(self._suffix):
+                break
+            ends = ends[ends >= self.matched]
+            ends = ends[self.prediction[ends - self.matched] == self._suffix[-1 - self.matched]]
+        if self.matched:
+            after = longest[longest >= self.anchor]
+            self.position = int(after[0] if len(after) else longest[-1]) + 1
+        else:
+            self.position = self.anchor

@@ -9,8 +9,12 @@ import pytest
 
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.registry import source_bits
-from suffolk.serving.decoding.drafters.retrieval.prediction import PredictionDrafter
-from suffolk.serving.decoding.drafters.retrieval.prediction_alignment import CONFIDENT, MAX_SUFFIX, PredictionAlignment
+from suffolk.serving.decoding.drafters.retrieval.prediction import (
+    CONFIDENT,
+    MAX_SUFFIX,
+    PredictionAlignment,
+    PredictionDrafter,
+)
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.with_request_texts import WithRequestTexts
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
