@@ -9,7 +9,7 @@ from suffolk.capacity.index_size import build_bytes
 from suffolk.capacity.need import Need, amount, size
 from suffolk.capacity.plan import CapacityPlan
 from suffolk.capacity.service_costs import ServiceCosts
-from suffolk.serving.decoding.engine.checks import Within, check_fields
+from suffolk.datastore.settings import Within, check_fields
 
 HOURS, SECONDS = 730, 730 * 3600
 """Of a month."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.json_file import write_json
-from suffolk.serving.decoding.engine.checks import ABOVE_0, Within, check_fields, from_json, read_object
+from suffolk.datastore.settings import ABOVE_0, Within, check_fields, from_json, read_object
 
 FORMAT = 1
 ADVICE = "'suffolk profile --datastore STORE' makes such a file"

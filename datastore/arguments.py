@@ -10,17 +10,11 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from suffolk.datastore.checks import whole_number
 from suffolk.datastore.errors import Field, InvalidArgument
 
 _INTEGERS = (int, np.integer)
 _LISTS = (list, tuple, np.ndarray)
-
-
-def whole_number(name: str, value: object) -> int:
-    """``value`` as an int."""
-    if not isinstance(value, _INTEGERS):
-        raise InvalidArgument(Field(name), f" is {value!r}, of type {_kind(value)}; it must be a whole number")
-    return int(value)
 
 
 def whole_numbers(name: str, values: object) -> int | list[int]:

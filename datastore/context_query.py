@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.arguments import check_contexts, check_groups, check_text, whole_number, whole_numbers
+from suffolk.datastore.arguments import check_contexts, check_groups, check_text, whole_numbers
+from suffolk.datastore.checks import whole_number
 from suffolk.datastore.errors import Field, InvalidArgument
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
-from suffolk.datastore.arguments import check_text, whole_number
+from suffolk.datastore.arguments import check_text
+from suffolk.datastore.checks import whole_number
 from suffolk.datastore.context_query import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,

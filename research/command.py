@@ -12,7 +12,7 @@ import torch
 from suffolk.cli.main import exit_code_of
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.arguments import check_range
-from suffolk.serving.decoding.engine.checks import whole_within
+from suffolk.datastore.checks import whole_within
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
 from suffolk.serving.net.limits import MAX_THREADS
 

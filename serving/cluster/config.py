@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 
 import yaml
 
+from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.file_systems import is_storage_url
+from suffolk.datastore.settings import Within, check_fields, from_json
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.clients.fanout.topology import MAX_REPLICAS
 from suffolk.serving.cluster.front_rules import front_rules
 from suffolk.serving.cluster.live_config import LIVE_OPTIONS, LiveConfig, check_live, check_remember
 from suffolk.serving.cluster.published_config import Source, check_published
 from suffolk.serving.cluster.server_client import ServerClient
-from suffolk.serving.decoding.engine.checks import Within, check_fields, from_json
 from suffolk.serving.net.endpoint import Endpoint
 
 Count = Annotated[int, Within(0, 1024)]
@@ -224,27 +224,10 @@ def read_config(path: str | Path) -> ClusterConfig:
 
 def config_from(values: object, what: str) -> ClusterConfig:
     """The cluster that ``values`` describe; ``what`` names them in messages. Raises InvalidArgument."""
-    _refuse_unknown(values, ClusterConfig, what)
+    if isinstance(values, Mapping) and isinstance(stores := values.get("stores"), Mapping):
+        # without ``copies_at``, which the controller sets
+        check_keys(f"{what}: stores", stores, [each.name for each in fields(StoresConfig) if each.compare])
     return from_json(ClusterConfig, values, what)
-
-
-def _refuse_unknown(values: object, kind: type[Any], what: str) -> None:
-    """Raises InvalidArgument for an unknown key, and names the nearest known one."""
-    if not isinstance(values, Mapping):
-        return  # ``from_json`` reports it
-    hints, known = get_type_hints(kind), [each.name for each in fields(kind) if each.compare]
-    for key, value in values.items():
-        if key not in known:
-            near = get_close_matches(str(key), known, 1, 0)[0]
-            raise InvalidArgument(
-                Field(what), f": unknown key {key!r}; the nearest one is {near!r}, all are {', '.join(known)}"
-            )
-        named = get_origin(hints[key]) is Mapping and isinstance(value, Mapping)
-        inner = {f"{key}: {name}": each for name, each in value.items()} if named else {str(key): value}
-        for part in (hints[key], *get_args(hints[key])):
-            for name, each in inner.items():
-                if is_dataclass(part):
-                    _refuse_unknown(each, part, f"{what}: {name}")  # type: ignore[arg-type]  # a class
 
 
 def _by_field(options: Mapping[str, Any]) -> dict[str, Any]:

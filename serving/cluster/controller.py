@@ -11,6 +11,7 @@ import ray
 
 from suffolk.build_index.on_ray.nodes import alive_nodes
 from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.settings import from_json
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.live_copies import copies_of
@@ -18,7 +19,6 @@ from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
 from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
-from suffolk.serving.decoding.engine.checks import from_json
 from suffolk.serving.store.replication.peer import have_leaders
 
 CONTROLLER = "controller"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.checks import Within, check_fields
+from suffolk.datastore.settings import Within, check_fields
 from suffolk.serving.net.url import check_store_name
 
 LIVE_OPTIONS = ("live", "live_tokenizer", "register", "copies", "peer")

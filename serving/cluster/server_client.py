@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import check_fields
+from suffolk.datastore.settings import check_fields
 from suffolk.serving.net.tls import TlsFiles, check_files
 
 _NEEDED = {"access": ("token_file", "cert"), "tls_client_ca": ("cert",)}

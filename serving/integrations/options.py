@@ -7,9 +7,9 @@ from typing import Annotated
 
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import Within, check_fields, from_json
 from suffolk.serving.clients.remote_datastore import MAX_DEADLINE
 from suffolk.serving.decoding.drafters.retrieval.limits import MAX_TOKENS, Limits
-from suffolk.serving.decoding.engine.checks import Within, check_fields, from_json
 
 
 @dataclass(frozen=True, slots=True)

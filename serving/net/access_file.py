@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.toml import tomllib
@@ -84,8 +85,7 @@ def parse_rules(text: str, label: str) -> AccessRules:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgument(f"{label}: no TOML: {error}; mend that line") from None
-    if unknown := document.keys() - _KEYS.keys():
-        raise InvalidArgument(f"{label}: unknown key {min(unknown)!r}; the keys are {', '.join(_KEYS)}")
+    check_keys(label, document, list(_KEYS))
     tokens: dict[str, TokenEntry] = {}
     for at, table in enumerate(_tables(document, "token", label)):
         entry = _token(table, f"{label}: token[{at}]")
@@ -125,8 +125,7 @@ def _tables(document: Mapping[str, Any], key: str, label: str) -> list[dict[str,
         for name in _KEYS[key]:
             if name not in table:
                 raise InvalidArgument(f"{label}: {key}[{at}] has no {name}; it needs {', '.join(_KEYS[key])}")
-        if unknown := table.keys() - set(_KEYS[key]):
-            raise InvalidArgument(f"{label}: {key}[{at}] has the unknown key {min(unknown)!r}")
+        check_keys(f"{label}: {key}[{at}]", table, _KEYS[key])
     return found
 
 

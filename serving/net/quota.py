@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any
 
+from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.net.identity import caller
 from suffolk.serving.net.limits import TokenBucket
@@ -40,9 +41,8 @@ class Quota:
     def read(cls, table: Mapping[str, Any], label: str) -> Quota:
         """A quota from a TOML table. Raises InvalidArgument; ``label`` names the table in its message."""
         names = [each.name for each in fields(cls)]
+        check_keys(label, table, names)
         for name, value in table.items():
-            if name not in names:
-                raise InvalidArgument(f"{label}: unknown key {name!r}; the keys are {', '.join(names)}")
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise InvalidArgument(f"{label}.{name} is {value!r}; it must be a number of 0 or more")
         return cls(**table)

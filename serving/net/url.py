@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.limits import MAX_NAME
@@ -140,9 +141,8 @@ def parse_deadline(url: str, text: str | None) -> float | None:
 def _options(url: str, parts: SplitResult) -> dict[str, str]:
     known = ("deadline_ms", "token_file", *(("ca", "cert", "key") if parts.scheme == "grpcs" else ()))
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    check_keys(url, options, known)
     for key in options:
-        if key not in known:
-            raise InvalidArgument(f"{url}: unknown option {key!r}; {parts.scheme}:// knows {', '.join(known)}")
         if not options[key]:
             raise InvalidArgument(f"{url}: {key} is empty; give it a value or leave it out")
     if ("cert" in options) != ("key" in options):

@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 
 from suffolk.datastore.arguments import check_deadline
+from suffolk.datastore.checks import number, text, whole_within
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, Unavailable
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.serving.decoding.engine.checks import number, text, whole_within
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions, options_or_default
 from suffolk.serving.decoding.engine.loop.prompt import Prompt
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats

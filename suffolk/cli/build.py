@@ -37,7 +37,7 @@ from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.paths import name_text
 from suffolk.datastore.readers import reader_lines, wait_for_readers
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 from suffolk.serving.store.storage.build import build_at
 from suffolk.serving.store.storage.push import KEEP
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from types import ModuleType
 
-from suffolk.cli.options.parser import nearest
+from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument
 
 COMMANDS = {

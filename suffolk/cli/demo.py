@@ -16,7 +16,7 @@ from typing import Annotated
 
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import option
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 
 EXAMPLES = """
 suffolk demo

@@ -11,8 +11,8 @@ from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, argument, option, rare
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.settings import Share
 from suffolk.serving.decoding.drafters.registry import NONE, find, names
-from suffolk.serving.decoding.engine.checks import Share
 from suffolk.serving.decoding.engine.sampling import settings as limits
 from suffolk.serving.decoding.engine.sampling.settings import VERIFICATIONS, SamplingSettings
 

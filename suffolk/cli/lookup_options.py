@@ -9,8 +9,8 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.datastore.retriever import MAX_NODES
+from suffolk.datastore.settings import ABOVE_0, Within
 from suffolk.serving.decoding.drafters.retrieval.limits import Length
-from suffolk.serving.decoding.engine.checks import ABOVE_0, Within
 
 EXAMPLES = """
 suffolk lookup STORE "def __init__(self"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 from suffolk.serving.net.limits import MAX_THREADS
 

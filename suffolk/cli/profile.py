@@ -27,7 +27,7 @@ from suffolk.cli.options.setting import option
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import MAX_NODES
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 from suffolk.serving.decoding.engine.costs.cost_model import SIZES, grid
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 

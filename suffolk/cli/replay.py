@@ -35,10 +35,10 @@ from suffolk.cli.output_file import require_folder
 from suffolk.cli.stores import checked_stores
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.settings import Within
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.decoding.drafters.registry import find, names
 from suffolk.serving.decoding.drafters.retrieval.limits import require_match
-from suffolk.serving.decoding.engine.checks import Within
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.drafters.retrieval.limits import Limits

@@ -28,8 +28,8 @@ from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.settings import Within
 from suffolk.datastore.watched_datastore import WatchedDatastore
-from suffolk.serving.decoding.engine.checks import Within
 from suffolk.serving.net.grpc_server import share_arenas
 from suffolk.serving.net.server import ignore_sighup, run_until_signal
 from suffolk.serving.net.url import check_store_name

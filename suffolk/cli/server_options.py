@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import Endpoint, parse_endpoint
 from suffolk.serving.net.logs import FORMATS, configure_logs

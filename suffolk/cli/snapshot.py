@@ -15,7 +15,7 @@ from typing import Annotated
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 from suffolk.serving.store.live_store.snapshot import LOCK_SECONDS, snapshot
 
 EXAMPLES = """

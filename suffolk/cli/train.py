@@ -19,10 +19,10 @@ from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transfo
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, passed_on, rare
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import Share
 from suffolk.serving.decoding.drafters.training import options as limits
 from suffolk.serving.decoding.drafters.training.heads import HEADS, head_maker, option_lines
 from suffolk.serving.decoding.drafters.training.options import Regeneration, TrainOptions
-from suffolk.serving.decoding.engine.checks import Share
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 from suffolk.serving.decoding.engine.sampling.settings import Seed, Temperature
 

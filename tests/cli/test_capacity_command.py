@@ -77,7 +77,7 @@ def test_what_is_profiled_is_planned_with(tmp_path: Path, capsys: pytest.Capture
     [
         ({"format": FORMAT + 1}, "its format is 2, not 1; 'suffolk profile --datastore STORE' makes such a file"),
         ({"segment_s": 0}, "segment_s is 0"),
-        ({"surprise": 1}, "has the key 'surprise'"),
+        ({"surprise": 1}, "unknown key 'surprise'"),
     ],
 )
 def test_other_profiles_are_refused(

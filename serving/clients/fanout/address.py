@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.checks import check_keys
 from suffolk.serving.clients.fanout.topology import Topology, parse_urls, read_topology
 from suffolk.serving.net.url import is_topology_file, parse_deadline, parse_url
 
@@ -50,8 +50,7 @@ def parse_address(name: str) -> Address:
         return Address(topology, deadline=parse_url(topology.addresses[0].url).deadline)
     path, _, query = name.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := sorted(options.keys() - set(_OPTIONS)):
-        raise InvalidArgument(f"{name}: unknown option {unknown[0]!r}; a topology file knows {', '.join(_OPTIONS)}")
+    check_keys(name, options, _OPTIONS)
     topology = read_topology(Path(path))
     deadline = parse_deadline(name, options.get("deadline_ms"))
     return Address(topology, Path(path), options.get("zone", ""), deadline)

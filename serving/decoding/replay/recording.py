@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.records import RECORDING_FORMAT
+from suffolk.datastore.checks import listed, number, text, whole_within
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
-from suffolk.serving.decoding.engine.checks import listed, number, text, whole_within
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:

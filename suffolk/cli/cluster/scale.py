@@ -11,7 +11,7 @@ from typing import Annotated
 from suffolk.cli.cluster.options import NamedOptions, report
 from suffolk.cli.options.setting import option
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 
 EXAMPLES = """
 suffolk cluster scale --workers 4

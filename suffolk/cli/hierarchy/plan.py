@@ -37,12 +37,12 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import option, passed_on
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.stores import opened_stores
+from suffolk.datastore.checks import whole_within
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels, read_rates
 from suffolk.serving.decoding.drafters.hierarchy.plan import DEPTH, fastest, plans_by_size
 from suffolk.serving.decoding.drafters.hierarchy.stack_spec import MOST_TOKENS
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
-from suffolk.serving.decoding.engine.checks import whole_within
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
 
 RATES = """

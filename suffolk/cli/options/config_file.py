@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suffolk.cli.options.parser import nearest
 from suffolk.cli.options.setting import Given, Options, Setting, settings_of
 from suffolk.cli.options.values import read_value
+from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.toml import tomllib
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import NoReturn
 
@@ -68,12 +68,6 @@ def example_lines(examples: str) -> list[str]:
     """The examples of a command under their heading. A remark behind a command becomes a comment of the shell."""
     lines = [_REMARK.sub(r"\1# ", line) for line in examples.strip().splitlines()]
     return ["examples:", *(f"  {line}" if line else "" for line in lines)]
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion for an unknown word: the most similar one of ``known``; empty if none is similar."""
-    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]}?)" if matches else ""
 
 
 def _add(group: argparse._ActionsContainer, setting: Setting) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffolk.cli.options.config_file import UNSET, read_config
-from suffolk.cli.options.parser import Parser, nearest, parse_words
+from suffolk.cli.options.parser import Parser, parse_words
 from suffolk.cli.options.setting import COMMAND_LINE, Given, Options, Setting
 from suffolk.cli.options.values import read_texts
+from suffolk.datastore.checks import nearest
 from suffolk.datastore.errors import InvalidArgument
 
 OptionsT = TypeVar("OptionsT", bound=Options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 
 T = TypeVar("T")
 REQUIRED: Any = dataclasses.MISSING

@@ -9,7 +9,7 @@ import pytest
 from suffolk.cli.main import main
 from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, read_config, tomllib
 from suffolk.cli.options.setting import REQUIRED
-from suffolk.serving.decoding.engine.checks import Within
+from suffolk.datastore.settings import Within
 
 FILE = """
 temperature = 0.5

@@ -13,7 +13,7 @@ from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options
 from suffolk.cli.options.setting import REQUIRED, Configurable, Options, argument, option, passed_on, rare, settings_of
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.checks import Share, Within
+from suffolk.datastore.settings import Share, Within
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,8 +40,8 @@ def test_the_examples_of_the_help_can_be_read(tmp_path: Path, text: str) -> None
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"workerz": {}}, "x: unknown key 'workerz'; the nearest one is 'workers'"),
-        ({"front": {"prot": 1}}, "x: front: unknown key 'prot'; the nearest one is 'port'"),
+        ({"workerz": {}}, "x: unknown key 'workerz' (did you mean workers?)"),
+        ({"front": {"prot": 1}}, "x: front: unknown key 'prot' (did you mean port?)"),
         ({"front": {"host": "0.0.0.0"}}, "host of front: 0.0.0.0:8000 would answer every machine that can reach it"),
         ({"front": {"port": 70_000}}, "port of front is 70000; it must be between 1 and 65535"),
         ({"workers": {"model": "/m", "count": -1}}, "count of workers is -1; it must be between 0 and 1024"),

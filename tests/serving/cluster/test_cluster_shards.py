@@ -14,6 +14,7 @@ import pytest
 
 from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import from_json
 from suffolk.serving.clients.fanout.datastore import connect_several
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.live_copies import copies_of
@@ -22,7 +23,6 @@ from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, 
 from suffolk.serving.cluster.server_process import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
 from suffolk.serving.cluster.shard_placement import with_shards
-from suffolk.serving.decoding.engine.checks import from_json
 from tests.support.stores import make_store
 from tests.support.waiting import HANG
 

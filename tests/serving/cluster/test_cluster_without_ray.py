@@ -17,7 +17,7 @@ GOOD = "{name: a, folder: /a, stores: {datastores: {s: /s}}, workers: {model: /m
     ("text", "message"),
     [
         ("", "cluster.yaml: cannot be read (No such file or directory)"),
-        (GOOD.replace("model", "modle"), "cluster.yaml: workers: unknown key 'modle'; the nearest one is 'model'"),
+        (GOOD.replace("model", "modle"), "cluster.yaml: workers: unknown key 'modle' (did you mean model?)"),
         (
             GOOD.replace("/m", "/m, options: {slotz: 3}"),
             "cluster.yaml: options of workers: --set slotz=3: unknown name 'slotz' (did you mean slots?)",

@@ -10,10 +10,10 @@ import pytest
 
 from suffolk.build_index.on_ray.nodes import RayNode
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import from_json
 from suffolk.serving.cluster.config import ClusterConfig, config_from
 from suffolk.serving.cluster.live_copies import copies_of, with_copies
 from suffolk.serving.cluster.server_spec import wanted_servers
-from suffolk.serving.decoding.engine.checks import from_json
 
 A, B, C = (RayNode(name, name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
 CHAT = {"tokenizer": "/models/qwen"}
@@ -32,7 +32,7 @@ def config(remember: str = "/memory", **stores: Any) -> ClusterConfig:
         ({"datastores": {"chat": "/chat"}}, "live of stores: chat is also in datastores"),
         (
             {"live": {"chat": CHAT | {"copys": 3}}},
-            "x: stores: live: chat: unknown key 'copys'; the nearest one is 'copies'",
+            "x: stores: live: chat: unknown key 'copys' (did you mean copies?)",
         ),
         ({"live": {"chat": {}}}, "live: chat has no tokenizer"),
         ({"live": {"chat": CHAT | {"copies": 0}}}, "copies of a live store is 0; it must be between 1 and 16"),

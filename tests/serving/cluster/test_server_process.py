@@ -15,7 +15,7 @@ import pytest
 
 from suffolk.datastore.errors import DeadlineExceeded, Unavailable
 from suffolk.serving.cluster.config import ClusterConfig, StoresConfig, WorkersConfig
-from suffolk.serving.cluster.node import Node
+from suffolk.serving.cluster.node import RayNode
 from suffolk.serving.cluster.server_actor import ServerActor
 from suffolk.serving.cluster.server_process import ServerProcess
 from suffolk.serving.cluster.server_spec import wanted_servers
@@ -42,7 +42,7 @@ def test_a_server_starts_and_stops(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_wait_ends_when_the_controller_of_another_one_waits(store: Path, tmp_path: Path) -> None:
-    node = Node("1", "a", "127.0.0.1")
+    node = RayNode("1", "a", "127.0.0.1")
     config = ClusterConfig("demo", str(tmp_path), StoresConfig({"s": str(store)}), WorkersConfig("/m"))
     actor = ServerActor(wanted_servers(config, [node])["store-a"])
     actor._process = ServerProcess(["serve", f"s={store}", *LOOPBACK], tmp_path / "log")

@@ -234,7 +234,7 @@ def test_foreign_ids_get_no_drafts(store: Datastore, tmp_path: Path) -> None:
 def test_options_are_checked() -> None:
     assert read_options({"datastores": ["a", "grpc://b"]}, "here").datastores == ("a", "grpc://b")
     for wrong, message in [
-        ({"datastore": ["a"]}, "here has the key 'datastore'"),
+        ({"datastore": ["a"]}, "here: unknown key 'datastore'"),
         ({"datastores": "a"}, "datastores is 'a'"),
         ({"row_cost": 2}, "row_cost is 2"),
         ({"deadline_ms": 0}, "deadline_ms is 0"),

@@ -59,10 +59,10 @@ def test_what_people_write_into_the_file_stays(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[", "no TOML"),
-        ("tokens = 1", "unknown key 'tokens'; the keys are token, subject, tenant"),
+        ("tokens = 1", r"unknown key 'tokens' .did you mean token\?.; the keys are token, subject, tenant"),
         ("token = 1", r"token must be a list of tables; write \[\[token\]\] above each"),
         (TOKEN.replace('name = "a"\n', ""), r"token\[0\] has no name; it needs id, name, hash, roles"),
-        (TOKEN + "x = 1\n", r"token\[0\] has the unknown key 'x'"),
+        (TOKEN + "x = 1\n", r"token\[0\]: unknown key 'x'"),
         (TOKEN.replace("0123456789abcdef", "0"), r"token\[0\].id must have 16 hexadecimal digits"),
         (TOKEN.replace("0" * 64, "f"), r"token\[0\].hash must have 64 hexadecimal digits"),
         (TOKEN.replace('"a"', "3"), r"token\[0\].name must be a text of 1 to 256"),

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.checks import listed, number, text, whole_within
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.settings import read_object
 from suffolk.serving.decoding.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned, Learner
 from suffolk.serving.decoding.drafters.calibration.calibrator import Calibrator, Prior
 from suffolk.serving.decoding.drafters.calibration.confidence import Confidence
-from suffolk.serving.decoding.engine.checks import listed, number, read_object, text, whole_within
 
 VERSION = 2
 _LEARNERS: dict[str, Callable[[], Learner]] = {  # they check states; a prior is not part of a state

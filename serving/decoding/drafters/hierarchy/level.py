@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import Within, check_fields
+from suffolk.datastore.settings import Within, check_fields
 
 _MOST_ENTRIES = 1 << 16
 _SUM_TOLERANCE = 1e-6

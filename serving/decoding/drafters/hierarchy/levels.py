@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.settings import Within, check_fields, from_json, read_object
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.decoding.engine.checks import Within, check_fields, from_json, read_object
 
 MOST_LEVELS = 256
 Rate = Annotated[float, Within(0, 1, "between 0 and 1, or null where it is not known")]

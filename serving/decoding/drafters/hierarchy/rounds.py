@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from suffolk.datastore.checks import whole_within
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.checks import whole_within
 
 _MOST_TOKENS = 1 << 16
 _ROUNDING = 1e-9

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from suffolk.datastore.checks import whole_within
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.hierarchy.level import Level
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels
@@ -17,7 +18,6 @@ from suffolk.serving.decoding.drafters.hierarchy.rounds import (
     expected_rounds_of,
     gain_distribution,
 )
-from suffolk.serving.decoding.engine.checks import whole_within
 
 MOST_DEPTH = 256
 _MOST_STATES = 4096

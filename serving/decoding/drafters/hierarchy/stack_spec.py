@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suffolk.datastore.checks import number, whole_within
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import number, whole_within
 from suffolk.serving.decoding.engine.sampling.settings import MIN_TEMPERATURE
 
 RETRIEVAL = ("prompt-lookup", "datastore")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, SuffolkError, Unsupported
-from suffolk.serving.decoding.engine.checks import from_json, read_object
+from suffolk.datastore.settings import from_json, read_object
 
 CONFIG = "config.json"
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from suffolk.serving.decoding.engine.checks import Within, check_fields
+from suffolk.datastore.settings import Within, check_fields
 
 OWN_ROWS = 64
 """The most cache rows that a drafter's passes need for a tree within the default bounds."""

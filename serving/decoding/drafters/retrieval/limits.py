@@ -10,7 +10,7 @@ from suffolk.datastore.context_query import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.datastore.limits import MAX_DEPTH
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.decoding.engine.checks import Within, check_fields
+from suffolk.datastore.settings import Within, check_fields
 
 MAX_TOKENS = 4096
 """Longer matches and deeper drafts gain nothing."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.drafters.training.documents import Document, is_held_out
+from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, is_held_out
 from suffolk.serving.decoding.drafters.training.options import TrainOptions
 
 AHEAD = 2
@@ -76,7 +76,9 @@ class Corpus:
         }
 
 
-def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int, skipped: Counter[str]) -> Corpus:
+def make_corpus(
+    documents: Iterable[TrainingDocument], options: TrainOptions, depth: int, skipped: Counter[str]
+) -> Corpus:
     """Cut ``documents`` into windows. ``depth``: the number of tokens that the head drafts.
 
     Raises InvalidArgument if no window is left for training or for evaluation.
@@ -113,7 +115,7 @@ def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int
     )
 
 
-def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
+def cut(document: TrainingDocument, size: int, needed: int) -> Iterator[Window]:
     """Cut a document into windows of up to ``size`` tokens.
 
     Windows of fewer than ``needed`` tokens, and windows in which no draft reaches a counted token, are skipped.

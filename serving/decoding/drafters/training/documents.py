@@ -17,7 +17,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TrainingDocument:
     """A text as tokens.
 
     Attributes:
@@ -31,7 +31,7 @@ class Document:
     key: bytes
 
 
-def encode_row(target: Target, row: Row) -> list[Document]:
+def encode_row(target: Target, row: Row) -> list[TrainingDocument]:
     """Encode a row. In a text all tokens count. In a conversation only the answers count (``render``).
 
     Raises:
@@ -48,7 +48,7 @@ def encode_row(target: Target, row: Row) -> list[Document]:
     ]
 
 
-def make_document(target: Target, tokens: Any, counted: npt.NDArray[np.bool_], key: bytes) -> Document:
+def make_document(target: Target, tokens: Any, counted: npt.NDArray[np.bool_], key: bytes) -> TrainingDocument:
     """A document of ``tokens``. Raises Unsupported if a token is outside the model's vocabulary."""
     ids = np.asarray(tokens, np.int32)
     if len(ids) and int(ids.max()) >= target.vocab_size:
@@ -56,7 +56,7 @@ def make_document(target: Target, tokens: Any, counted: npt.NDArray[np.bool_], k
             f"model {target.name}: its tokenizer gives the id {int(ids.max())}, and its vocabulary has {target.vocab_size}; "
             "use the tokenizer that belongs to it"
         )
-    return Document(ids, counted, key)
+    return TrainingDocument(ids, counted, key)
 
 
 def key_of(content: str) -> bytes:

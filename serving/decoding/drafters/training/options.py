@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import ABOVE_0, Share, Within, check_fields
+from suffolk.datastore.settings import ABOVE_0, Share, Within, check_fields
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings, Seed, Temperature
 
 CHANGEABLE = (

@@ -13,7 +13,7 @@ import numpy as np
 
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.serving.decoding.drafters.training.conversation import render_question
-from suffolk.serving.decoding.drafters.training.documents import Document, key_of, make_document
+from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, key_of, make_document
 from suffolk.serving.decoding.drafters.training.options import Regeneration
 from suffolk.serving.decoding.drafters.training.rows import Row
 from suffolk.serving.decoding.engine.loop.engine import Engine
@@ -35,7 +35,7 @@ def regenerate(
     file: Path,
     skipped: Counter[str],
     report: Callable[[int], None],
-) -> Iterator[Document]:
+) -> Iterator[TrainingDocument]:
     """One document per row: a prompt and the target's answer, together at most ``window`` tokens. Only the
     answer's tokens have a loss.
 
@@ -95,7 +95,7 @@ def _settings(question: Question, regeneration: Regeneration, window: int, seed:
     )
 
 
-def _take(target: Target, waiting: deque[tuple[Question, Generation]], descriptor: int) -> Document:
+def _take(target: Target, waiting: deque[tuple[Question, Generation]], descriptor: int) -> TrainingDocument:
     """Wait for the oldest answer, and save it."""
     question, generation = waiting.popleft()
     for _ in generation:
@@ -105,7 +105,7 @@ def _take(target: Target, waiting: deque[tuple[Question, Generation]], descripto
     return _document(target, question, generation.tokens)
 
 
-def _document(target: Target, question: Question, answer: list[int]) -> Document:
+def _document(target: Target, question: Question, answer: list[int]) -> TrainingDocument:
     key, tokens = question
     counted = np.arange(len(tokens) + len(answer)) >= len(tokens)
     return make_document(target, tokens + answer, counted, key)

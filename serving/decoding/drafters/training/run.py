@@ -17,7 +17,7 @@ from suffolk.build_index.report import megabytes
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.training.card import describe, write_card
 from suffolk.serving.decoding.drafters.training.corpus import Corpus, make_corpus
-from suffolk.serving.decoding.drafters.training.documents import Document, encode_row
+from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, encode_row
 from suffolk.serving.decoding.drafters.training.evaluation import draft_depth
 from suffolk.serving.decoding.drafters.training.feature_cache import FeatureCache
 from suffolk.serving.decoding.drafters.training.features import FeatureSource
@@ -27,7 +27,7 @@ from suffolk.serving.decoding.drafters.training.options import TrainOptions
 from suffolk.serving.decoding.drafters.training.regenerate import regenerate
 from suffolk.serving.decoding.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
 from suffolk.serving.decoding.drafters.training.trainer import Trainer
-from suffolk.serving.decoding.drafters.training.workspace import Workspace, open_workspace
+from suffolk.serving.decoding.drafters.training.workspace import TrainingWorkspace, open_workspace
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.model.target_loader import read_context_length
 
@@ -96,7 +96,7 @@ def _require_window(options: TrainOptions) -> None:
 
 
 def _read_corpus(
-    options: TrainOptions, inputs: Inputs, target: Target, depth: int, workspace: Workspace, show: WorkProgress
+    options: TrainOptions, inputs: Inputs, target: Target, depth: int, workspace: TrainingWorkspace, show: WorkProgress
 ) -> Corpus:
     skipped: Counter[str] = Counter(inputs.skipped)
     read, answered, size, begin = 0.0, 0, inputs.size, time.monotonic()
@@ -126,7 +126,7 @@ def _read_corpus(
         raise
 
 
-def _documents(target: Target, rows: Iterator[Row], skipped: Counter[str]) -> Iterator[Document]:
+def _documents(target: Target, rows: Iterator[Row], skipped: Counter[str]) -> Iterator[TrainingDocument]:
     for row in rows:
         try:
             yield from encode_row(target, row)
@@ -139,7 +139,7 @@ def _trainer(
     target: Target,
     corpus: Corpus,
     options: TrainOptions,
-    workspace: Workspace,
+    workspace: TrainingWorkspace,
     show: WorkProgress,
 ) -> Trainer:
     """A trainer at the last checkpoint, or a new one if there is none."""

@@ -14,8 +14,8 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import LOCK_NAME, fsync_directory, write_atomically, writer_lock
 from suffolk.datastore.paths import refuse_dangling
+from suffolk.datastore.settings import read_object
 from suffolk.serving.decoding.drafters.training.options import ANSWERING, CHANGEABLE
-from suffolk.serving.decoding.engine.checks import read_object
 
 
 def work_folder(output: Path) -> Path:
@@ -24,7 +24,7 @@ def work_folder(output: Path) -> Path:
     return whole.with_name(f"{whole.name}.training")
 
 
-class Workspace:
+class TrainingWorkspace:
     """The files of one run. ``open_workspace`` makes it and holds the lock."""
 
     def __init__(self, output: Path) -> None:
@@ -60,7 +60,7 @@ class Workspace:
 
 
 @contextmanager
-def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[Workspace]:
+def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[TrainingWorkspace]:
     """Lock and open the workspace of the run that makes ``output``. It is removed if the run fails without work to resume.
 
     Args:
@@ -73,7 +73,7 @@ def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> I
         NotFound: there is no run to resume, or the output's parent folder is missing.
         Unavailable: another process uses the workspace.
     """
-    workspace = Workspace(output)
+    workspace = TrainingWorkspace(output)
     _require_output(workspace)
     if resume and not workspace.folder.exists():
         raise NotFound(f"{workspace.folder}: there is no such folder, so nothing to go on with; leave --resume out")
@@ -95,7 +95,7 @@ def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> I
             raise
 
 
-def _require_output(workspace: Workspace) -> None:
+def _require_output(workspace: TrainingWorkspace) -> None:
     output = workspace.output
     if not output.parent.is_dir():
         raise NotFound(f"output {output}: there is no folder {output.parent}; name one in a folder that exists")
@@ -113,7 +113,7 @@ def _require_output(workspace: Workspace) -> None:
         raise InvalidArgument(f"output {output} holds {names[0]!r}; name a new or empty folder")
 
 
-def _require_ours(workspace: Workspace) -> None:
+def _require_ours(workspace: TrainingWorkspace) -> None:
     """Raise InvalidArgument if the work folder's path is a folder of the user's."""
     if not workspace.folder.exists():
         return
@@ -132,7 +132,7 @@ def _make(folder: Path) -> None:
         raise PermissionDenied(f"{folder}: cannot be made ({error.strerror}); choose another --output") from error
 
 
-def _require_same(workspace: Workspace, settings: Mapping[str, Any]) -> None:
+def _require_same(workspace: TrainingWorkspace, settings: Mapping[str, Any]) -> None:
     advice = f"remove {workspace.folder} and start again"
     before = read_object(workspace.settings, str(workspace.settings), advice)
     now = json.loads(json.dumps(settings))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
 from suffolk.datastore.paths import expand
-from suffolk.serving.decoding.engine.checks import read_object
+from suffolk.datastore.settings import read_object
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 
 if TYPE_CHECKING:

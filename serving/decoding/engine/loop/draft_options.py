@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suffolk.datastore.checks import listed, text
 from suffolk.datastore.context_query import Tokens
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import listed, text
 from suffolk.serving.decoding.engine.loop.prompt import token_ids, whole_text
 
 MAX_PREDICTION = 1 << 18

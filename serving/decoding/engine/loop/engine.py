@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from suffolk.datastore.checks import whole_number
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
-from suffolk.serving.decoding.engine.checks import whole_number
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions, options_or_default
 from suffolk.serving.decoding.engine.loop.drafter import Drafter, datastore_names

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
+from suffolk.datastore.checks import listed, whole_number
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import ABOVE_0, Share, Within, check_fields, listed, whole_number
+from suffolk.datastore.settings import ABOVE_0, Share, Within, check_fields
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 
 Processor = Callable[[Any, Any], Any]

@@ -59,7 +59,7 @@ def test_which_names_are_addresses(name: str, remote: bool, several: bool) -> No
         ("grpc://a:1+,b/x", "malformed URL"),
         ("grpc://a:1,b:x/x", "grpc://b:x/x: Port could not be cast"),
         ("+".join(["grpc://a"] + ["a"] * 64), "shards: Tuple should have at most 64 items"),
-        ("grpc://a,b/x?zone=a", "unknown option 'zone'"),
+        ("grpc://a,b/x?zone=a", "unknown key 'zone'"),
     ],
 )
 def test_malformed_urls(address: str, text: str) -> None:
@@ -106,7 +106,9 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="cannot be read"):
         parse_address(str(tmp_path / "none.json"))
     (tmp_path / "code.json").write_text(FOUR.model_dump_json())
-    with pytest.raises(InvalidArgument, match="unknown option 'zones'; a topology file knows zone, deadline_ms"):
+    with pytest.raises(
+        InvalidArgument, match="unknown key 'zones' .did you mean zone.*; the keys are zone, deadline_ms"
+    ):
         parse_address(f"{tmp_path}/code.json?zones=a")
     with pytest.raises(InvalidArgument, match="deadline_ms is '0'"):
         parse_address(f"{tmp_path}/code.json?deadline_ms=0")

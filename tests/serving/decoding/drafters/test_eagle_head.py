@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.settings import from_json
 from suffolk.serving.decoding.drafters.neural.eagle.config import EagleConfig, RopeScaling
 from suffolk.serving.decoding.drafters.neural.eagle.layer import causal, rotations
 from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.decoding.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.decoding.drafters.training.head import Batch, TrainableHead
-from suffolk.serving.decoding.engine.checks import from_json
 from tests.support.eagle_heads import (
     DRAFTED,
     PROMPT,
@@ -266,7 +266,7 @@ def test_a_form_survives_json_and_unknown_options_are_refused() -> None:
     values = asdict(eagle_config())
     with pytest.raises(InvalidArgument, match="rope_scaling has no low; it needs factor, low, high, original"):
         read(values | {"rope_scaling": {"factor": 2.0}})
-    with pytest.raises(InvalidArgument, match="the config has the key 'depth'"):
+    with pytest.raises(InvalidArgument, match="the config: unknown key 'depth'"):
         read(values | {"depth": 5})
     with pytest.raises(InvalidArgument, match="the config has no heads"):
         read({name: value for name, value in values.items() if name != "heads"})

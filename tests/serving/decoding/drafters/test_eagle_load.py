@@ -178,7 +178,7 @@ WRONG: list[tuple[str, str, Callable[[Path], object], type[SuffolkError], str]] 
     ("rotary", "eagle", _edit_config(rope_scaling={"type": "yarn"}), Unsupported, "rope_scaling is .*yarn"),
     ("kind", "eagle", _edit_config(speculators_model_type="dflash"), Unsupported, "'dflash'; eagle and eagle3"),
     ("part", "eagle3", _edit_config(norm_before_fc=True), Unsupported, "norm_before_fc is True"),
-    ("unknown option", "own", _edit_config(depth=4), Corruption, "has the key 'depth'"),
+    ("unknown option", "own", _edit_config(depth=4), Corruption, "unknown key 'depth'"),
     ("other head", "own", _edit_config(suffolk="redrafter"), Unsupported, "suffolk is 'redrafter'"),
     ("deep layer", "own", _edit_config(layers=[3]), Unsupported, r"reads layers \[3\]; model .* has 0..2"),
     (

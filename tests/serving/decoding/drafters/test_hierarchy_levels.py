@@ -14,10 +14,10 @@ import pytest
 from suffolk.benchmarks.hierarchy.agreement import Agreement, ModelVariant
 from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
+from suffolk.datastore.settings import from_json
 from suffolk.serving.decoding.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.decoding.drafters.hierarchy.levels import Levels, read_rates
 from suffolk.serving.decoding.drafters.hierarchy.plan import predict
-from suffolk.serving.decoding.engine.checks import from_json
 from tests.support.hierarchy_oracle import fastest_plan
 
 STORE, DRAFT, TARGET = Level("store", 0.5, retrieval=True), Level("draft", 1.0), Level("target", (10.0, 12.0, 13.0))
@@ -125,12 +125,12 @@ def test_levels_that_do_not_fit_are_refused(values: dict[str, Any], message: str
     ("values", "message"),
     [
         ([], "the document is of type list"),
-        ({"levels": [], "acceptance": [], "speed": 1}, "the document has the key 'speed'"),
+        ({"levels": [], "acceptance": [], "speed": 1}, "the document: unknown key 'speed'"),
         ({"levels": []}, "the document has no acceptance"),
         ({"levels": {}, "acceptance": []}, "levels is {}"),
         ({"levels": [1], "acceptance": []}, r"levels\[0\] is of type int"),
         ({"levels": [{"name": "x"}], "acceptance": []}, r"levels\[0\] has no seconds"),
-        ({"levels": [{"name": "x", "second": 1}], "acceptance": []}, r"levels\[0\] has the key 'second'"),
+        ({"levels": [{"name": "x", "second": 1}], "acceptance": []}, r"levels\[0\]: unknown key 'second'"),
         ({"levels": [], "acceptance": [], "runs": [{"drafter": "x"}]}, r"runs\[0\] has no verifier"),
     ],
 )

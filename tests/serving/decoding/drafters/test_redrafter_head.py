@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.settings import from_json
 from suffolk.serving.decoding.drafters.neural.redrafter.config import BeamConfig, LossConfig, RedrafterConfig
 from suffolk.serving.decoding.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss, TrainableHead
-from suffolk.serving.decoding.engine.checks import from_json
 from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.heads import random_head, train
 from tests.support.tiny_models import VOCAB, tiny_model
@@ -186,7 +186,7 @@ GOOD = RedrafterConfig(97, 32, 64)
         (lambda: RedrafterConfig(97, 32, 64, initial_state="first"), "one of embedding, zero"),
         (lambda: RedrafterConfig(97, 32, 64, output="both"), "one of own, target"),
         (lambda: RedrafterConfig(97, 32, 64, recurrent=1), "recurrent is 1"),  # type: ignore[arg-type]
-        (lambda: from_json(RedrafterConfig, asdict(GOOD) | {"depth": 3}, "it"), "it has the key 'depth'"),
+        (lambda: from_json(RedrafterConfig, asdict(GOOD) | {"depth": 3}, "it"), "it: unknown key 'depth'"),
         (lambda: from_json(RedrafterConfig, {"blocks": 1}, "it"), "it has no vocab_size; it needs vocab_size"),
         (lambda: BeamConfig(width=0), "width is 0"),
         (lambda: BeamConfig(length=65), "length is 65"),

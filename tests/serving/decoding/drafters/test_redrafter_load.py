@@ -125,7 +125,7 @@ BAD: list[tuple[Callable[[Path], Any], type[SuffolkError], str]] = [
         Unsupported,
         "suffolk is 'eagle'; the head's kind must be 'redrafter'",
     ),
-    (lambda folder: change_config(folder, heads=3), Corruption, "has the key 'heads'"),
+    (lambda folder: change_config(folder, heads=3), Corruption, "unknown key 'heads'"),
     (lambda folder: change_config(folder, blocks=-1), Corruption, "blocks is -1"),
     (lambda folder: change_config(folder, blocks=2), Corruption, "tensor blocks.1.weight is missing"),
     (lambda folder: change_config(folder, blocks=0), Corruption, "tensor blocks.0.bias is unexpected"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from suffolk.datastore.checks import listed, whole_number, whole_within
 from suffolk.datastore.errors import Field, InvalidArgument
-from suffolk.serving.decoding.engine.checks import Within, check_fields, listed, whole_number, whole_within
+from suffolk.datastore.settings import Within, check_fields
 
 KIND = "eagle"
 """The value of "suffolk" in config.json."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
+from suffolk.datastore.checks import number
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.drafters.neural.eagle.config import EagleConfig
 from suffolk.serving.decoding.drafters.neural.eagle.layer import causal
@@ -14,7 +15,6 @@ from suffolk.serving.decoding.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.decoding.drafters.neural.shared_embeddings import SharedEmbeddings
 from suffolk.serving.decoding.drafters.training.head import Batch, HeadLoss
 from suffolk.serving.decoding.drafters.training.least_squares import LeastSquares
-from suffolk.serving.decoding.engine.checks import number
 from suffolk.serving.decoding.engine.model.target import Target
 
 DEPTHS = 5

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from suffolk.datastore.checks import whole_number
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.settings import Within, check_fields
 from suffolk.serving.decoding.drafters.neural.head_folder import CONFIG, own_config, read_config
-from suffolk.serving.decoding.engine.checks import Within, check_fields, whole_number
 
 KIND = "early-exit"
 

@@ -9,7 +9,7 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.drafters.training.conversation import render, render_question
-from suffolk.serving.decoding.drafters.training.documents import Document, encode_row
+from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, encode_row
 from suffolk.serving.decoding.drafters.training.rows import Row
 from suffolk.serving.decoding.engine.model.target import Target
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
@@ -37,7 +37,7 @@ def target(template: str = PLAIN, eos: bool = True) -> Target:
     return Target.wrap(model, tokenizer, "tiny", accelerate=False)
 
 
-def counted_text(model: Target, document: Document) -> list[str]:
+def counted_text(model: Target, document: TrainingDocument) -> list[str]:
     """Return the runs of counted tokens."""
     edges = np.flatnonzero(np.diff(document.counted.astype(int), prepend=0, append=0)).reshape(-1, 2)
     return [model.tokenizer.decode(document.tokens[begin:end]) for begin, end in edges]
@@ -120,5 +120,5 @@ def test_tokens_beyond_the_vocabulary_are_refused() -> None:
         encode_row(model, Row("x", text="\xff"))
 
 
-def document(size: int, key: bytes = b"\xff" * 32, begin: int = 0) -> Document:
-    return Document(np.arange(size, dtype=np.int32), np.arange(size) >= begin, key)
+def document(size: int, key: bytes = b"\xff" * 32, begin: int = 0) -> TrainingDocument:
+    return TrainingDocument(np.arange(size, dtype=np.int32), np.arange(size) >= begin, key)

@@ -10,13 +10,13 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.drafters.training.corpus import AHEAD, cut, make_corpus
-from suffolk.serving.decoding.drafters.training.documents import Document, is_held_out, key_of
+from suffolk.serving.decoding.drafters.training.documents import TrainingDocument, is_held_out, key_of
 from suffolk.serving.decoding.drafters.training.options import Regeneration
 from tests.support.training_runs import default_options
 
 
-def document(size: int, key: bytes = b"\xff" * 32, begin: int = 0) -> Document:
-    return Document(np.arange(size, dtype=np.int32), np.arange(size) >= begin, key)
+def document(size: int, key: bytes = b"\xff" * 32, begin: int = 0) -> TrainingDocument:
+    return TrainingDocument(np.arange(size, dtype=np.int32), np.arange(size) >= begin, key)
 
 
 def test_windows_cover_a_document_without_what_is_too_short() -> None:
@@ -25,7 +25,7 @@ def test_windows_cover_a_document_without_what_is_too_short() -> None:
     assert [len(window.tokens) for window in cut(document(44), 20, 5)] == [20, 20]
     assert [window.tokens[0] for window in cut(document(60, begin=21), 20, 5)] == [20, 40]
     assert not list(cut(document(20, begin=20), 20, 5))
-    only_first = Document(np.arange(20, dtype=np.int32), np.arange(20) < AHEAD, b"")
+    only_first = TrainingDocument(np.arange(20, dtype=np.int32), np.arange(20) < AHEAD, b"")
     assert not list(cut(only_first, 20, 5))  # no draft can reach these
 
 
@@ -70,7 +70,7 @@ def test_held_out_documents_are_chosen_by_content_alone() -> None:
         ([document(30, b"\0" * 32)], {"held_out": 0.1}, "it is one document"),
     ],
 )
-def test_a_corpus_of_nothing_is_refused(documents: list[Document], more: dict[str, Any], said: str) -> None:
+def test_a_corpus_of_nothing_is_refused(documents: list[TrainingDocument], more: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         make_corpus(documents, default_options(**({"held_out": 0.0} | more)), 2, Counter())
 

@@ -1,7 +1,4 @@
-"""Checks the types of arguments and the annotated fields of dataclasses, and reads dataclasses from JSON.
-
-numpy's numbers count as numbers, and ``bool`` does not.
-"""
+"""Reads settings: dataclasses whose annotations hold types and ranges, from objects of JSON, TOML, YAML and options."""
 
 from __future__ import annotations
 
@@ -10,60 +7,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from suffolk.datastore.checks import check_keys, listed, number, text, whole_number
 from suffolk.datastore.errors import Corruption, Field, InvalidArgument, NotFound
-
-
-def whole_number(name: str, value: object) -> int:
-    """``value`` as an int. Raises InvalidArgument if it is not a whole number; 5.0 and "5" are not."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidArgument(Field(name), f" is {value!r}, {_kind(value)}; it must be a whole number")
-    return int(value)
-
-
-def whole_within(name: str, value: object, least: int, most: int) -> int:
-    """``value`` as an int. Raises InvalidArgument as ``whole_number``, and if it is out of its range."""
-    found = whole_number(name, value)
-    if not least <= found <= most:
-        raise InvalidArgument(Field(name), f" is {found}; it must be between {least} and {most}")
-    return found
-
-
-def number(name: str, value: object) -> float:
-    """``value`` as a float. Raises InvalidArgument if it is not a number, or too large for a float."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidArgument(Field(name), f" is {value!r}, {_kind(value)}; it must be a number")
-    try:
-        return float(value)
-    except OverflowError:
-        raise InvalidArgument(
-            Field(name), " is beyond all floating-point numbers; it must be far nearer to 0"
-        ) from None
-
-
-def text(name: str, value: object) -> str:
-    """``value``, a string. Raises InvalidArgument otherwise."""
-    if not isinstance(value, str):
-        raise InvalidArgument(Field(name), f" is {value!r}, {_kind(value)}; it must be a text")
-    return value
-
-
-def listed(name: str, value: object, of: str) -> tuple[object, ...]:
-    """``value``, a tuple or list, as a tuple. Raises InvalidArgument otherwise; ``of`` names its items."""
-    if not isinstance(value, tuple | list):
-        raise InvalidArgument(
-            Field(name), f" is {value!r}, {_kind(value)}; it must be a tuple of {of}, also for a single one"
-        )
-    return tuple(value)
-
-
-def _kind(value: object) -> str:
-    return f"of type {type(value).__name__}"
-
 
 T = TypeVar("T")
 
@@ -121,13 +70,12 @@ def from_json(kind: type[T], values: object, what: str) -> T:
     names = ", ".join(every)
     if not isinstance(values, Mapping):
         raise InvalidArgument(Field(what), f" is of type {type(values).__name__}; it must be an object with {names}")
-    if unknown := [name for name in values if name not in every]:
-        raise InvalidArgument(Field(what), f" has the key {unknown[0]!r}; it may only have: {names}")
+    check_keys(what, values, list(every))
     needed = [name for name, each in every.items() if each.default is each.default_factory is MISSING]
     if missing := [name for name in needed if name not in values]:
         raise InvalidArgument(Field(what), f" has no {missing[0]}; it needs {', '.join(needed)}")
     hints = _hints(kind)  # type: ignore[arg-type]  # types are hashable
-    return kind(**{name: _read(hints[name], value, name) for name, value in values.items()})
+    return kind(**{name: _read(hints[name], value, f"{what}: {name}") for name, value in values.items()})
 
 
 def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -> dict[str, Any]:

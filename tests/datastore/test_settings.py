@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.decoding.engine.checks import Within, check_fields, from_json
+from suffolk.datastore.settings import Within, check_fields, from_json
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def test_nested_values_are_read() -> None:
     [
         ([], "it is of type list; it must be an object with share, inner, several"),
         ({}, "it has no share; it needs share$"),
-        ({"share": 0, "shape": 1}, "it has the key 'shape'; it may only have: share"),
+        ({"share": 0, "shape": 1}, "it: unknown key 'shape' .did you mean share\\?.; the keys are share, "),
         ({"share": 2}, "share is 2.0; it must be at most all"),
         ({"share": float("nan")}, "share is nan"),
         ({"share": "1"}, "share is '1', of type str; it must be a number"),
