@@ -147,7 +147,8 @@ class StepBatch:
 
     def context(self, requests: Sequence[Request]) -> float:
         """The mean number of cached tokens of ``requests``; 0 for no requests."""
-        return float(self._cache.lengths[[request.slot for request in requests]].mean()) if requests else 0.0
+        length = self._cache.lengths.item
+        return sum(length(request.slot) for request in requests) / len(requests) if requests else 0.0
 
     def _drafted(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
         """Entries of the ``decoding`` requests, with drafts sized for a pass that also has ``reading_rows`` prompt rows.
