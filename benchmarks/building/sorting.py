@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.building import sorting as segment_build
+from suffolk.benchmarks.building import segment_build
 from suffolk.benchmarks.folder import writing
-from suffolk.benchmarks.helper_process import helper_arguments
-from suffolk.benchmarks.process_memory import peak_memory, resident_memory
 from suffolk.benchmarks.provenance import missing
 from suffolk.benchmarks.watched_process import run_watched
 from suffolk.build_index.plan import segment_bytes
@@ -27,7 +25,7 @@ from suffolk.build_index.progress import part_progress
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Internal
-from suffolk.datastore.segment import separator, token_dtype, write_segment
+from suffolk.datastore.segment import separator, token_dtype
 
 YARDSTICK = "pydivsufsort"
 REPEATED_FILE = "one document again and again"
@@ -189,26 +187,3 @@ def _segment_memory(tokens: Tokens, workdir: Path, options: SortingOptions) -> d
         "bytes_per_token": outcome["peak_bytes"] / len(tokens),
         "planned_bytes": planned,
     }
-
-
-def main(text: str) -> None:
-    """Write the segment, print its numbers, and remove it."""
-    options = json.loads(text)
-    before = sum(resident_memory().values())
-    tokens = np.load(options["tokens"])
-    path = Path(options["tokens"]).with_suffix(".seg")
-    begin = time.perf_counter()
-    entry = write_segment(
-        path,
-        tokens,
-        vocab_size=options["vocab_size"],
-        order_depth=options["order_depth"],
-        threads=options["threads"],
-    )
-    seconds = time.perf_counter() - begin
-    path.unlink()
-    print(json.dumps({"seconds": seconds, "peak_bytes": peak_memory() - before, "file_bytes": entry.bytes}))
-
-
-if __name__ == "__main__":
-    main(*helper_arguments(1, "suffolk bench build"))
