@@ -43,7 +43,7 @@ def test_rows_are_texts_files_and_conversations(tmp_path: Path) -> None:
         ('{"text": 5}', "x.jsonl:1: field 'text' holds int, not text; name another field with --text-field"),
         ("[1]", "x.jsonl:1: a JSON list"),
         ("{", "x.jsonl:1: not a JSON value"),
-        ('{"messages": {}}', "'messages' is of type dict; it must be a list"),
+        ('{"messages": {}}', "no field 'text'; the line has messages; name the text field with"),
         ('{"messages": ["x"]}', "x.jsonl:1: 'messages', message 0 is not an object with a 'role'"),
         ('{"messages": [{"role": "user", "content": 5}]}', "message 0 has content of type int; it must be a text"),
     ],
