@@ -39,7 +39,7 @@ from suffolk.serving.store.live_store.store import create_live_store
 from suffolk.serving.store.replication.messages import ReplicaStatus
 from suffolk.serving.store.replication.peer import read_replicas
 from suffolk.serving.store.replication.register import open_register
-from suffolk.serving.store.replication.replica import ReplicaSettings, ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicaSettings, ReplicatedStore
 
 SERVERS, WRITERS, VOCABULARY = 3, 3, 64
 SETTLE_SECONDS = 300.0
@@ -302,7 +302,7 @@ def report(servers: Servers, writers: Sequence[Writer], faults: Sequence[Fault])
     register = open_register(f"file://{servers.folder}/register", "chat")
     copies = []
     for number in range(SERVERS):
-        with ReplicaStore(servers.path(number), LiveSettings(threads=1), register, ReplicaSettings()) as store:
+        with ReplicatedStore(servers.path(number), LiveSettings(threads=1), register, ReplicaSettings()) as store:
             copies.append(Counter((str(each.source), tuple(each.tokens.tolist())) for each in store.documents()))
     found = Counter(name for name, _ in copies[0].elements())
     deleted = {name: sure for each in writers for name, sure in each.deleted.items()}

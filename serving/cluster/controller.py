@@ -15,9 +15,9 @@ from suffolk.datastore.settings import from_json
 from suffolk.datastore.version import __version__
 from suffolk.serving.cluster.config import ClusterConfig
 from suffolk.serving.cluster.live_copies import copies_of
+from suffolk.serving.cluster.managed_server import ManagedServer, result_of
 from suffolk.serving.cluster.node import node_folder, this_node
 from suffolk.serving.cluster.published_topology import FILE, PublishedTopology, TopologyWriter
-from suffolk.serving.cluster.slot import Slot, result_of
 from suffolk.serving.cluster.supervisor import Supervisor
 from suffolk.serving.store.replication.peer import have_leaders
 
@@ -107,7 +107,7 @@ class Controller:
         self._file.unlink(missing_ok=True)
         return names
 
-    def _url(self, slot: Slot) -> str:
+    def _url(self, slot: ManagedServer) -> str:
         """Where the server of a slot that is ready answers."""
         address, config = slot.address() or "", self.config()
         return config.stores.url(address) if slot.spec.kind == "store" else config.workers.url(address)
@@ -121,7 +121,7 @@ class Controller:
         return self._folder / "cluster.json"
 
 
-def _described(slot: Slot, facts: Any) -> dict[str, Any]:
+def _described(slot: ManagedServer, facts: Any) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if facts is not None:
         done, _ = ray.wait([facts], timeout=0)

@@ -15,11 +15,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from suffolk.build_index.on_ray.nodes import alive_nodes
 from suffolk.serving.cluster.config import ClusterConfig
+from suffolk.serving.cluster.managed_server import ManagedServer, result_of
 from suffolk.serving.cluster.node import named_actors
 from suffolk.serving.cluster.published_topology import PublishedTopology, topologies_of
 from suffolk.serving.cluster.server_actor import THREADS, ServerActor
 from suffolk.serving.cluster.server_spec import ServerSpec, wanted_servers
-from suffolk.serving.cluster.slot import Slot, result_of
 
 LOG = logging.getLogger("suffolk.cluster")
 _POLL_SECONDS = 0.25
@@ -58,7 +58,7 @@ class Supervisor:
         with self._lock:
             self._config = config
 
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[ManagedServer]:
         """The servers, stores first."""
         with self._lock:
             return sorted(self._slots.values(), key=lambda slot: (slot.spec.kind != "store", slot.spec.name))
@@ -124,7 +124,7 @@ class Supervisor:
             if name not in wanted and slot.state != "stopping":
                 self._stop(slot)
         for name, spec in wanted.items():
-            slot = self._slots.setdefault(name, Slot(spec))
+            slot = self._slots.setdefault(name, ManagedServer(spec))
             if slot.state in ("idle", "failed") and now >= slot.retry_at and self._may_start(spec):
                 self._start(slot, spec)
         if all(slot.state == "ready" for slot in self._slots.values()):
@@ -137,7 +137,7 @@ class Supervisor:
         stores = [slot for slot in self._slots.values() if slot.spec.kind == "store"]
         return spec.kind == "store" or not any(slot.state in ("idle", "starting") for slot in stores)
 
-    def _start(self, slot: Slot, spec: ServerSpec) -> None:
+    def _start(self, slot: ManagedServer, spec: ServerSpec) -> None:
         slot.spec = spec
         slot.actor = (
             ray.remote(ServerActor)
@@ -170,7 +170,7 @@ class Supervisor:
                 slot.actor.publish.remote(self._topology)
         self._on_topology(self._topology)
 
-    def _stop(self, slot: Slot) -> None:
+    def _stop(self, slot: ManagedServer) -> None:
         if slot.state == "ready":
             slot.change("stopping", slot.actor.stop.remote())
             self._record(slot, "stopping")
@@ -178,7 +178,7 @@ class Supervisor:
             slot.kill()
             del self._slots[slot.spec.name]
 
-    def _settle(self, slot: Slot, reference: Any) -> None:
+    def _settle(self, slot: ManagedServer, reference: Any) -> None:
         """The call that ``slot`` awaited has ended."""
         if slot.pending is not reference:
             return
@@ -199,12 +199,12 @@ class Supervisor:
             slot.fail(error or str(result), now)
             self._record(slot, event, reason=slot.error)
 
-    def _record(self, slot: Slot, event: str, **more: Any) -> None:
+    def _record(self, slot: ManagedServer, event: str, **more: Any) -> None:
         self._events.append({"time": time.time(), "server": slot.spec.name, "event": event, **more})
         LOG.info("%s: %s %s", slot.spec.name, event, more or "")
 
 
-def _found(namespace: str) -> Iterator[Slot]:
+def _found(namespace: str) -> Iterator[ManagedServer]:
     """The servers that an earlier supervisor left. Those that still started are ended."""
     actors = [actor for name, actor in named_actors(namespace).items() if "#" in name]
     described = [actor.describe.remote() for actor in actors]
@@ -215,4 +215,4 @@ def _found(namespace: str) -> Iterator[Slot]:
         if found is None or found[1] is None:
             ray.kill(actor)
         else:
-            yield Slot(found[0], "ready", actor, actor.wait.remote(), found[1])
+            yield ManagedServer(found[0], "ready", actor, actor.wait.remote(), found[1])

@@ -34,7 +34,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.toml import tomllib
 from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role
-from suffolk.serving.net.quota import Quota
+from suffolk.serving.net.quota import TenantQuota
 from suffolk.serving.net.url import NAME
 
 PREFIX = "suffolk"
@@ -67,7 +67,7 @@ class AccessRules:
 
     tokens: Mapping[str, TokenEntry] = field(default_factory=dict)
     subjects: Mapping[str, Identity] = field(default_factory=dict)
-    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    quotas: Mapping[str, TenantQuota] = field(default_factory=dict)
 
     def find_token(self, token: str) -> Identity | None:
         """The identity of ``token``; None if it is unknown. Takes the same time for every wrong secret."""
@@ -98,7 +98,9 @@ def parse_rules(text: str, label: str) -> AccessRules:
     tenants = document.get("tenant", {})
     if not isinstance(tenants, dict) or not all(isinstance(each, dict) for each in tenants.values()):
         raise InvalidArgument(f"{label}: tenant must hold tables, such as [tenant.acme]")
-    quotas = {_tenant(name, label): Quota.read(table, f"{label}: tenant.{name}") for name, table in tenants.items()}
+    quotas = {
+        _tenant(name, label): TenantQuota.read(table, f"{label}: tenant.{name}") for name, table in tenants.items()
+    }
     return AccessRules(tokens, {each.name: each for each in subjects}, quotas)
 
 

@@ -21,7 +21,7 @@ from suffolk.serving.net.admission import AdmissionController
 from suffolk.serving.net.call_errors import grpc_code
 from suffolk.serving.net.identity import caller
 from suffolk.serving.net.logs import log_call
-from suffolk.serving.net.quota import Quota, Usages
+from suffolk.serving.net.quota import TenantQuota, Usages
 
 LOG = logging.getLogger("suffolk.server")
 _REMEMBERED = 4096
@@ -128,7 +128,7 @@ class QuotaMetrics(Collector):
         )
         for usage in self._usages.known():
             running.add_metric((usage.tenant,), usage.running)
-            for each in fields(Quota):
+            for each in fields(TenantQuota):
                 refused.add_metric((usage.tenant, each.name), usage.refused[each.name])
         yield running
         yield refused

@@ -22,7 +22,7 @@ LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.001, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class TenantQuota:
     """The most that one tenant may use. Unset numbers are unlimited. Immutable.
 
     Attributes:
@@ -38,7 +38,7 @@ class Quota:
     stored_tokens: float = math.inf
 
     @classmethod
-    def read(cls, table: Mapping[str, Any], label: str) -> Quota:
+    def read(cls, table: Mapping[str, Any], label: str) -> TenantQuota:
         """A quota from a TOML table. Raises InvalidArgument; ``label`` names the table in its message."""
         names = [each.name for each in fields(cls)]
         check_keys(label, table, names)
@@ -48,7 +48,7 @@ class Quota:
         return cls(**table)
 
 
-UNLIMITED = Quota()
+UNLIMITED = TenantQuota()
 
 
 class QuotaExceeded(ResourceExhausted):
@@ -67,7 +67,9 @@ class Usage:
         refused: number of refusals by the quota's name.
     """
 
-    def __init__(self, tenant: str, quota: Quota = UNLIMITED, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, tenant: str, quota: TenantQuota = UNLIMITED, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.tenant, self.quota = tenant, quota
         self.refused: Counter[str] = Counter()
         self._clock = clock
@@ -148,9 +150,9 @@ class Usages:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_tenant: dict[str, Usage] = {}
-        self._quotas: dict[str, Quota] = {}
+        self._quotas: dict[str, TenantQuota] = {}
 
-    def set_quotas(self, quotas: dict[str, Quota]) -> None:
+    def set_quotas(self, quotas: dict[str, TenantQuota]) -> None:
         """Replace all quotas. Calls that run stay counted."""
         with self._lock:
             self._quotas = dict(quotas)

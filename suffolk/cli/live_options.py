@@ -16,7 +16,7 @@ from suffolk.serving.store.live_store.store import LiveStore, create_live_store,
 from suffolk.serving.store.replication.follower import open_replica
 from suffolk.serving.store.replication.peer import Peer
 from suffolk.serving.store.replication.register import open_register
-from suffolk.serving.store.replication.replica import DEFAULT_MAX_LAG, ReplicaSettings
+from suffolk.serving.store.replication.replicated_store import DEFAULT_MAX_LAG, ReplicaSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffolk.datastore.documents import Document
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 from tests.support.examples import examples
 from tests.support.replica_pair import PLAIN, Following, contents, follow, lead, make_replica
 
@@ -64,7 +64,7 @@ class Pair:
             leader.delete(ids=[str(step[1])])
         elif step[0] == "upkeep":
             for store in self.stores:
-                store._upkeep.work()
+                store._maintenance.work()
         elif step[0] == "receive":
             self.connect()
         elif step[0] == "disconnect":
@@ -85,7 +85,7 @@ class Pair:
             store.close()
 
 
-def answers(store: ReplicaStore) -> list[object]:
+def answers(store: ReplicatedStore) -> list[object]:
     """Contents, and drafts of some contexts."""
     contexts = [[first, second] for first in range(4) for second in range(4)]
     found = [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.net.identity import EVERY_TENANT, Identity, Role, acting_as
-from suffolk.serving.net.quota import Quota, Usages, set_usages
+from suffolk.serving.net.quota import TenantQuota, Usages, set_usages
 from suffolk.serving.store.draft_service.live_calls import Append, LiveCalls
 from suffolk.serving.store.draft_service.service import DraftService
 from suffolk.serving.store.live_store.settings import LiveSettings
@@ -41,7 +41,7 @@ def test_a_tenant_stores_at_most_its_quota(data: st.DataObject) -> None:
 
 def change_randomly(calls: LiveCalls, data: st.DataObject) -> None:
     usages = Usages()
-    usages.set_quotas({tenant: Quota(stored_tokens=size) for tenant, size in QUOTAS.items()})
+    usages.set_quotas({tenant: TenantQuota(stored_tokens=size) for tenant, size in QUOTAS.items()})
     set_usages(usages)
     held: dict[str, list[tuple[str | None, int]]] = {name: [] for name in STORES}  # group and tokens of each document
     with acting_as(Identity("operator", {EVERY_TENANT: Role.ADMIN})):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import suffolk
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
-from suffolk.serving.clients.fanout.replica import Replica
+from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from tests.support.processes import Running, running
 
 
@@ -30,7 +30,7 @@ def opened(address: str, deadline: float | None = None) -> Iterator[FanoutDatast
         yield store
 
 
-def replicas(store: FanoutDatastore) -> list[Replica]:
+def replicas(store: FanoutDatastore) -> list[ReplicaClient]:
     return [replica for shard in store.servers.shards for replica in shard]
 
 

@@ -10,7 +10,7 @@ from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.store import create_live_store
 from suffolk.serving.store.replication.messages import records_of
 from suffolk.serving.store.replication.register import StoredRegister
-from suffolk.serving.store.replication.replica import ReplicaSettings, ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicaSettings, ReplicatedStore
 
 VOCABULARY = 40
 PLAIN = LiveSettings(threads=1)
@@ -28,14 +28,14 @@ def make_replica(
     vocabulary: int = VOCABULARY,
     register: StoredRegister | None = None,
     max_lag: float | None = None,
-) -> ReplicaStore:
+) -> ReplicatedStore:
     """A replica in a new folder, or in the folder that is there. ``register``: default: that beside it."""
     if not path.exists():
         create_live_store(path, vocab_size=vocabulary).close()
-    return ReplicaStore(path, settings, register or register_at(path.parent), ReplicaSettings(copies, max_lag))
+    return ReplicatedStore(path, settings, register or register_at(path.parent), ReplicaSettings(copies, max_lag))
 
 
-def lead(store: ReplicaStore) -> None:
+def lead(store: ReplicatedStore) -> None:
     """Let ``store`` lead, whatever others have."""
     store.member.lead(accept_loss=True)
 
@@ -43,7 +43,7 @@ def lead(store: ReplicaStore) -> None:
 class Following:
     """``follower`` gets the changes of ``leader`` when ``receive`` is called, until ``close``."""
 
-    def __init__(self, leader: ReplicaStore, follower: ReplicaStore) -> None:
+    def __init__(self, leader: ReplicatedStore, follower: ReplicatedStore) -> None:
         self.leader, self.follower = leader, follower
         self._stack = ExitStack()
         follower.member._read(0)  # it knows who leads
@@ -71,13 +71,13 @@ class Following:
         return self.follower.member.repeat(records_of(records), self._epoch, ahead, self.leader.now())
 
 
-def follow(leader: ReplicaStore, follower: ReplicaStore) -> Following:
+def follow(leader: ReplicatedStore, follower: ReplicatedStore) -> Following:
     """As ``Following``. A follower with other documents leaves first, and is filled again."""
     with suppress(Unavailable):
         return Following(leader, follower)
     return Following(leader, follower)
 
 
-def contents(store: ReplicaStore) -> list[tuple[str | None, list[int]]]:
+def contents(store: ReplicatedStore) -> list[tuple[str | None, list[int]]]:
     """Id and tokens of each document, in order."""
     return [(each.source, each.tokens.tolist()) for each in store.documents()]

@@ -13,7 +13,7 @@ from suffolk.datastore.errors import (
     ResourceExhausted,
     SuffolkError,
 )
-from suffolk.serving.clients.fanout.replica import Attempt, Replica, Send
+from suffolk.serving.clients.fanout.replica_client import Attempt, ReplicaClient, Send
 from suffolk.serving.clients.fanout.replica_set import HEDGE_SHARE, ReplicaSet
 
 
@@ -27,7 +27,7 @@ class HedgedCall:
         error: why there is none; None if there is one.
     """
 
-    def __init__(self, replicas: ReplicaSet, send: Send, deadline: float, first: Replica | None = None) -> None:
+    def __init__(self, replicas: ReplicaSet, send: Send, deadline: float, first: ReplicaClient | None = None) -> None:
         """Send the call.
 
         Args:
@@ -42,8 +42,8 @@ class HedgedCall:
         self._end = self._begin + deadline
         self._hedge_time = self._begin + replicas.latencies.hedge_delay(deadline)
         self._attempts: list[Attempt] = []
-        self._tried: list[Replica] = []
-        self.winner: Replica | None = None
+        self._tried: list[ReplicaClient] = []
+        self.winner: ReplicaClient | None = None
         self.answer: Any = None
         self.error: SuffolkError | None = None
         replicas.budget.add(HEDGE_SHARE)
@@ -106,7 +106,7 @@ class HedgedCall:
             if not isinstance(error, ResourceExhausted) or self._replicas.budget.take(1) == 0:
                 self._send_next()
 
-    def _send_next(self, first: Replica | None = None, hedge: bool = False) -> None:
+    def _send_next(self, first: ReplicaClient | None = None, hedge: bool = False) -> None:
         """Send the call to the next replica, or to the one after it if that cannot be sent."""
         while (left := self._end - time.perf_counter()) > 0:
             replica = first if first is not None and first.is_up else self._replicas.choose(self._tried)

@@ -9,10 +9,10 @@ from prometheus_client.registry import Collector
 
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
-from suffolk.serving.clients.fanout.replica import Replica
+from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 
 _LABELS = ("datastore", "shard", "replica")
-_COUNTERS: tuple[tuple[str, str, Callable[[Replica], int]], ...] = (
+_COUNTERS: tuple[tuple[str, str, Callable[[ReplicaClient], int]], ...] = (
     ("suffolk_replica_calls", "Drafts and lookups sent to the server", lambda replica: replica.counts.calls),
     ("suffolk_replica_errors", "Calls that failed, or that took too long", lambda replica: replica.counts.errors),
     (

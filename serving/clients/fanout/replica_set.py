@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
-from suffolk.serving.clients.fanout.replica import Replica
+from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.net.limits import TokenBucket
 
@@ -26,7 +26,7 @@ class ReplicaSet:
         latencies: of answered calls.
     """
 
-    def __init__(self, replicas: Sequence[Replica], zone: str) -> None:
+    def __init__(self, replicas: Sequence[ReplicaClient], zone: str) -> None:
         """``zone``: the caller's; its replicas are preferred while one of them is up."""
         self.replicas = tuple(replicas)
         self.budget = TokenBucket(0, HEDGE_BURST)
@@ -35,15 +35,15 @@ class ReplicaSet:
 
     @property
     def is_up(self) -> bool:
-        """Whether a replica gets calls: see ``Replica.is_up``."""
+        """Whether a replica gets calls: see ``ReplicaClient.is_up``."""
         return any(replica.is_up for replica in self.replicas)
 
     @property
     def healthy(self) -> bool:
-        """Whether a replica is up and answers: see ``Replica.healthy``."""
+        """Whether a replica is up and answers: see ``ReplicaClient.healthy``."""
         return any(replica.healthy for replica in self.replicas)
 
-    def choose(self, tried: Collection[Replica] = ()) -> Replica | None:
+    def choose(self, tried: Collection[ReplicaClient] = ()) -> ReplicaClient | None:
         """The less loaded of two random replicas that are up and not ``tried`` (Mitzenmacher 2001); None if there is none.
 
         Those that are in step come first, then those in the caller's zone.
@@ -52,7 +52,7 @@ class ReplicaSet:
         up = [replica for replica in up if replica.in_step] or up
         near = [replica for replica in up if replica.address.zone == self._zone] if self._zone else up
         found = near or up
-        return min(random.sample(found, min(2, len(found))), key=Replica.load, default=None)
+        return min(random.sample(found, min(2, len(found))), key=ReplicaClient.load, default=None)
 
     def unavailable(self) -> Unavailable:
         """The error of a call that no replica can take."""
@@ -75,7 +75,7 @@ class ReplicaSet:
                 error = found
         raise error
 
-    def __iter__(self) -> Iterator[Replica]:
+    def __iter__(self) -> Iterator[ReplicaClient]:
         return iter(self.replicas)
 
 

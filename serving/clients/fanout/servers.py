@@ -13,7 +13,7 @@ from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.clients.fanout.address import Address
-from suffolk.serving.clients.fanout.replica import Replica
+from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.topology import ReplicaAddress, Topology, read_topology
 from suffolk.serving.clients.remote_datastore import INFO_DEADLINE, TOKENIZER_DEADLINE
@@ -55,7 +55,7 @@ class Servers:
         self.partial = {"shard": 0, "unproven": 0}
         self._tokenizer: str | None = None
         self._known_by = ""  # the server that set vocabulary and tokenizer
-        self._retired: list[tuple[float, Replica]] = []  # when to close them: their last calls may still run
+        self._retired: list[tuple[float, ReplicaClient]] = []  # when to close them: their last calls may still run
         self._seen = _identity(address.file)
         self._lock, self._count_lock = threading.Lock(), threading.Lock()
         self.shards: tuple[ReplicaSet, ...] = ()
@@ -130,12 +130,12 @@ class Servers:
         """The replica sets of a topology. Servers that are connected stay connected."""
         present = {replica.address: replica for replica in self._replicas()}
 
-        def replica(address: ReplicaAddress) -> Replica:
-            return present.get(address) or Replica(address, self._deadline)
+        def replica(address: ReplicaAddress) -> ReplicaClient:
+            return present.get(address) or ReplicaClient(address, self._deadline)
 
         return tuple(ReplicaSet(list(map(replica, shard.replicas)), self._address.zone) for shard in topology.shards)
 
-    def _probe(self, replicas: Sequence[Replica], deadline: float = PROBE_DEADLINE) -> list[SuffolkError]:
+    def _probe(self, replicas: Sequence[ReplicaClient], deadline: float = PROBE_DEADLINE) -> list[SuffolkError]:
         """Probe servers at the same time. Returns the errors of those that did not pass.
 
         A server that is up and gives no answer stays up: its calls decide.
@@ -143,7 +143,7 @@ class Servers:
         if not replicas:
             return []
 
-        def ask(replica: Replica) -> dict[str, Any] | SuffolkError:
+        def ask(replica: ReplicaClient) -> dict[str, Any] | SuffolkError:
             try:
                 return replica.remote.info(deadline)
             except SuffolkError as error:
@@ -162,7 +162,7 @@ class Servers:
                 replica.probed(int(answer["generation"]), bool(answer.get("replica", {}).get("in_step", True)))
         return errors
 
-    def _mismatch(self, replica: Replica, info: dict[str, Any]) -> InvalidArgument | None:
+    def _mismatch(self, replica: ReplicaClient, info: dict[str, Any]) -> InvalidArgument | None:
         """The error of a server with another vocabulary or tokenizer. The first server sets them."""
         tokenizer = info.get("tokenizer")
         if not self.vocab_size:
@@ -180,7 +180,7 @@ class Servers:
         self._tokenizer = self._tokenizer or tokenizer
         return None
 
-    def _replicas(self) -> list[Replica]:
+    def _replicas(self) -> list[ReplicaClient]:
         return [replica for shard in self.shards for replica in shard]
 
     def _close_replicas(self) -> None:
@@ -188,7 +188,7 @@ class Servers:
             replica.remote.close()
 
 
-def _refuse(replica: Replica, error: SuffolkError, mismatched: bool) -> SuffolkError:
+def _refuse(replica: ReplicaClient, error: SuffolkError, mismatched: bool) -> SuffolkError:
     """Keep a server ejected. Returns ``error``; logs it once if the server or its address must be changed."""
     if isinstance(error, InvalidArgument) and replica.problem != str(error):
         LOG.warning("%s", error)

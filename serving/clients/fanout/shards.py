@@ -13,7 +13,7 @@ from suffolk.datastore.limits import MAX_BATCH_NODES, MAX_COUNTED_NODES, MAX_LIS
 from suffolk.datastore.retriever import Match, PartialMatch
 from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.clients.fanout.hedged_call import HedgedCall, run_calls
-from suffolk.serving.clients.fanout.replica import Replica, Send
+from suffolk.serving.clients.fanout.replica_client import ReplicaClient, Send
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.shard_merge import ShardMerge
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
@@ -37,7 +37,7 @@ class ShardCall:
         self._lacks_text = hidden and len(shards) > 1  # a shard may hide text that is frequent in all of them
         self._shards, self._select = shards, select
         self._end = time.perf_counter() + deadline
-        self._chosen: dict[int, Replica] = {}  # the replicas that answered first; later rounds ask them too
+        self._chosen: dict[int, ReplicaClient] = {}  # the replicas that answered first; later rounds ask them too
 
     def matches(self, query: ContextQuery) -> list[Match]:
         """The longest match of all shards for each context: counts add up. Raises the first error if no shard answers."""

@@ -13,7 +13,7 @@ from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.store.live_store.store import LiveStore
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 
 LIVE_GAUGES = {
     "tokens": ("suffolk_live_tokens", "Tokens in memory"),
@@ -30,7 +30,7 @@ LIVE_COUNTERS = {
     "evicted_documents": ("suffolk_live_evicted_documents", "Documents that bounds and time to live removed"),
     "evicted_tokens": ("suffolk_live_evicted_tokens", "Tokens that bounds and time to live removed"),
 }
-REPLICA_GAUGES: Mapping[str, tuple[str, Callable[[ReplicaStore], float | None]]] = {
+REPLICA_GAUGES: Mapping[str, tuple[str, Callable[[ReplicatedStore], float | None]]] = {
     "leads": ("1: changes begin at this copy", lambda store: store.feed.leads),
     "in_step": ("1: the copy has everything acknowledged, as far as it knows", lambda store: store.status().in_step),
     "epoch": ("Last epoch that the copy knows of", lambda store: store.member.entry.value.epoch),
@@ -94,7 +94,9 @@ class DatastoreMetrics(Collector):
         waiting = {
             label: each.next_sequence - 1 - each.flushed_sequence
             for label, each in stats.items()
-            if not isinstance(self._datastores[label], ReplicaStore)  # it publishes nothing, and its numbers have gaps
+            if not isinstance(
+                self._datastores[label], ReplicatedStore
+            )  # it publishes nothing, and its numbers have gaps
         }
         yield _gauge(
             "suffolk_live_unpublished_documents", "Documents and removals since the last published one", waiting
@@ -106,7 +108,7 @@ class DatastoreMetrics(Collector):
             yield family
 
     def _copies(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        copies = {label: store for label, store in self._datastores.items() if isinstance(store, ReplicaStore)}
+        copies = {label: store for label, store in self._datastores.items() if isinstance(store, ReplicatedStore)}
         if not copies:
             return
         for name, (text, read) in REPLICA_GAUGES.items():

@@ -15,7 +15,7 @@ from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.quota import usage_of
 from suffolk.serving.net.url import tenant_of
 from suffolk.serving.store.draft_service.service import DraftService
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class LiveCalls:
     def delete(self, name: str, ids: Sequence[str], where: Sequence[str], group: str) -> LiveDeletion:
         """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``seal``, unless it is a group."""
         store = self._find(name, Role.ADMIN)
-        rewrites = not group and not isinstance(store, ReplicaStore)  # no files; and it may wait for copies
+        rewrites = not group and not isinstance(store, ReplicatedStore)  # no files; and it may wait for copies
         with self._service.exclusive_change(name) if rewrites else nullcontext():
             return store.delete(ids, where, group or None)
 

@@ -21,7 +21,7 @@ from suffolk.serving.net.server import Server
 from suffolk.serving.store.draft_service.grpc_server import DraftServicer
 from suffolk.serving.store.draft_service.http_app import build_draft_app
 from suffolk.serving.store.draft_service.service import DraftService
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 from suffolk.serving.store.replication.servicer import FOLLOW, MAX_FOLLOWERS, ReplicationServicer
 
 MAX_MIN_COUNT = 1024
@@ -59,7 +59,7 @@ class DraftServer(Server):
         self.names = sorted(datastores)
         self.service = DraftService(datastores, config.max_concurrent, config.min_count, config.shows_occurrences)
         self._playground = config.playground
-        self._replicas = sum(isinstance(store, ReplicaStore) for store in datastores.values())
+        self._replicas = sum(isinstance(store, ReplicatedStore) for store in datastores.values())
         super().__init__(config, self.service.admission)
         self.service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 

@@ -36,7 +36,7 @@ from suffolk.serving.store.draft_service.hidden_paths import HiddenPaths, public
 from suffolk.serving.store.draft_service.metrics import DraftMetrics
 from suffolk.serving.store.draft_service.min_count import MinCount
 from suffolk.serving.store.draft_service.streams import StreamPlaces
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 
 CHUNK = 32
 """Queries between two checks of the deadline."""
@@ -70,7 +70,7 @@ class DraftService:
         self._paths = HiddenPaths()
         self.admission = AdmissionController(max_concurrent, "max_concurrent")
         for store in datastores.values():
-            if isinstance(store, ReplicaStore):
+            if isinstance(store, ReplicatedStore):
                 store.waiting = self.admission.aside
         self.metrics = DraftMetrics(self._datastores, self.admission)
         self.streams = StreamPlaces(self.metrics)

@@ -31,12 +31,11 @@ from suffolk.serving.store.live_store.identity import (
     published,
     refuse_replica,
 )
-from suffolk.serving.store.live_store.keeper import Keeper
+from suffolk.serving.store.live_store.maintenance import Maintenance, MaintenanceThread
 from suffolk.serving.store.live_store.origin import unpack_origin
 from suffolk.serving.store.live_store.published_files import PublishedFiles
 from suffolk.serving.store.live_store.queries import LiveQueries
 from suffolk.serving.store.live_store.settings import LiveSettings
-from suffolk.serving.store.live_store.upkeep import Upkeep
 from suffolk.serving.store.live_store.writer import LiveWriter
 
 DEFAULT_SETTINGS = LiveSettings()
@@ -102,9 +101,11 @@ class LiveStore(LiveQueries):
             self._files = PublishedFiles(path, self.identity, settings, self._writer)
             self.refresh()
             self._bounds = Bounds(self._writer, settings)
-            self._upkeep = Upkeep(self._writer, self._files, self._bounds, settings)
-            self._keeper = Keeper(self._upkeep.work, KEEP_SECONDS, self._upkeep.relieve)
-            stack.callback(self._keeper.close)
+            self._maintenance = Maintenance(self._writer, self._files, self._bounds, settings)
+            self._maintenance_thread = MaintenanceThread(
+                self._maintenance.work, KEEP_SECONDS, self._maintenance.relieve
+            )
+            stack.callback(self._maintenance_thread.close)
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
             self._resources = stack.pop_all()
@@ -156,8 +157,8 @@ class LiveStore(LiveQueries):
         hashed = None if key is None else hash_key(key, self.identity.group_secret)
         appended = self._writer.append(batch, replace, hashed)
         self._bounds.add(keys)
-        if self._upkeep.is_due():
-            self._keeper.wake()
+        if self._maintenance.is_due():
+            self._maintenance_thread.wake()
         return appended
 
     def delete(
@@ -320,7 +321,7 @@ class LiveStore(LiveQueries):
             evicted_tokens=self._bounds.evicted_tokens,
             clock_behind_seconds=self._writer.clock_behind,
             log_failure=self._without_path(log.failure),
-            background_error=self._without_path(self._keeper.error),
+            background_error=self._without_path(self._maintenance_thread.error),
         )
 
     def group_stats(self, group: str) -> GroupStats:

@@ -19,7 +19,7 @@ from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.replication.messages import ReplicaStatus, pack_hello, unpack_records
 from suffolk.serving.store.replication.peer import Peer
 from suffolk.serving.store.replication.register import Register
-from suffolk.serving.store.replication.replica import ReplicaSettings, ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicaSettings, ReplicatedStore
 
 LOG = logging.getLogger("suffolk.server")
 TICK_SECONDS = 0.25
@@ -37,7 +37,7 @@ def open_replica(
     replicas: ReplicaSettings,
     peers: Sequence[Peer],
     tokenizer: str | None = None,
-) -> ReplicaStore:
+) -> ReplicatedStore:
     """The replica in the folder ``path``, which is made if it does not exist. Its ``close`` closes ``peers``.
 
     Args:
@@ -45,11 +45,11 @@ def open_replica(
         tokenizer: of a new store.
 
     Raises:
-        Those of ``create_live_store`` and ``ReplicaStore``.
+        Those of ``create_live_store`` and ``ReplicatedStore``.
     """
     if is_free(path):
         create_identity(path, tokenizer, None, 64)
-    store = ReplicaStore(path, settings, register, replicas)
+    store = ReplicatedStore(path, settings, register, replicas)
     store.before_close(Follower(store, peers).close)
     return store
 
@@ -57,7 +57,7 @@ def open_replica(
 class Follower:
     """Lets ``store`` take its part among ``peers``."""
 
-    def __init__(self, store: ReplicaStore, peers: Sequence[Peer]) -> None:
+    def __init__(self, store: ReplicatedStore, peers: Sequence[Peer]) -> None:
         self._store, self._peers = store, peers
         self._by_id: dict[str, Peer] = {}
         self._pool = ThreadPoolExecutor(max(1, len(peers)), "suffolk-peers")

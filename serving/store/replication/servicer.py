@@ -17,7 +17,7 @@ from suffolk.serving.net.proto import replication_pb2, replication_pb2_grpc
 from suffolk.serving.net.url import tenant_of
 from suffolk.serving.store.replication.feed import Feed, Subscription
 from suffolk.serving.store.replication.messages import pack_records, unpack_hello
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 
 FOLLOW = "suffolk.v1.ReplicationService/Follow"
 MAX_FOLLOWERS = 8
@@ -96,10 +96,10 @@ class ReplicationServicer(replication_pb2_grpc.ReplicationServiceServicer):
         store = self._replica(request.datastore, Role.ADMIN)
         return replication_pb2.LeadReply(lost=store.member.lead(request.accept_loss))
 
-    def _replica(self, name: str, role: Role) -> ReplicaStore:
+    def _replica(self, name: str, role: Role) -> ReplicatedStore:
         name, store = self._find(name)
         caller().require(tenant_of(name), role)
-        if not isinstance(store, ReplicaStore):
+        if not isinstance(store, ReplicatedStore):
             raise Unsupported(f"datastore {name} has no copies on other servers; serve it with --live and --register")
         return store
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from suffolk.datastore.errors import ResourceExhausted
-from suffolk.serving.net.quota import MAX_RETRY_SECONDS, Quota, QuotaExceeded, Usage, Usages
+from suffolk.serving.net.quota import MAX_RETRY_SECONDS, QuotaExceeded, TenantQuota, Usage, Usages
 
 
 def refused(work: Callable[[], None]) -> QuotaExceeded:
@@ -20,7 +20,7 @@ def refused(work: Callable[[], None]) -> QuotaExceeded:
 
 def test_calls_come_at_the_rate_of_the_quota() -> None:
     now = [0.0]
-    usage = Usage("acme", Quota(calls_per_second=10), lambda: now[0])
+    usage = Usage("acme", TenantQuota(calls_per_second=10), lambda: now[0])
     admitted = 0
     for _ in range(1000):  # ten seconds of 100 calls a second: ten times the quota
         with suppress(QuotaExceeded):
@@ -41,7 +41,7 @@ def test_calls_come_at_the_rate_of_the_quota() -> None:
 
 def test_a_batch_above_the_bucket_leaves_a_debt() -> None:
     now = [0.0]
-    usage = Usage("acme", Quota(queries_per_second=10), lambda: now[0])
+    usage = Usage("acme", TenantQuota(queries_per_second=10), lambda: now[0])
     usage.take_queries(100)
     assert refused(lambda: usage.take_queries(1)).retry_seconds == pytest.approx(9.1)
     now[0] += 9.2
@@ -50,7 +50,7 @@ def test_a_batch_above_the_bucket_leaves_a_debt() -> None:
 
 
 def test_concurrent_calls_and_stored_tokens() -> None:
-    usage = Usage("acme", Quota(concurrent_calls=2, stored_tokens=100))
+    usage = Usage("acme", TenantQuota(concurrent_calls=2, stored_tokens=100))
     usage.begin_call()
     usage.begin_call()
     assert "its quota concurrent_calls is 2, and 2 calls run" in str(refused(usage.begin_call))
@@ -73,7 +73,7 @@ def test_concurrent_calls_and_stored_tokens() -> None:
 
 def test_appends_at_the_same_time_are_within_the_quota() -> None:
     """Regression: both were accepted, because neither had stored its tokens yet."""
-    usage = Usage("acme", Quota(stored_tokens=100))
+    usage = Usage("acme", TenantQuota(stored_tokens=100))
     with usage.reserve_tokens(60, lambda: 0):
         assert "60 tokens are stored and 60 more would be" in str(
             refused(lambda: usage.reserve_tokens(60, lambda: 0).__enter__())
@@ -87,15 +87,15 @@ def test_appends_at_the_same_time_are_within_the_quota() -> None:
 
 
 def test_a_quota_of_0_refuses_everything() -> None:
-    usage = Usage("acme", Quota(calls_per_second=0))
+    usage = Usage("acme", TenantQuota(calls_per_second=0))
     assert refused(usage.begin_call).retry_seconds == MAX_RETRY_SECONDS
-    assert refused(Usage("acme", Quota(concurrent_calls=0)).begin_call)
+    assert refused(Usage("acme", TenantQuota(concurrent_calls=0)).begin_call)
 
 
 def test_quotas_may_change_while_calls_run() -> None:
     usages = Usages()
     usages.of("acme").begin_call()
-    usages.set_quotas({"acme": Quota(concurrent_calls=1), "beta": Quota()})
+    usages.set_quotas({"acme": TenantQuota(concurrent_calls=1), "beta": TenantQuota()})
     refused(usages.of("acme").begin_call)
     usages.of("gamma").begin_call()
     assert sorted(each.tenant for each in usages.known()) == ["acme", "beta", "gamma"]

@@ -18,12 +18,12 @@ from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from suffolk.serving.clients.fanout import appendable
 from suffolk.serving.clients.fanout.appendable import AppendableFanout, find_leader
 from suffolk.serving.clients.fanout.placement import shard_of
-from suffolk.serving.clients.fanout.replica import Replica
+from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.topology import ReplicaAddress, Shard, Topology, write_topology
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.clients.text_appender import TextAppender
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 from tests.support.draft_server import serving
 from tests.support.replica_pair import contents, lead, make_replica, register_at
 from tests.support.waiting import HANG
@@ -35,7 +35,7 @@ class Cluster:
     """SHARDS shards of COPIES replicas each, of which the first ones lead after ``lead_first``. Appends need one copy."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.stores: list[list[ReplicaStore]] = []
+        self.stores: list[list[ReplicatedStore]] = []
         self.urls: list[list[str]] = []
         for shard in range(SHARDS):
             register = register_at(folder / str(shard))
@@ -207,7 +207,7 @@ def test_a_leader_of_a_later_epoch_is_found_beside_a_server_that_hangs(
 
 
 def test_copies_in_step_are_asked_first() -> None:
-    replicas = [Replica(ReplicaAddress(url=f"grpc://127.0.0.1:{port}/x"), HANG) for port in (1, 2)]
+    replicas = [ReplicaClient(ReplicaAddress(url=f"grpc://127.0.0.1:{port}/x"), HANG) for port in (1, 2)]
     shard = ReplicaSet(replicas, "")
     replicas[0].probed(0, in_step=False)
     assert shard.choose() is replicas[0]

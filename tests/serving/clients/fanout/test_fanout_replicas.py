@@ -65,7 +65,7 @@ def topology(servers: list[DraftServer], zones: str = "") -> Topology:
 @pytest.fixture
 def equal_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replicas are called equally often, however fast they answer."""
-    monkeypatch.setattr("suffolk.serving.clients.fanout.replica.Replica.load", lambda replica: 0.0)
+    monkeypatch.setattr("suffolk.serving.clients.fanout.replica_client.ReplicaClient.load", lambda replica: 0.0)
 
 
 def test_they_answer_as_one_server(servers: list[DraftServer]) -> None:

@@ -10,7 +10,7 @@ from suffolk.build_index.delete import delete
 from suffolk.datastore.errors import Unavailable
 from suffolk.datastore.manifest import writer_lock
 from suffolk.serving.store.live_store import published_files
-from suffolk.serving.store.live_store.keeper import Keeper
+from suffolk.serving.store.live_store.maintenance import MaintenanceThread
 from suffolk.serving.store.live_store.store import LiveStore
 from tests.serving.store.live_store.conftest import OpenStore
 from tests.serving.store.live_store.test_live_bounds import first_tokens, without_keeper
@@ -67,12 +67,12 @@ def test_memory_is_bounded_while_nothing_can_be_published(open_store: OpenStore)
         for number in range(30):
             store.append([number] * 10)
             with pytest.raises(Unavailable):
-                store._upkeep.work()
+                store._maintenance.work()
             assert store.stats().tokens <= 100
         store.append([30] * 100)
-        store._upkeep.relieve()
+        store._maintenance.relieve()
         assert store.stats().tokens <= 100
-    store._upkeep.work()
+    store._maintenance.work()
     assert store.stats().tokens + store.stats().published_tokens <= 100
 
 
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_made_while_nothing_can_be_published(
     called: list[bool] = []
     monkeypatch.setattr(store._writer, "checkpoint", lambda: called.append(True))
     with writer_lock(store.path), pytest.raises(Unavailable):
-        store._upkeep.work()
+        store._maintenance.work()
     assert called
 
 
@@ -107,7 +107,7 @@ def test_a_deletion_by_another_process_is_served_during_a_checkpoint(
     monkeypatch.setattr(store._writer.log, "checkpoint", slow)
     forced = store._writer.checkpoint
     monkeypatch.setattr(store._writer, "checkpoint", lambda: forced(force=True))
-    work = threading.Thread(target=store._upkeep.work)
+    work = threading.Thread(target=store._maintenance.work)
     work.start()
     assert entered.wait(HANG)
     delete(store.path, ["x"], [])
@@ -129,7 +129,7 @@ def test_groups_in_use_stay_after_a_restart(open_store: OpenStore) -> None:
     store = without_keeper(open_store(evict="use", max_tokens=1000))
     store.lookup([1], group="a")
     store.append([19], group="t")
-    store._upkeep.work()
+    store._maintenance.work()
     assert groups(store) == ["a", *"defghijklmnopqrst", "t"]
 
 
@@ -141,7 +141,7 @@ def test_only_groups_with_documents_are_remembered(open_store: OpenStore) -> Non
     assert len(store._bounds._used) == 5
     for number in range(3):
         store.delete(group=f"{number}")
-    store._upkeep.work()
+    store._maintenance.work()
     assert len(store._bounds._used) == 2
 
 
@@ -156,7 +156,7 @@ def test_any_error_is_kept_and_the_thread_goes_on() -> None:
         if len(calls) < 5:
             raise MemoryError
 
-    keeper = Keeper(work, 0.001, lambda: relieved.append(True))
+    keeper = MaintenanceThread(work, 0.001, lambda: relieved.append(True))
     made.set()
     until(lambda: len(calls) >= 5)
     until(lambda: keeper.error is None)

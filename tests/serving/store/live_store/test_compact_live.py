@@ -51,7 +51,7 @@ def test_compacted_live_documents_still_expire(
         assert times == [None, *(start + 20 * number for number in range(4)), None]
         for gone in range(1, 5):
             time = start + TTL + 20 * (gone - 1) + 1
-            store._upkeep.work()
+            store._maintenance.work()
             assert first_tokens(store) == [40, 41, *range(gone, 4), 42, 43]
     assert not compact(path, segments=2, threads=1).changed
     assert first_tokens_of(path) == [40, 41, 42, 43]

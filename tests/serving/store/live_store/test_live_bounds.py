@@ -23,8 +23,8 @@ def first_tokens(store: LiveStore) -> list[int]:
 
 
 def without_keeper(store: LiveStore) -> LiveStore:
-    """The store without its thread; tests call ``_upkeep.work``."""
-    store._keeper.close()
+    """The store without its thread; tests call ``_maintenance.work``."""
+    store._maintenance_thread.close()
     return store
 
 
@@ -33,7 +33,7 @@ def test_the_oldest_documents_go_first(open_store: OpenStore, reopen: bool) -> N
     store = without_keeper(open_store(max_tokens=160))
     for number in range(30):
         store.append([number] * 10)
-        store._upkeep.work()
+        store._maintenance.work()
         assert store.stats().tokens <= 160
     if reopen:
         expected = first_tokens(store)
@@ -48,7 +48,7 @@ def test_a_bound_in_bytes_holds(open_store: OpenStore) -> None:
     store = without_keeper(open_store(max_bytes=50_000))
     for number in range(40):
         store.append_batch([Document(None, {}, np.full(1000, number, np.uint32))])
-        store._upkeep.work()
+        store._maintenance.work()
     store._writer.index.settle()
     assert store.stats().bytes <= 50_000
     assert store.stats().tokens >= 1000
@@ -62,7 +62,7 @@ def test_groups_that_are_not_used_go_first(open_store: OpenStore) -> None:
     store.lookup([0], group="group 0")
     store.draft([1], group="group 1")
     store.append([2], group="group 2")
-    store._upkeep.work()
+    store._maintenance.work()
     assert first_tokens(store) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 2]
 
 
@@ -83,7 +83,7 @@ def test_old_documents_go(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
     for token, passed in ((1, 0), (2, 30), (3, 80)):
         monkeypatch.setattr(store._writer._clock, "now", lambda passed=passed: now + passed)
         store.append([token], group="g" if token == 2 else None)
-    store._upkeep.work()
+    store._maintenance.work()
     assert first_tokens(store) == [2, 3]
 
 
@@ -96,7 +96,7 @@ def test_published_documents_go_in_whole_segments(open_store: OpenStore) -> None
         store.seal()
         if number == 2:
             store.delete(["x"])
-        store._upkeep.work()
+        store._maintenance.work()
     stats = store.stats()
     assert stats.tokens + stats.published_tokens <= 100
     assert (stats.evicted_documents, stats.evicted_tokens) == (2, 40)
@@ -112,7 +112,7 @@ def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore
     store.seal()
     for number in range(1, 16):
         store.append([number] * 20)
-    store._upkeep.work()
+    store._maintenance.work()
     left = first_tokens(store)
     assert left == list(range(16 - len(left), 16))
     assert 80 <= store.stats().tokens + store.stats().published_tokens <= 100
@@ -126,7 +126,7 @@ def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch:
     store.seal()
     now += 80
     for _ in range(2):
-        store._upkeep.work()
+        store._maintenance.work()
         assert store.lookup([1, 2]) == (0, 0)
         assert (store.generation, store.stats().published_documents) == (2, 0)
     assert first_tokens(open_store()) == []
@@ -134,7 +134,7 @@ def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch:
     monkeypatch.setattr(store._writer._clock, "now", lambda: now)
     store.append([4, 5])
     store.seal()
-    store._upkeep.work()
+    store._maintenance.work()
     assert first_tokens(store) == [4]
     assert store._files.datastore is not None
     assert len(store._files.datastore.manifest.files()) == 1
@@ -156,7 +156,7 @@ def test_no_document_outlives_its_time_by_much(
     assert store._files.datastore is not None
     assert len(live_segments(store._files.datastore.manifest)) <= 25
     for time in range(start + 80, start + 180):
-        store._upkeep.work()
+        store._maintenance.work()
         ages = [time - start - 2 * token for token in first_tokens(store)]
         assert max(ages, default=0) <= 80 + 80 // 8
     assert first_tokens(store) == []
@@ -165,7 +165,7 @@ def test_no_document_outlives_its_time_by_much(
 def test_facts_for_remote_readers_name_no_path(open_store: OpenStore) -> None:
     store = without_keeper(open_store())
     store._writer.log._fail("it cannot be flushed")
-    store._keeper.error = f"another process is writing to {store.path}; wait"
+    store._maintenance_thread.error = f"another process is writing to {store.path}; wait"
     stats = store.stats()
     assert stats.background_error == "another process is writing to store; wait"
     assert str(stats.log_failure).startswith("store/live/log/")
@@ -179,7 +179,7 @@ def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
         for number in range(5):
             store.append([number] * 9)
             store.seal()
-            store._upkeep.work()
+            store._maintenance.work()
         assert first_tokens(store) == [1, 3, 4]
 
 
@@ -187,10 +187,10 @@ def test_large_stores_publish_by_themselves(open_store: OpenStore) -> None:
     store = without_keeper(open_store(flush_tokens=100))
     store.append([1] * 99)
     store.append([2] * 99, group="g")
-    store._upkeep.work()
+    store._maintenance.work()
     assert store.generation == 0
     store.append([3])
-    store._upkeep.work()
+    store._maintenance.work()
     assert store.generation == 1
     assert (store.stats().published_tokens, store.stats().tokens) == (100, 99)
 
@@ -200,12 +200,12 @@ def test_a_seal_that_another_writer_hinders_is_tried_again(open_store: OpenStore
     with writer_lock(store.path):
         store.append([1] * 10)
         while store.stats().background_error is None:
-            store._keeper._stopped.wait(0.01)
+            store._maintenance_thread._stopped.wait(0.01)
         assert "another process is writing" in str(store.stats().background_error)
         assert store.stats().log_files == 1
         assert store.append([2]).sequence == 2
     while store.generation == 0 or store.stats().background_error is not None:
-        store._keeper._stopped.wait(0.01)
+        store._maintenance_thread._stopped.wait(0.01)
     assert first_tokens(store) == [1, 2]
 
 
@@ -214,7 +214,7 @@ def test_the_thread_works_when_a_bound_is_passed(open_store: OpenStore) -> None:
     for number in range(20):
         store.append([number] * 10)
     while store.stats().tokens > 50:
-        store._keeper._stopped.wait(0.01)
+        store._maintenance_thread._stopped.wait(0.01)
     assert first_tokens(store)[-1] == 19
 
 

@@ -77,7 +77,7 @@ def test_text_that_was_published_before_it_was_deleted_leaves_the_log(open_store
 def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     time = [0.0]
     store = open_store(max_tokens=100, max_group_tokens=50)
-    store._keeper.close()
+    store._maintenance_thread.close()
     monkeypatch.setattr(store._writer.removed_text, "_steady", lambda: time[0])
     for change in (
         lambda: store.append([2], group="g", replace=True),
@@ -88,21 +88,21 @@ def test_replaced_and_evicted_text_leaves_the_log_later(open_store: OpenStore, m
         change()
         for seconds in (1.0, removed_text.REPLACED_SECONDS - 2.0):
             time[0] += seconds
-            store._upkeep.work()
+            store._maintenance.work()
             assert holds(store)
         time[0] += 2.0
-        store._upkeep.work()
+        store._maintenance.work()
         assert not holds(store)
         files = sorted(log_folder(store.path).iterdir())
         time[0] += 2 * removed_text.REPLACED_SECONDS
-        store._upkeep.work()
+        store._maintenance.work()
         assert sorted(log_folder(store.path).iterdir()) == files  # nothing was removed since
 
 
 @pytest.mark.usefixtures("soon")
 def test_text_that_was_deleted_before_a_crash_leaves_the_log(open_store: OpenStore) -> None:
     store = open_store()
-    store._keeper.close()
+    store._maintenance_thread.close()
     append_secret(store, "g")
     store.delete(group="g")
     assert holds(store)
@@ -112,13 +112,13 @@ def test_text_that_was_deleted_before_a_crash_leaves_the_log(open_store: OpenSto
     store = open_store()
     files = sorted(log_folder(store.path).iterdir())
     store.append([8])
-    store._upkeep.work()
+    store._maintenance.work()
     assert sorted(log_folder(store.path).iterdir())[:-1] == files  # there is nothing to remove
 
 
 def test_a_failed_rewrite_is_repeated(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store()
-    store._keeper.close()
+    store._maintenance_thread.close()
     append_secret(store)
     store.delete(ids=["secret"])
 
@@ -130,7 +130,7 @@ def test_a_failed_rewrite_is_repeated(open_store: OpenStore, monkeypatch: pytest
         with pytest.raises(MemoryError):
             store.scrub()
     assert holds(store)
-    store._upkeep.work()
+    store._maintenance.work()
     assert not holds(store)
 
 

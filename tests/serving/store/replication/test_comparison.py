@@ -17,11 +17,11 @@ from suffolk.serving.store.live_store.contents import live_pages
 from suffolk.serving.store.live_store.record import encode
 from suffolk.serving.store.live_store.store import create_live_store
 from suffolk.serving.store.replication.messages import records_of
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 from tests.support.replica_pair import Following, contents, lead, make_replica
 
 
-def test_the_last_document_survives_a_reconnection(pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_the_last_document_survives_a_reconnection(pair: tuple[ReplicatedStore, ReplicatedStore]) -> None:
     leader, follower = pair
     leader.append([1, 2], id="first")
     Following(leader, follower).close()
@@ -33,7 +33,7 @@ def test_the_last_document_survives_a_reconnection(pair: tuple[ReplicaStore, Rep
     assert position_of(follower) == position_of(leader)
 
 
-def test_a_removal_that_nobody_else_knows_is_undone(pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_a_removal_that_nobody_else_knows_is_undone(pair: tuple[ReplicatedStore, ReplicatedStore]) -> None:
     leader, follower = pair
     for name in "abc":
         leader.append([1, ord(name) % 40], id=name, group="g")
@@ -55,7 +55,7 @@ def test_a_removal_that_nobody_else_knows_is_undone(pair: tuple[ReplicaStore, Re
         assert contents(again) == contents(follower)
 
 
-def test_a_difference_is_found_and_the_copy_filled_again(pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_a_difference_is_found_and_the_copy_filled_again(pair: tuple[ReplicatedStore, ReplicatedStore]) -> None:
     leader, follower = pair
     leader.append([1, 2], id="a")
     following = Following(leader, follower)
@@ -74,7 +74,9 @@ def test_a_difference_is_found_and_the_copy_filled_again(pair: tuple[ReplicaStor
     assert leader.member.differences == 1
 
 
-def test_other_tokens_and_other_documents_are_refused(tmp_path: Path, pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_other_tokens_and_other_documents_are_refused(
+    tmp_path: Path, pair: tuple[ReplicatedStore, ReplicatedStore]
+) -> None:
     leader, follower = pair
     with (
         make_replica(tmp_path / "z", vocabulary=50) as other,
@@ -105,6 +107,6 @@ def test_a_leader_without_documents_takes_another_identity(tmp_path: Path) -> No
     check_log(tmp_path / "x")
 
 
-def position_of(store: ReplicaStore) -> tuple[int, int]:
+def position_of(store: ReplicatedStore) -> tuple[int, int]:
     """Position and digest."""
     return store.status().position, store.status().digest

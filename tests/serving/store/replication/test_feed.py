@@ -12,7 +12,7 @@ from suffolk.datastore.errors import (
     Unavailable,
 )
 from suffolk.serving.store.replication import feed
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 from tests.support.replica_pair import Following, contents
 
 
@@ -51,7 +51,7 @@ def test_a_slow_copy_is_waited_for_before_it_is_in_step() -> None:
 
 
 def test_a_copy_that_is_lost_while_it_comes_in_step_is_waited_for_no_more(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
     following = Following(leader, follower)
@@ -67,7 +67,9 @@ def test_a_copy_that_is_lost_while_it_comes_in_step_is_waited_for_no_more(
     assert leader.append([3]).documents == 1
 
 
-def test_a_slow_follower_is_dropped(monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_a_slow_follower_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
+) -> None:
     leader, follower = pair
     following = Following(leader, follower)
     monkeypatch.setattr(feed, "MAX_WAITING_BYTES", 1000)
@@ -97,7 +99,7 @@ def test_a_follower_without_progress_is_silent(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_leader_says_is_what_its_copies_have(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
     leader.append([1], id="a", group="g")

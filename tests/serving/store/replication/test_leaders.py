@@ -18,11 +18,13 @@ from suffolk.datastore.errors import (
 from suffolk.serving.store.live_store import log
 from suffolk.serving.store.live_store.identity import log_folder
 from suffolk.serving.store.replication import feed
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 from tests.support.replica_pair import Following, contents, follow, lead, make_replica, register_at
 
 
-def test_a_deposed_leader_takes_no_changes_before_it_says_what_it_has(pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_a_deposed_leader_takes_no_changes_before_it_says_what_it_has(
+    pair: tuple[ReplicatedStore, ReplicatedStore],
+) -> None:
     first, second = pair
     first.append([1], id="both")
     Following(first, second).close()
@@ -37,7 +39,7 @@ def test_a_deposed_leader_takes_no_changes_before_it_says_what_it_has(pair: tupl
     assert contents(first) == contents(second) == [("both", [1])]
 
 
-def test_a_follower_takes_no_changes_of_another_epoch(pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_a_follower_takes_no_changes_of_another_epoch(pair: tuple[ReplicatedStore, ReplicatedStore]) -> None:
     leader, follower = pair
     following = Following(leader, follower)
     lead(follower)
@@ -52,7 +54,7 @@ def test_a_follower_takes_no_changes_of_another_epoch(pair: tuple[ReplicaStore, 
 
 
 def test_a_copy_in_step_leads_and_another_one_only_at_a_loss(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
     leader.append([1])
@@ -92,7 +94,7 @@ def test_a_leader_never_leads_on_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_started_copy_waits_for_all_that_were_in_step(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
     following = Following(leader, follower)
@@ -118,7 +120,7 @@ def test_a_started_copy_waits_for_all_that_were_in_step(
 
 @pytest.mark.parametrize("damage", ["put back", "tail lost", "empty"])
 def test_a_leader_that_lost_something_does_not_lead_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore], damage: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore], damage: str
 ) -> None:
     leader, follower = pair
     leader.append([1], id="1")
@@ -175,7 +177,7 @@ def test_a_copy_with_documents_is_no_beginning(tmp_path: Path) -> None:
 
 
 def test_a_leader_with_a_full_disk_lets_another_one_lead(
-    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicaStore, ReplicaStore]
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
     following = Following(leader, follower)
@@ -206,7 +208,7 @@ def test_the_register_decides_between_copies_that_start_at_once(tmp_path: Path) 
         store.close()
 
 
-def _try_to_tick(store: ReplicaStore) -> None:
+def _try_to_tick(store: ReplicatedStore) -> None:
     with suppress(Unavailable):
         store.member.tick(dict)
 

@@ -25,7 +25,7 @@ from suffolk.serving.store.replication import feed, messages
 from suffolk.serving.store.replication.follower import Follower, open_replica
 from suffolk.serving.store.replication.messages import ReplicaStatus
 from suffolk.serving.store.replication.peer import Peer, read_replicas
-from suffolk.serving.store.replication.replica import ReplicaSettings, ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicaSettings, ReplicatedStore
 from tests.support.draft_server import serving
 from tests.support.replica_pair import PLAIN, Following, contents, lead, make_replica, register_at
 from tests.support.waiting import until
@@ -39,11 +39,11 @@ def test_a_copy_with_a_wrong_clock_removes_nothing_too_early(tmp_path: Path) -> 
         follower._writer.set_time(leader.now() + 7200)
         Following(leader, follower).close()
         lead(follower)
-        follower._upkeep.work()
+        follower._maintenance.work()
         assert contents(follower) == contents(leader) == [(None, [1])]
 
 
-def test_a_copy_is_not_opened_by_itself(tmp_path: Path, pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_a_copy_is_not_opened_by_itself(tmp_path: Path, pair: tuple[ReplicatedStore, ReplicatedStore]) -> None:
     pair[0].close()
     with pytest.raises(
         InvalidArgument, match="is a copy of a store on other servers; serve it with --register, or remove"
@@ -60,7 +60,7 @@ def test_a_copy_is_not_opened_by_itself(tmp_path: Path, pair: tuple[ReplicaStore
         make_replica(tmp_path / "sealed")
 
 
-def test_a_copy_that_is_cut_off_refuses_queries(pair: tuple[ReplicaStore, ReplicaStore]) -> None:
+def test_a_copy_that_is_cut_off_refuses_queries(pair: tuple[ReplicatedStore, ReplicatedStore]) -> None:
     leader, follower = pair
     leader.append([1, 2], id="a")
     following = Following(leader, follower)
@@ -149,7 +149,7 @@ def test_a_full_disk_of_a_follower(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-def _fill(leader: ReplicaStore) -> None:
+def _fill(leader: ReplicatedStore) -> None:
     """Append until the follower's disk is full."""
     while leader.feed.followers():
         with suppress(SuffolkError):

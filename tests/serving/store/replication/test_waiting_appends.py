@@ -10,7 +10,7 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.store.replication.follower import Follower
 from suffolk.serving.store.replication.peer import Peer
-from suffolk.serving.store.replication.replica import ReplicaStore
+from suffolk.serving.store.replication.replicated_store import ReplicatedStore
 from tests.support.draft_server import serving
 from tests.support.replica_pair import make_replica, register_at
 from tests.support.waiting import HANG, until
@@ -41,7 +41,7 @@ def test_queries_go_on_while_a_copy_hangs(tmp_path: Path) -> None:
             each.join()
 
 
-def _documents(store: ReplicaStore) -> int:
+def _documents(store: ReplicatedStore) -> int:
     return store.stats().documents
 
 

@@ -18,7 +18,7 @@ State = Literal["idle", "starting", "ready", "stopping", "failed"]
 
 
 @dataclass
-class Slot:
+class ManagedServer:
     """A server that runs, or that shall run.
 
     Attributes:

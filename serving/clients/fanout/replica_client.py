@@ -43,7 +43,7 @@ class ReplicaCounts:
 class Attempt:
     """A call that was sent to one server, at ``begin``."""
 
-    replica: Replica
+    replica: ReplicaClient
     future: Future[Any]
     begin: float
 
@@ -54,7 +54,7 @@ class Attempt:
 
 
 @dataclass(eq=False)
-class Replica:
+class ReplicaClient:
     """A server that can be called. Thread-safe.
 
     It is up while its identity is known and fewer than three calls in a row have failed (``CircuitBreaker``). A server that is

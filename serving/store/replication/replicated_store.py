@@ -43,7 +43,7 @@ class ReplicaSettings:
     max_lag: float | None = DEFAULT_MAX_LAG
 
 
-class ReplicaStore(LiveStore):
+class ReplicatedStore(LiveStore):
     """One copy of a live store. Thread-safe. See docs/design/replication.md.
 
     Attributes:
