@@ -23,6 +23,18 @@ SUBJECTS = "suffolk.subjects"
 """Key of the scope with the names in the client's certificate, which ``LimitedProtocol`` sets."""
 
 
+class TrailingSlashes:
+    """Reads a path with slashes at its end as the one without. A redirect would lose the prefix that a proxy has removed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        await self._app(scope, receive, send)
+
+
 class RequestIds:
     """Middleware around all others. With tracing on, the request also has a span."""
 

@@ -111,7 +111,6 @@ def build_openai_app(
         Route("/v1/completions", completions, methods=["POST"], name="Completions"),
         Route("/v1/responses", responses, methods=["POST"], name="Responses"),
         Route("/v1/models", models),
-        Route("/v1/models/", models),
         Route("/v1/models/{name:path}", one_model),
         post("/tokenize", "Tokenize", TokenizeBody, tokenize),
         post("/detokenize", "Detokenize", DetokenizeBody, detokenize),

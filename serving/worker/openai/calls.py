@@ -20,11 +20,11 @@ from suffolk.serving.worker.openai.functions import as_tools, call_messages, rea
 from suffolk.serving.worker.openai.generic_tools import generic_messages, takes_tools
 from suffolk.serving.worker.openai.guided import read_guided
 from suffolk.serving.worker.openai.history import check_message, in_call_order, message_text
+from suffolk.serving.worker.openai.integers import NO_LIMIT
 from suffolk.serving.worker.openai.response_format import read_grammar
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.worker.openai.schema import (
     MAX_TEXTS,
-    NO_LIMIT,
     ChatBody,
     CompletionBody,
     DraftFields,

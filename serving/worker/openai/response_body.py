@@ -9,15 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.integers import Count, Int, no_limit
 from suffolk.serving.worker.openai.schema import (
     FIRST_ERROR,
     MAX_LOGPROBS,
     ChatBody,
     Content,
-    Count,
     GenerationBody,
     Message,
-    no_limit,
     text_of,
 )
 
@@ -98,9 +97,9 @@ class ResponseBody(GenerationBody):
     parallel_tool_calls: bool | None = None
     reasoning: Reasoning | None = None
     include: list[str] | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    top_logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     truncation: Literal["auto", "disabled"] | None = None  # long conversations are refused, never cut
-    max_tool_calls: int | None = None
+    max_tool_calls: Int | None = None
     metadata: dict[str, str] | None = None
     previous_response_id: str | None = None
     conversation: Any = None

@@ -11,14 +11,13 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, mo
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.integers import NO_LIMIT, Count, Int, Seed, TokenId, no_limit
 from suffolk.serving.worker.openai.known_fields import check_extra
 from suffolk.serving.worker.passages import MAX_FOLLOWING, MAX_PASSAGES
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-NO_LIMIT = -1
-"""Asks for as many tokens as fit, as clients of llama.cpp and LM Studio do."""
 MAX_TEXTS = 128
 """Most texts of one request: ``n`` times the number of prompts."""
 MAX_CHOICES = 1024
@@ -33,20 +32,12 @@ class _FirstError(FailFast):
 
 FIRST_ERROR = _FirstError()
 """Stops at the first invalid item, so that a long list gives only one error."""
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
-TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 # Parsing holds Python's lock, so lists end where their limits are, not after megabytes of items.
 TokenIds = Annotated[list[TokenId], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
 MAX_PATTERN = 1024
 """Most tokens of a text whose passages are searched."""
 MAX_PARTS = 1024
 """Most text parts of a message."""
-
-
-def no_limit(value: Any) -> Any:
-    """``value``, or None if it is ``NO_LIMIT``."""
-    return None if value == NO_LIMIT else value
 
 
 class Body(BaseModel):
@@ -131,7 +122,7 @@ class DraftFields(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     drafter: str | None = None
-    max_nodes: int | None = None
+    max_nodes: Int | None = None
     datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
     remember: bool | None = None
     group: str | None = None
@@ -144,21 +135,21 @@ class GenerationBody(Body):
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_TEXTS)] | None = None
+    n: Annotated[Int, Field(ge=1, le=MAX_TEXTS)] | None = None
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    top_k: Annotated[Int, Field(ge=-1)] | None = None
     min_p: float | None = None
     seed: Seed | None = None
     stop: str | Annotated[list[str], Field(max_length=limits.MAX_STOPS)] | None = None
-    stop_token_ids: Annotated[list[int], Field(max_length=limits.MAX_STOP_TOKENS)] | None = None
+    stop_token_ids: Annotated[list[Int], Field(max_length=limits.MAX_STOP_TOKENS)] | None = None
     include_stop_str_in_output: bool | None = None
-    min_tokens: int | None = None
+    min_tokens: Int | None = None
     skip_special_tokens: bool | None = None
     bad_words: Annotated[list[str], Field(max_length=limits.MAX_BAD_WORDS)] | None = None
-    truncate_prompt_tokens: Annotated[int, Field(ge=-1)] | None = None
+    truncate_prompt_tokens: Annotated[Int, Field(ge=-1)] | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
@@ -173,7 +164,7 @@ class GenerationBody(Body):
     guided_grammar: str | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | None = None
-    prompt_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    prompt_logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     return_tokens_as_token_ids: bool | None = None
     suffolk: DraftFields | None = None
 
@@ -227,7 +218,7 @@ class ChatBody(GenerationBody, TemplateFields):
 
     messages: Messages
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    top_logprobs: Annotated[Int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -257,12 +248,19 @@ class CompletionBody(GenerationBody):
         | Annotated[list[str], Field(max_length=MAX_TEXTS), FIRST_ERROR]
         | Annotated[list[TokenIds], Field(max_length=MAX_TEXTS), FIRST_ERROR]
     )
-    max_tokens: Annotated[int, Field(ge=NO_LIMIT)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=NO_LIMIT)] | None = None
-    logprobs: int | None = None
+    max_tokens: Annotated[Int, Field(ge=NO_LIMIT)] | None = None
+    max_completion_tokens: Annotated[Int, Field(ge=NO_LIMIT)] | None = None
+    logprobs: Int | None = None
     echo: bool | None = None
     suffix: str | None = None
-    best_of: int | None = None
+    best_of: Int | None = None
+
+    @property
+    def length(self) -> int | None:
+        found, extra = super().length, self.model_extra or {}
+        if found is None and NO_LIMIT in (extra.get("n_predict"), extra.get("num_predict")):
+            return NO_LIMIT  # llama.cpp's and Ollama's name; other values of it are refused
+        return found
 
 
 class TokenizeBody(TemplateFields):
@@ -282,8 +280,8 @@ class PassagesBody(BaseModel):
 
     tokens: Annotated[list[TokenId], Field(min_length=1, max_length=MAX_PATTERN), FIRST_ERROR]
     datastores: Annotated[list[str], Field(max_length=limits.MAX_DATASTORES)] | None = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PASSAGES)] = 3
-    following: Annotated[int, Field(ge=0, le=MAX_FOLLOWING)] = 16
+    limit: Annotated[Int, Field(ge=1, le=MAX_PASSAGES)] = 3
+    following: Annotated[Int, Field(ge=0, le=MAX_FOLLOWING)] = 16
 
 
 class DetokenizeBody(Body):

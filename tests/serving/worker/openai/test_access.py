@@ -277,7 +277,14 @@ def test_paths_that_are_not_served_name_those_that_are(server: WorkerServer) -> 
         assert (status, reply["error"]["type"]) == (405 if path == CHAT else 404, "invalid_request_error")
         assert f"{method} {path} is not served here; the paths are " in reply["error"]["message"]
         assert "POST /v1/chat/completions" in reply["error"]["message"]
-    assert ask(server, "GET", "/v1/models/")[2] == ask(server, "GET", "/v1/models")[2]
+
+
+def test_a_slash_at_the_end_of_a_path_is_ignored(server: WorkerServer) -> None:
+    """Regression: the answer was an empty redirect to an absolute URL, without the prefix of a proxy."""
+    for path in ("/v1/models", "/v1/models/" + server.subject(), "/version"):
+        assert ask(server, "GET", f"{path}/")[2] == ask(server, "GET", path)[2]
+    assert ask(server, "POST", f"{CHAT}/", chat())[0] == 200
+    assert ask(server, "POST", f"{CHAT}/x/", chat())[0] == 404
 
 
 def test_bodies_that_cannot_be_read(server: WorkerServer) -> None:

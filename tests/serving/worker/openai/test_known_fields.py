@@ -298,3 +298,25 @@ def test_completions_take_the_newer_name_of_their_length(server: WorkerServer) -
     assert ask(server, "POST", TEXT, fields)[2]["usage"]["completion_tokens"] == 3
     error = ask(server, "POST", TEXT, fields | {"max_completion_tokens": 1 << 30})[2]["error"]
     assert error["param"] == "max_completion_tokens"
+
+
+def test_whole_floats_are_integers(server: WorkerServer) -> None:
+    """Regression: 8.0 was refused, as some clients write numbers."""
+    for path, fields, name in ((TEXT, TEXTS, "max_tokens"), (CHAT, CHATS, "max_tokens"), (CHAT, CHATS, "seed")):
+        assert ask(server, "POST", path, fields | {name: 3.0})[0] == 200
+        for odd in (8.5, float("nan"), float("inf"), "8", True):
+            status, _, reply = ask(server, "POST", path, fields | {name: odd})
+            assert (status, reply["error"]["param"]) == (400, name), odd
+    whole = {"stop_token_ids": [5.0], "top_k": -1.0, "n": 1.0, "suffolk": {"max_nodes": 8.0}}
+    assert ask(server, "POST", CHAT, CHATS | whole)[0] == 200
+    status, _, reply = ask(server, "POST", TEXT, TEXTS | {"max_tokens": -2.0})
+    assert (status, reply["error"]["param"]) == (400, "max_tokens")
+
+
+def test_other_names_of_no_limit_act_in_completions(server: WorkerServer) -> None:
+    """Regression: n_predict -1 left the default of 16 tokens."""
+    for name in ("max_tokens", "n_predict", "num_predict"):
+        fields = {"prompt": "abc", "ignore_eos": True, name: -1}
+        assert ask(server, "POST", TEXT, fields)[2]["usage"]["completion_tokens"] > 16, name
+    limited = {"prompt": "abc", "ignore_eos": True, "max_tokens": 3, "n_predict": -1}
+    assert ask(server, "POST", TEXT, limited)[2]["usage"]["completion_tokens"] == 3
