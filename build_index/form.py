@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from suffolk.build_index.documents import holds_content, no_content
+from suffolk.build_index.documents import REPLACEMENT, holds_content, no_content
 from suffolk.build_index.foreign_chats import file_command
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.packing import find_packing, unpack_start, without_ending
@@ -20,6 +20,8 @@ from suffolk.build_index.read_parquet import unread_parquet
 HEAD_BYTES, MORE_BYTES = 64 << 10, 8 << 20
 """Bytes that are looked at; the second number if the first record does not end within the first one."""
 BINARY_BYTES = 1024
+FEW_INVALID, INVALID_SHARE = 16, 1 / 4
+"""Invalid UTF-8 sequences that a text may have, and their part of its characters. A Cyrillic or Japanese encoding has more."""
 SAMPLE_RECORDS = 20
 LINE_ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
@@ -27,8 +29,10 @@ NAMED_KINDS = {".parquet": "parquet", ".npy": "npy", ".bin": "bin"}
 MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy"}
 LFS_POINTER = b"version https://git-lfs"
 UNREAD = {
+    BOM_UTF32_LE: "UTF-32 text (convert it to UTF-8)",  # begins as the next one
     BOM_UTF16_LE: "UTF-16 text (convert it to UTF-8)",
     BOM_UTF16_BE: "UTF-16 text (convert it to UTF-8)",
+    BOM_UTF32_BE: "UTF-32 text (convert it to UTF-8)",
     b"PK\x03\x04": "zip archive (unpack it)",
     b"7z\xbc\xaf\x27\x1c": "7z archive (unpack it)",
     b"\x04\x22\x4d\x18": "lz4 stream (unpack it)",
@@ -95,16 +99,22 @@ def _find_form(path: str, data: bytes, packed: bool, whole: bool, options: Build
     name = without_ending(path)
     if data.startswith(LFS_POINTER):
         return Form("", problem="Git LFS pointer ('git lfs pull' fetches it)")
-    kind = next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), _by_name(name).kind)
-    if kind in NAMED_KINDS.values():
+    magic_kind = next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), "")
+    kind = magic_kind or _by_name(name).kind
+    if magic_kind or kind == "bin":  # token ids may begin with any bytes
         return Form(kind)
     if problem := next((problem for magic, problem in UNREAD.items() if data.startswith(magic)), ""):
         return Form("", problem=problem)
+    if kind in NAMED_KINDS.values():
+        return Form(kind)
     if data[TAR[0] :].startswith(TAR[1]):
         return Form("", problem="tar archive (unpack it)")
     if b"\0" in data[:BINARY_BYTES]:
         return Form("", problem="binary")
     text = data.removeprefix(BOM_UTF8).decode(errors="replace").lstrip()
+    invalid = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
+    if invalid > max(FEW_INVALID, INVALID_SHARE * len(text)):
+        return Form("", problem="bytes that are not UTF-8 (convert text to UTF-8)")
     is_array = text[:1] == "["
     if text[:1] != "{" and not (is_array and text[1:].lstrip()[:1] in ("{", "[")):
         return Form(kind)

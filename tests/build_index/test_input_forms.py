@@ -213,6 +213,11 @@ def write_unread(folder: Path) -> None:
     (folder / "j").symlink_to(folder / "nowhere")
     (folder / "k").symlink_to(folder)
     (folder / "l.pdf").write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n")
+    (folder / "m.txt").write_text("Привет, мир. " * 9, encoding="cp1251")
+    (folder / "n.txt").write_text("UTF-32", encoding="utf-32")
+    (folder / "o.parquet").write_bytes((folder / "g.arrow").read_bytes())
+    (folder / "p.txt").write_text("日本語のテキスト。" * 9, encoding="utf-16-le")
+    (folder / "q.jsonl").write_text('{"text": "こんにちは、世界"}\n' * 9, encoding="shift-jis")
 
 
 REASONS = {
@@ -226,7 +231,19 @@ REASONS = {
     "j": "not a regular file",
     "k": "linked folder (name it)",
     "l.pdf": "PDF (convert it to text)",
+    "m.txt": "bytes that are not UTF-8 (convert text to UTF-8)",
+    "n.txt": "UTF-32 text (convert it to UTF-8)",
+    "o.parquet": "Arrow file (write it as Parquet)",
+    "p.txt": "bytes that are not UTF-8 (convert text to UTF-8)",
+    "q.jsonl": "bytes that are not UTF-8 (convert text to UTF-8)",
 }
+
+
+def test_a_text_with_some_invalid_utf8_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Les élèves ont été à la fête dès le début. " * 9, encoding="latin-1")
+    (tmp_path / "b.txt").write_text("\ufffd" * 99)
+    (tmp_path / "c.txt").write_bytes(b"\xff\xfc\xff")
+    assert len(texts(tmp_path)[0]) == 3
 
 
 def test_what_is_not_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
