@@ -20,7 +20,7 @@ def test_live_reports_insertion_memory_and_drafts(folder: Path, tmp_path: Path) 
     results = read_report(path)["results"]
     inserted = results["insertion"]["suffolk"]
     assert list(results["insertion"]) == ["suffolk"]
-    assert 3000 <= inserted["tokens"] <= results["tokens"]
+    assert 2700 <= inserted["tokens"] <= results["tokens"]  # a tenth of the documents is held out
     memory = results["memory"]["suffolk"]
     assert memory["tokens"] == inserted["tokens"]
     assert 4 * memory["tokens"] < memory["bytes"]
