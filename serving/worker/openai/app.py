@@ -20,22 +20,23 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from suffolk.datastore.errors import Unavailable
+from suffolk.datastore.arguments import check_size
+from suffolk.datastore.errors import InvalidArgument, Unavailable
 from suffolk.datastore.version import __version__
+from suffolk.serving.decoding.engine.loop.prompt import encode_text, has_template
 from suffolk.serving.net.admission import Readiness
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.http_app import build_app
-from suffolk.serving.net.http_body import Body, LargeBodies, parse_body
+from suffolk.serving.net.http_body import Body, InvalidField, LargeBodies, parse_body
 from suffolk.serving.net.playground.pages import page_routes
 from suffolk.serving.net.tracing import HEADER
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.openai.calls import chat_calls, completion_calls, max_length, require_model
+from suffolk.serving.worker.openai.calls import chat_calls, completion_calls, encode_messages, max_length, require_model
 from suffolk.serving.worker.openai.chat import ChatAnswer
 from suffolk.serving.worker.openai.completions import CompletionAnswer
 from suffolk.serving.worker.openai.endpoint import GenerateEndpoint, read_json
 from suffolk.serving.worker.openai.errors import error_body
-from suffolk.serving.worker.openai.playground import PAGE, facts, passages
 from suffolk.serving.worker.openai.response_body import ResponseBody
 from suffolk.serving.worker.openai.responses import ResponseAnswer, response_calls
 from suffolk.serving.worker.openai.schema import (
@@ -46,7 +47,7 @@ from suffolk.serving.worker.openai.schema import (
     PassagesBody,
     TokenizeBody,
 )
-from suffolk.serving.worker.openai.tokens import detokenize, tokenize
+from suffolk.serving.worker.openai.tool_choice import read_tool_choice
 from suffolk.serving.worker.openai.tool_format import AUTO, find_format
 from suffolk.serving.worker.service import DecodeService
 
@@ -167,3 +168,60 @@ def _endpoint(
             return JSONResponse(await asyncio.to_thread(work, service, body))
 
     return answer
+
+
+PAGE = "worker.html"
+
+
+def facts(service: DecodeService) -> dict[str, Any]:
+    """The worker as the caller may see it.
+
+    ``sources``: whether the caller may see drafts from a datastore, and drafts without any.
+    """
+    engine = service.engine
+    return {
+        "version": __version__,
+        "model": service.model,
+        "has_chat_template": has_template(engine.target),
+        "drafters": engine.drafters,
+        "default_drafter": service.default_drafter,
+        "max_nodes": service.max_nodes,
+        "datastores": [{"name": name, "sources": service.may_trace([name])} for name in service.visible()],
+        "sources": service.may_trace(()),
+    }
+
+
+def passages(service: DecodeService, body: PassagesBody) -> dict[str, Any]:
+    """The passages of each datastore. Raises as ``DecodeService.passages``."""
+    return {"datastores": service.passages(body.tokens, body.datastores, body.limit, body.following)}
+
+
+def tokenize(service: DecodeService, body: TokenizeBody) -> dict[str, Any]:
+    """The tokens of a text or a conversation. Raises InvalidArgument."""
+    require_model(service, body.model)
+    target = service.engine.target
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidField("prompt", ": give either prompt or messages")
+    if body.messages is not None:
+        read_tool_choice(body.tools, None)
+        tokens = encode_messages(target, body.messages, body.tools, body, limits.MAX_TOKENIZED)
+    else:
+        check_size("prompt", len(body.prompt or ""), limits.MAX_TEXT, "characters", "shorten it")
+        tokens = encode_text(target, body.prompt or "", body.add_special_tokens is not False, limits.MAX_TOKENIZED)
+    texts = target.tokenizer.convert_ids_to_tokens(tokens) if body.return_token_strs else None
+    limit = max_length(service, DraftFields())
+    return {"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": texts}
+
+
+def detokenize(service: DecodeService, body: DetokenizeBody) -> dict[str, Any]:
+    """The text of token ids. Raises InvalidArgument."""
+    require_model(service, body.model)
+    target = service.engine.target
+    check_size("tokens", len(body.tokens), limits.MAX_TOKENIZED, "tokens", "split them")
+    if target.tokenizer is None:
+        raise InvalidArgument(f"model {target.name} was loaded without a tokenizer")
+    if body.tokens and not 0 <= min(body.tokens) <= max(body.tokens) < target.vocab_size:
+        raise InvalidField(
+            "tokens", f" has ids {min(body.tokens)}..{max(body.tokens)}; the vocabulary has {target.vocab_size}"
+        )
+    return {"prompt": target.tokenizer.decode(body.tokens)}

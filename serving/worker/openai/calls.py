@@ -18,10 +18,9 @@ from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.functions import as_tools, call_messages, read_function_call
 from suffolk.serving.worker.openai.generic_tools import generic_messages, takes_tools
-from suffolk.serving.worker.openai.guided import read_guided
+from suffolk.serving.worker.openai.guided import read_grammar, read_guided
 from suffolk.serving.worker.openai.history import check_message, in_call_order, message_text
 from suffolk.serving.worker.openai.integers import NO_LIMIT
-from suffolk.serving.worker.openai.response_format import read_grammar
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.worker.openai.schema import (
     MAX_TEXTS,

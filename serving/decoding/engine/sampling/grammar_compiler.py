@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar, RefusedGrammar
-from suffolk.serving.decoding.engine.sampling.grammar_cycles import inner_schemas, rule_cycle, schema_cycle
-from suffolk.serving.decoding.engine.sampling.grammar_numbers import unheld_number
+from suffolk.serving.decoding.engine.sampling.grammar_checks import (
+    inner_schemas,
+    rule_cycle,
+    schema_cycle,
+    unheld_number,
+)
 from suffolk.serving.decoding.engine.user_code_errors import USER_CODE_ERRORS, first_line, message_line
 
 if TYPE_CHECKING:

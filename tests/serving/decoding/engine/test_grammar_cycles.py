@@ -10,7 +10,7 @@ import pytest
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import MAX_GRAMMAR, Grammar
-from suffolk.serving.decoding.engine.sampling.grammar_cycles import rule_cycle, schema_cycle
+from suffolk.serving.decoding.engine.sampling.grammar_checks import rule_cycle, schema_cycle
 from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
 from tests.support.grammars import Oracle, ending_target, tokens_of
 

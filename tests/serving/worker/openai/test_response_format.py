@@ -11,7 +11,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.grammar import Grammar
 from suffolk.serving.decoding.engine.sampling.grammar_matcher import GrammarMatcher
-from suffolk.serving.worker.openai.response_format import read_grammar
+from suffolk.serving.worker.openai.guided import read_grammar
 from tests.support.grammars import Oracle, ending_target, tokens_of
 
 

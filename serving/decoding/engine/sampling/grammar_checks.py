@@ -1,6 +1,7 @@
-"""Finds rules of a grammar, and references of a schema, that lead only to each other.
+"""Finds what the grammar library fails on: rules and references that lead only to each other, and numbers that it cannot hold.
 
-No text matches them. The grammar library fails on them without a reason, or only once the text has come to them.
+No text matches such rules. The library fails on them without a reason, or only once the text has come to them. Of some numbers
+it ends the process.
 """
 
 from __future__ import annotations
@@ -196,3 +197,30 @@ def _inline(text: str, at: int) -> tuple[Any, int]:
         return json.JSONDecoder().raw_decode(text, begin)
     except (ValueError, RecursionError):
         return None, len(text)
+
+
+_LIMIT = 1 << 63
+_VALUES = ("const", "enum")
+_LOWEST = -_LIMIT + 512
+"""The highest whole number that is -2^63 as a float."""
+_UPPER = ("maximum", "exclusiveMaximum")
+
+
+def unheld_number(schema: Any) -> str:
+    """The keyword and value of the first one, as "const 9007199254740993"; empty if there is none.
+
+    The library rounds whole values to 53 bits. A whole number of at most about -2^63 ends the process.
+    """
+    waiting: list[tuple[str, bool, Any]] = [("", False, schema)]  # keyword, whether it is inside of a value, and value
+    while waiting:
+        keyword, inside, value = waiting.pop()
+        inside = inside or keyword in _VALUES
+        if isinstance(value, Mapping):
+            waiting += [(name, inside, each) for name, each in value.items()]
+        elif isinstance(value, list):
+            waiting += [(keyword, inside, each) for each in value]
+        elif (keyword in _UPPER and isinstance(value, int | float) and value <= _LOWEST) or (
+            inside and isinstance(value, int) and (abs(value) >= _LIMIT or int(float(value)) != value)
+        ):
+            return f"{keyword} {str(value)[:40]}"
+    return ""
