@@ -6,6 +6,7 @@ object a line from stdin and answers with one.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -26,7 +27,8 @@ class Worker:
         import torch
 
         import suffolk
-        from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
+
+        step_loop = _loop_module("step_loop").StepLoop
 
         if options["threads"] is not None:
             torch.set_num_threads(options["threads"])
@@ -38,18 +40,18 @@ class Worker:
         for name in options["drafters"]:
             drafter = suffolk.make_drafter(name, self._target.vocab_size, stores)
             drafters = {} if drafter is None else {name: drafter}
-            self._loops[name] = StepLoop(self._target, drafters, costs, 1, options["capacity"])
+            self._loops[name] = step_loop(self._target, drafters, costs, 1, options["capacity"])
         self._requests: dict[str, Request] = {}
         self._texts = 0
 
     def begin(self, drafter: str, prompt: list[int], settings: dict[str, Any]) -> dict[str, Any]:
         """Read ``prompt`` and generate its first token."""
         from suffolk import SamplingSettings
-        from suffolk.serving.decoding.engine.loop.request import Request
 
         self._texts += 1
         name = "" if drafter == "none" else drafter
-        request = Request(self._texts, self._target, prompt, SamplingSettings(**settings), name, self._max_nodes)
+        make, settled = _loop_module("request").Request, SamplingSettings(**settings)
+        request = make(self._texts, self._target, prompt, settled, name, self._max_nodes)
         self._loops[drafter].join(request)
         self._requests[drafter] = request
         while not request.stats.tokens:
@@ -80,6 +82,14 @@ class Worker:
     def _state(request: Request) -> dict[str, Any]:
         finish = request.stats.finish
         return {"length": request.stats.tokens, "finish": finish, "text": request.generated if finish else None}
+
+
+def _loop_module(name: str) -> Any:
+    """A module of the engine's loop, where this checkout has it."""
+    try:
+        return importlib.import_module(f"suffolk.serving.decoding.engine.loop.{name}")
+    except ModuleNotFoundError:  # before 83afb269
+        return importlib.import_module(f"suffolk.serving.engine.loop.{name}")
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ def _measure(checkout: Path, folder: Path, args: argparse.Namespace) -> Results:
                 [sys.executable, *each.arguments],
                 cwd=checkout,
                 env=environment,
-                input=each.script,
+                input=_adapted(each.script, checkout),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -120,6 +120,13 @@ def _measure(checkout: Path, folder: Path, args: argparse.Namespace) -> Results:
                 file.write_text(ended.stdout.splitlines()[-1])
             documents[each.name] = json.loads(file.read_text())
     return Results(_commit(checkout), documents, problems)
+
+
+def _adapted(script: str | None, checkout: Path) -> str | None:
+    """``script`` with the names that modules have in ``checkout``. Before 83afb269, the engine lay in ``serving``."""
+    if script is None or (checkout / "serving" / "decoding").is_dir():
+        return script
+    return script.replace("suffolk.serving.decoding.", "suffolk.serving.")
 
 
 def _measurements(args: argparse.Namespace, folder: Path) -> Iterator[Measurement]:
