@@ -11,6 +11,11 @@ from suffolk.serving.store.live_store.published_files import PublishedFiles
 from suffolk.serving.store.live_store.settings import LiveSettings
 from suffolk.serving.store.live_store.writer import LiveWriter
 
+log = logging.getLogger(__name__)
+
+LONGEST_PAUSE = 64
+"""Rounds."""
+
 
 class Maintenance:
     """The background work of one store, for ``MaintenanceThread``."""
@@ -87,13 +92,6 @@ class Maintenance:
             left_tokens, left_documents = files.size()
             self._bounds.count_evicted(documents - left_documents, tokens - left_tokens)
         return excess
-
-
-log = logging.getLogger(__name__)
-
-
-LONGEST_PAUSE = 64
-"""Rounds."""
 
 
 class MaintenanceThread:

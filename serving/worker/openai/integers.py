@@ -18,9 +18,8 @@ def _whole(value: Any) -> Any:
 Int = Annotated[int, BeforeValidator(_whole)]
 Count = Annotated[Int, Field(ge=1)]
 Seed = Annotated[Int, Field(ge=-(1 << 63), lt=1 << 63)]
-TokenId = Annotated[
-    int, Field(ge=0, lt=1 << 31)
-]  # never a float: a prompt has many, and each would be checked in Python
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+"""Never a float: a prompt has many, and each would be checked in Python."""
 
 
 def no_limit(value: Any) -> Any:
