@@ -20,6 +20,9 @@ SPEED_SECONDS = 600.0
 """The time left is extrapolated from so many last seconds."""
 
 
+T = TypeVar("T")
+
+
 class WorkProgress(Protocol):
     """Receives the progress of long work, such as a build or a training run. Called in the thread that does the work."""
 
@@ -126,9 +129,6 @@ def show_progress(stream: TextIO | None = None, timed: bool = False) -> Iterator
         speed_estimate_period=SPEED_SECONDS,
     ) as progress:
         yield TerminalProgress(progress, timed)
-
-
-T = TypeVar("T")
 
 
 @contextmanager

@@ -18,6 +18,9 @@ generation beside the old one, and for peaks."""
 Amount = Annotated[int, Within(1, 10**18)]
 
 
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One machine: cores, bytes of memory and of disk, bits a second in each direction, random disk reads a second."""
@@ -115,9 +118,6 @@ class Need:
     def segments(self) -> int:
         """Segments of the whole datastore."""
         return -(-self.tokens // self.tokens_of_segment)
-
-
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 
 
 def read_amount(text: str) -> int:

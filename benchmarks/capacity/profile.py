@@ -39,6 +39,12 @@ _LEAST_CONTEXT = 4
 _PARTS = 5
 
 
+READS, CONTEXTS = 1000, 200
+DOCUMENTS, LONGEST = 200, 20_000
+UNKNOWN_RATE, UNKNOWN_BYTES = 7.5e6, 3.5
+"""Of a datastore without a tokenizer: those of Python source and SmolLM2's tokenizer."""
+
+
 def measure_service_costs(path: Path, max_nodes: int = 64, seconds: float = 4.0) -> ServiceCosts:
     """Measure the datastore at ``path``, in under a minute.
 
@@ -123,9 +129,6 @@ def _facts(store: Datastore) -> str:
     return f"{amount(sum(each.tokens for each in entries))} tokens in {len(entries)} segments"
 
 
-READS, CONTEXTS = 1000, 200
-
-
 @dataclass(frozen=True, slots=True)
 class DiskCosts:
     """Disk reads of a context in a segment, and median seconds of a random read of 4 KiB (0: there are no direct reads)."""
@@ -148,11 +151,6 @@ def measure_disk(store: Datastore, workdir: Path, contexts: Sequence[Any], max_n
     seconds = random_read_seconds(store.path / SEGMENTS_NAME / largest.name, READS, 0)
     reads = json.loads(watched.output)["cold"]["major_faults_per_call"] / len(segments)
     return DiskCosts(reads, float(np.median(seconds)) if seconds else 0.0)
-
-
-DOCUMENTS, LONGEST = 200, 20_000
-UNKNOWN_RATE, UNKNOWN_BYTES = 7.5e6, 3.5
-"""Of a datastore without a tokenizer: those of Python source and SmolLM2's tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)

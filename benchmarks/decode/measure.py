@@ -42,6 +42,10 @@ from suffolk.serving.decoding.replay.recorder import Recorder, opened_recorder
 WARM_UP_TOKENS = 4
 
 
+_ITEMS = 1 << 26
+_ROUNDS = 5
+
+
 def measure_decoding(options: DecodingOptions) -> dict[str, Any]:
     """Run the whole measurement, or up to Ctrl-C; return the results by name.
 
@@ -184,10 +188,6 @@ def _run_rounds(ways: _Ways, target: Target, encoded: Encoded) -> Iterator[list[
         yield [{"round": number, **row} for row in done]
         rates = ", ".join(f"{row['drafter']} {row['tokens_per_second']:.1f}" for row in done)
         show_part(f"{place + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
-
-
-_ITEMS = 1 << 26
-_ROUNDS = 5
 
 
 def measure_bandwidth(target: Target, pass_seconds: float) -> dict[str, Any]:

@@ -27,6 +27,10 @@ THREADS = 4
 _LOOK_SECONDS = 1.0
 
 
+_DEADLINE = 5.0
+_KEEPALIVE_TIMEOUT = 2.0
+
+
 @dataclass(frozen=True)
 class PlacedServer:
     """A running server: its node and its address."""
@@ -90,10 +94,6 @@ class ServerActor:
     def facts(self, url: str) -> dict[str, Any]:
         """What the server at ``url``, this one, says of itself. Raises as ``server_facts``."""
         return server_facts(self._spec.kind, url)
-
-
-_DEADLINE = 5.0
-_KEEPALIVE_TIMEOUT = 2.0
 
 
 def server_facts(kind: Literal["store", "worker"], url: str) -> dict[str, Any]:

@@ -43,6 +43,9 @@ PREFERRED = ("hybrid", "datastore", "prompt-lookup")
 """Default drafters, best first."""
 
 
+T = TypeVar("T")
+
+
 class DecodeService:
     """Generates text for all clients of a worker. Thread-safe.
 
@@ -250,9 +253,6 @@ def _administers(datastores: Sequence[str]) -> bool:
     """Whether the caller is an admin of all ``datastores``; without any, of its tenant."""
     tenants = {tenant_of(name) for name in datastores}
     return all(caller().has(tenant, Role.ADMIN) for tenant in tenants or {caller().tenant or EVERY_TENANT})
-
-
-T = TypeVar("T")
 
 
 class SlowClientTimeout:

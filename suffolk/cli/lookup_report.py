@@ -20,6 +20,10 @@ BEFORE = 8
 """Tokens before an occurrence."""
 
 
+MOST = 3
+"""Tokens that a hint names."""
+
+
 def make_report(store: Retriever, options: Options) -> dict[str, Any]:
     """Look the context of ``options`` up in ``store``.
 
@@ -116,10 +120,6 @@ def _window_ids(place: Occurrence, pattern: int) -> tuple[str, ...]:
 
 def _text(store: Retriever, ids: list[int], has_text: bool) -> str:
     return store.decode(ids) if has_text else " ".join(map(str, ids))
-
-
-MOST = 3
-"""Tokens that a hint names."""
 
 
 def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:

@@ -17,6 +17,16 @@ from suffolk.serving.net.limits import TokenBucket
 T = TypeVar("T")
 
 
+HEDGE_SHARE = 0.05
+"""Second calls for each first call, in the long run."""
+HEDGE_BURST = 10.0
+"""Second calls that may be saved up. They bridge the moment in which a server stalls, until calls avoid it."""
+_WINDOW = 256
+_REFRESH = 32
+"""Answers after which the percentile is computed again."""
+_PERCENTILE = 95
+
+
 class ReplicaSet:
     """Servers with the same text. Thread-safe.
 
@@ -77,16 +87,6 @@ class ReplicaSet:
 
     def __iter__(self) -> Iterator[ReplicaClient]:
         return iter(self.replicas)
-
-
-HEDGE_SHARE = 0.05
-"""Second calls for each first call, in the long run."""
-HEDGE_BURST = 10.0
-"""Second calls that may be saved up. They bridge the moment in which a server stalls, until calls avoid it."""
-_WINDOW = 256
-_REFRESH = 32
-"""Answers after which the percentile is computed again."""
-_PERCENTILE = 95
 
 
 class LatencyWindow:

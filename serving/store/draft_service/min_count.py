@@ -22,6 +22,10 @@ _PART = 32
 """Texts whose documents are counted between two checks of the deadline."""
 
 
+Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
+"""Whether each text, which belongs to the entry at the same place, is frequent. A text is not if a part of it is not."""
+
+
 class MinCount(Retriever):
     """The matches and nodes of ``store`` that at least ``least`` documents hold. Thread-safe if ``store`` is.
 
@@ -151,10 +155,6 @@ def _group_first(
 
 def _tail(context: Tokens, length: int) -> Tokens:
     return context[max(0, len(context) - length) :]
-
-
-Frequent = Callable[[Sequence[int], Sequence[Tokens]], Sequence[bool]]
-"""Whether each text, which belongs to the entry at the same place, is frequent. A text is not if a part of it is not."""
 
 
 def cut_windows(places: Sequence[Occurrence], pattern: int, are_frequent: Frequent, longest: int) -> list[Occurrence]:

@@ -19,6 +19,9 @@ from suffolk.serving.store.live_store.identity import StoreIdentity
 from suffolk.serving.store.live_store.origin import LiveOrigin, pack_origin
 from suffolk.serving.store.live_store.settings import MAX_BATCH_TOKENS, LiveSettings
 
+GROUP_SLACK = 8
+"""A full group is cut to 7/8 of its bound, so that not every append has to remove documents."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch:
@@ -115,10 +118,6 @@ def _check_sizes(lengths: npt.NDArray[np.int64], groups: Sequence[str | None], s
     bound, name = min(bounds[:2])
     if lengths.sum() > bound:
         raise InvalidArgument(f"an append of {lengths.sum()} tokens; {name} may have {bound}: append less at once")
-
-
-GROUP_SLACK = 8
-"""A full group is cut to 7/8 of its bound, so that not every append has to remove documents."""
 
 
 def displaced(index: _native.LiveIndex, batch: AppendBatch, replace: bool, bound: int) -> npt.NDArray[np.uint64]:

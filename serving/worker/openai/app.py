@@ -54,6 +54,9 @@ from suffolk.serving.worker.service import DecodeService
 Work = Callable[[DecodeService, bytes], dict[str, Any]]
 
 
+PAGE = "worker.html"
+
+
 def build_openai_app(
     service: DecodeService,
     ready: Readiness,
@@ -168,9 +171,6 @@ def _endpoint(
             return JSONResponse(await asyncio.to_thread(work, service, body))
 
     return answer
-
-
-PAGE = "worker.html"
 
 
 def facts(service: DecodeService) -> dict[str, Any]:

@@ -34,6 +34,14 @@ MAX_UNKNOWN = 64
 """Names of unknown fields that are logged."""
 
 
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # proxies must pass events on at once
+]
+DONE = b"data: [DONE]\n\n"
+
+
 class GenerateEndpoint(Generic[BodyT]):
     """An ASGI application for one path. Long work runs in threads."""
 
@@ -121,14 +129,6 @@ async def read_json(request: Request, limit: int) -> bytes:
     if (lists := data.count(b"[") + data.count(b"{")) > limits.MAX_LISTS:
         raise InvalidField("", f" has {lists} brackets and braces; the limit is {limits.MAX_LISTS}; split the request")
     return data
-
-
-_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # proxies must pass events on at once
-]
-DONE = b"data: [DONE]\n\n"
 
 
 async def send_events(send: Send, events: AsyncIterator[list[dict[str, Any]]], named: bool = False) -> None:

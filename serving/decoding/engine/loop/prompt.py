@@ -29,6 +29,14 @@ FORMS = (
 )
 
 
+_SHORT = 1 << 11
+"""Characters of a text that is encoded without waiting: less than a millisecond."""
+_PIECE = 1 << 15
+"""Characters of a piece of a long text: some 20 ms."""
+_END = 8
+"""Number of last tokens of a prompt on which the encoding of a continuation may depend."""
+
+
 class Turns:
     """Costly work takes turns, and at most ``share`` of the time. So the step loop goes on beside it. Thread-safe.
 
@@ -69,14 +77,8 @@ class Turns:
         return self._lock.locked()
 
 
-_SHORT = 1 << 11
-"""Characters of a text that is encoded without waiting: less than a millisecond."""
-_PIECE = 1 << 15
-"""Characters of a piece of a long text: some 20 ms."""
 _LONG_TEXTS = Turns(0.5)
 """Texts of more than ``_SHORT`` characters take turns."""
-_END = 8
-"""Number of last tokens of a prompt on which the encoding of a continuation may depend."""
 
 
 class PromptTooLong(InvalidArgument):

@@ -24,6 +24,9 @@ _ITEM_BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16
 _FLOATING = ("F64", "F32", "F16", "BF16")
 
 
+_ADVICE = "use a smaller dtype (bfloat16), less capacity (slots, prompt, new tokens), or a smaller model"
+
+
 def require_memory(name: str, weights: int, cache: int, available: int, device: torch.device) -> None:
     """Check that ``weights`` + ``cache`` bytes and a margin of 5 % fit into ``available``.
 
@@ -64,9 +67,6 @@ def cache_bytes(config: Any, tokens: int, itemsize: int) -> int:
     width = getattr(config, "head_dim", None) or (getattr(config, "hidden_size", 0) // heads if heads else 0)
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     return int(2 * getattr(config, "num_hidden_layers", 0) * kv_heads * width * itemsize * tokens)
-
-
-_ADVICE = "use a smaller dtype (bfloat16), less capacity (slots, prompt, new tokens), or a smaller model"
 
 
 @contextmanager

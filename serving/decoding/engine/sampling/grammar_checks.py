@@ -36,6 +36,13 @@ _TOKEN = re.compile(
 )
 
 
+_LIMIT = 1 << 63
+_VALUES = ("const", "enum")
+_LOWEST = -_LIMIT + 512
+"""The highest whole number that is -2^63 as a float."""
+_UPPER = ("maximum", "exclusiveMaximum")
+
+
 def schema_cycle(schema: Any) -> str:
     """The references of a cycle, as "#/$defs/A -> #/$defs/A"; empty if there is none. A tree of children is no cycle."""
     rules, references = _schema_rules(schema)
@@ -197,13 +204,6 @@ def _inline(text: str, at: int) -> tuple[Any, int]:
         return json.JSONDecoder().raw_decode(text, begin)
     except (ValueError, RecursionError):
         return None, len(text)
-
-
-_LIMIT = 1 << 63
-_VALUES = ("const", "enum")
-_LOWEST = -_LIMIT + 512
-"""The highest whole number that is -2^63 as a float."""
-_UPPER = ("maximum", "exclusiveMaximum")
 
 
 def unheld_number(schema: Any) -> str:
