@@ -56,6 +56,11 @@ class Generating:
     def until(self, condition: Callable[[], bool]) -> None:
         until(lambda: bool(self.step() and False) or condition())
 
+    def until_prefetched(self) -> None:
+        """Wait until one more draft was prefetched."""
+        before = self.drafter.stats()["prefetched"]
+        self.until(lambda: self.drafter.stats()["prefetched"] > before)
+
 
 @pytest.fixture(scope="module")
 def target() -> Target:
@@ -90,12 +95,12 @@ def generating(target: Target, expected: list[int], server: Running) -> Iterator
     made = Generating(target, expected, remote)
     made.until(made.step)  # the first call, which connects, may be slow
     remote.deadline = DEADLINE
+    made.until_prefetched()  # the call in flight still had the long deadline
     yield made
     remote.close()
 
 
 def test_a_server_that_stalls_costs_a_few_deadlines_and_is_used_again(generating: Generating, server: Running) -> None:
-    generating.until(lambda: generating.drafter.stats()["prefetched"] > 0)
     server.process.send_signal(signal.SIGSTOP)
     generating.until(generating.remote.breaker.is_open)
     failed = generating.drafter.stats()["failed"]
