@@ -117,7 +117,7 @@ class Workspace:
         try:
             publish(self.store, manifest)
         except SuffolkError:
-            if self.live_generation() != manifest.generation:  # if equal, only the flush failed
+            if self.live_generation() != manifest.generation:  # if equal, only the sync failed
                 for name in moved:  # a full disk: move the finished segments back, for the next run to resume from
                     os.rename(self.store / SEGMENTS_NAME / name, self.new_segment(name))
             raise
@@ -150,7 +150,7 @@ class Workspace:
 
         Readers that have an older generation open keep its segments.
         """
-        # before this flush, a power cut may bring back the old manifest, which needs its segments
+        # before this sync, a power cut may bring back the old manifest, which needs its segments
         fsync_directory(self.store)
         listed = {entry.name for entry in manifest.files()}
         if manifest.tokenizer is not None:

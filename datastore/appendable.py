@@ -46,7 +46,7 @@ class LiveStats:
         merge_debt_tokens, merged_tokens: tokens in running and due merges, and tokens that merges wrote.
         next_sequence, flushed_sequence: the number of the next document, and the last one in published files.
         oldest_time: time of the oldest document in memory, in seconds; 0 if there is none.
-        log_bytes, log_files, unflushed_bytes: size of the log, and how much of it a power loss may lose.
+        log_bytes, log_files, unsynced_bytes: size of the log, and how much of it a power loss may lose.
         torn_bytes: bytes that were cut off the log when the store was opened.
         evicted_documents, evicted_tokens: what bounds and time to live removed since the store was opened.
         clock_behind_seconds: how far the system's clock was behind the newest document when the store was opened.
@@ -69,7 +69,7 @@ class LiveStats:
     oldest_time: int
     log_bytes: int
     log_files: int
-    unflushed_bytes: int
+    unsynced_bytes: int
     torn_bytes: int
     evicted_documents: int
     evicted_tokens: int
@@ -139,7 +139,7 @@ class Appendable(Retriever, Protocol):
 
     def delete(self, ids: Sequence[str] = (), where: Sequence[str] = (), group: str | None = None) -> LiveDeletion: ...
 
-    def seal(self) -> int | None: ...
+    def flush(self) -> int | None: ...
 
     def stats(self) -> LiveStats: ...
 

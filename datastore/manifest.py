@@ -165,7 +165,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
 
     Raises:
-        ResourceExhausted: the disk is full, or the directory entry of the new file cannot be flushed.
+        ResourceExhausted: the disk is full, or the directory entry of the new file cannot be synced.
         PermissionDenied: the folder cannot be written to.
     """
     temporary = path.with_name(path.name + ".tmp")
@@ -190,10 +190,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Flush the directory entries of a folder to the disk.
+    """Sync the directory entries of a folder to the disk.
 
     Raises:
-        ResourceExhausted: the flush failed. A power cut may then restore the old entries.
+        ResourceExhausted: the sync failed. A power cut may then restore the old entries.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -203,7 +203,7 @@ def fsync_directory(path: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         raise ResourceExhausted(
-            f"{path}: its names cannot be flushed to the disk ({error.strerror}); check the disk, and run the command again"
+            f"{path}: its names cannot be synced to the disk ({error.strerror}); check the disk, and run the command again"
         ) from error
 
 

@@ -30,7 +30,7 @@ READERS = 8
 class RemoteFolder:
     """The folder at ``url``. Names are relative to it. Thread-safe.
 
-    Object stores publish an object when it is complete. In file:// a file is written under another name, flushed and linked.
+    Object stores publish an object when it is complete. In file:// a file is written under another name, synced and linked.
 
     Every method raises NotFound, PermissionDenied, ResourceExhausted, Unavailable or Unsupported, and names the URL.
     """

@@ -1,4 +1,4 @@
-// Loaded before other libraries, fails writes and flushes of files while the file named by FAILING_DISK holds a word:
+// Loaded before other libraries, fails writes and syncs of files while the file named by FAILING_DISK holds a word:
 // "full": write returns ENOSPC; "broken": fdatasync returns EIO.
 #define _GNU_SOURCE
 #include <dlfcn.h>

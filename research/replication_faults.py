@@ -125,16 +125,16 @@ class Servers:
             time.sleep(0.1)
 
     def await_step(self, equal: bool = False) -> None:
-        """Wait until all copies are in step, and equal if nothing is written. Raises DeadlineExceeded."""
+        """Wait until all copies are in sync, and equal if nothing is written. Raises DeadlineExceeded."""
         end = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < end:
             found = self.statuses()
             contents = {(each.position, each.digest) for each in found.values()}
-            in_step = len(found) == SERVERS and all(each.in_step for each in found.values())
-            if in_step and (len(contents) == 1 or not equal):
+            in_sync = len(found) == SERVERS and all(each.in_sync for each in found.values())
+            if in_sync and (len(contents) == 1 or not equal):
                 return
             time.sleep(0.1)
-        raise DeadlineExceeded(f"the copies are not in step after {SETTLE_SECONDS:g} s: {self.statuses()}")
+        raise DeadlineExceeded(f"the copies are not in sync after {SETTLE_SECONDS:g} s: {self.statuses()}")
 
 
 @dataclass
@@ -181,7 +181,7 @@ class Fault(NamedTuple):
 
     Attributes:
         since: when changes could be acknowledged again.
-        alone: whether all copies were in step before; else another one was still coming back.
+        alone: whether all copies were in sync before; else another one was still coming back.
     """
 
     kind: str
@@ -204,7 +204,7 @@ class Faults:
         if kind in ("kill leader", *DAMAGES) or chooser.random() < 0.5:
             leaders = [number for number, each in statuses.items() if each.leads]
             victim = leaders[0] if leaders and kind != "empty" else victim
-        alone = sum(each.in_step for each in statuses.values()) == SERVERS
+        alone = sum(each.in_sync for each in statuses.values()) == SERVERS
         if kind in DAMAGES and not alone:
             return  # another copy must be whole
         begun = time.monotonic()

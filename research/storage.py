@@ -27,7 +27,7 @@ from suffolk.serving.store.storage.pull import pull
 from suffolk.serving.store.storage.push import push
 
 NOTES = (
-    "push and pull verify all checksums; a pull also flushes its files",
+    "push and pull verify all checksums; a pull also syncs its files",
     "client put and get: s3fs copies the segments alone; disk copy: shutil.copytree",
     "pull_large_parts: parts of 50 MiB in place of 8, as s3fs takes them; moto copies the whole object for each part",
     "all processes share the machine's cores, and the S3 server (moto) is in Python: it bounds every rate but the disk's",

@@ -17,7 +17,7 @@ Append to a datastore while it is searched:
         notes.append("def add(a, b):\n    return a + b", id="add.py", group="repository")
         notes.draft("def add(a,", group="repository")   # the group first, then everything
 
-What was appended survives the end of the process. ``seal`` publishes it as segment files for other processes.
+What was appended survives the end of the process. ``flush`` publishes it as segment files for other processes.
 
 Decode with a model, for many requests at once, from threads or from an event loop:
 

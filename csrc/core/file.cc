@@ -208,12 +208,12 @@ std::vector<std::uint32_t> FileWriter::finish_chunks() {
 
 void FileWriter::commit() {
   if (!chunk_.empty()) flush();
-  if (::fsync(descriptor_) != 0) fail_call("cannot flush", temporary_, errno);
+  if (::fsync(descriptor_) != 0) fail_call("cannot sync", temporary_, errno);
   if (::close(std::exchange(descriptor_, -1)) != 0) fail_call("cannot close", temporary_, errno);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_call("cannot rename to its final name", temporary_, errno);
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   const Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY);
-  if (::fsync(directory.get()) != 0) fail_call("cannot flush the folder", folder.string(), errno);
+  if (::fsync(directory.get()) != 0) fail_call("cannot sync the folder", folder.string(), errno);
 }
 
 }  // namespace suffolk

@@ -78,7 +78,7 @@ class FileWriter {
   // Ends the current chunk. Returns the CRC-32C of every chunk; the last one may be shorter.
   std::vector<std::uint32_t> finish_chunks();
 
-  // Flushes to the disk, renames, and flushes the folder.
+  // Syncs, renames, and syncs the folder.
   void commit();
 
  private:

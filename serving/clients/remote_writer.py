@@ -29,8 +29,8 @@ from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
 
 APPEND_DEADLINE = 10.0
 """Deadline of an append or a count, in seconds."""
-SEAL_DEADLINE = 3600.0
-"""Deadline of a seal, a deletion, and a whole stream of appends, in seconds. Seals and deletions may rewrite files."""
+FLUSH_DEADLINE = 3600.0
+"""Deadline of a flush, a deletion, and a whole stream of appends, in seconds. Flushes and deletions may rewrite files."""
 STREAM_TOKENS = 1 << 16
 """Tokens of one message of a stream, or those of a single longer document."""
 Reply = TypeVar("Reply")
@@ -43,7 +43,7 @@ class _Invoke(Protocol):
 
 
 class RemoteWriter(Retriever):
-    """Appends, deletes, seals and counts over gRPC. Arguments, results and errors are those of ``LiveStore``.
+    """Appends, deletes, flushes and counts over gRPC. Arguments, results and errors are those of ``LiveStore``.
 
     An append whose answer is lost may have been made. It is repeated once with its key, which makes it once. Other calls are not
     repeated.
@@ -119,7 +119,7 @@ class RemoteWriter(Retriever):
                 raise
 
         try:
-            reply = self._invoke(lambda: self._stub.AppendStream(sent(), timeout=SEAL_DEADLINE), SEAL_DEADLINE)
+            reply = self._invoke(lambda: self._stub.AppendStream(sent(), timeout=FLUSH_DEADLINE), FLUSH_DEADLINE)
         except SuffolkError as error:
             raise (failed[0] if failed else error) from None
         return _appended(reply)
@@ -129,7 +129,7 @@ class RemoteWriter(Retriever):
         ids: Sequence[str] = (),
         where: Sequence[str] = (),
         group: str | None = None,
-        deadline: float = SEAL_DEADLINE,
+        deadline: float = FLUSH_DEADLINE,
     ) -> LiveDeletion:
         """See ``LiveStore.delete``."""
         if group is None:
@@ -143,10 +143,10 @@ class RemoteWriter(Retriever):
         reply = self._invoke(lambda: self._stub.Delete(request, timeout=deadline), deadline)
         return LiveDeletion(reply.documents, reply.tokens, reply.generation, tuple(reply.unknown_ids))
 
-    def seal(self) -> int | None:
-        """See ``LiveStore.seal``."""
-        request = draft_pb2.SealRequest(datastore=self._only())
-        reply = self._invoke(lambda: self._stub.Seal(request, timeout=SEAL_DEADLINE), SEAL_DEADLINE)
+    def flush(self) -> int | None:
+        """See ``LiveStore.flush``."""
+        request = draft_pb2.FlushRequest(datastore=self._only())
+        reply = self._invoke(lambda: self._stub.Flush(request, timeout=FLUSH_DEADLINE), FLUSH_DEADLINE)
         return reply.generation if reply.HasField("generation") else None
 
     def stats(self) -> LiveStats:

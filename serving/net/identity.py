@@ -22,7 +22,7 @@ class Role(enum.IntEnum):
     APPEND = 2
     """Adds documents."""
     ADMIN = 3
-    """Deletes and seals, and sees the sources of drafted tokens."""
+    """Deletes and flushes, and sees the sources of drafted tokens."""
 
     def __str__(self) -> str:
         return self.name.lower()

@@ -34,7 +34,7 @@ class LiveOptions(Options):
     )
     durability: str = option(
         INTERVAL,
-        "when an append is acknowledged. 'always': it is on disk; 'interval': it is flushed within 100 ms; 'none': the system "
+        "when an append is acknowledged. 'always': it is on disk; 'interval': it is synced within 100 ms; 'none': the system "
         "decides. Appends survive the end of the process in any case",
         choices=DURABILITIES,
     )
@@ -69,7 +69,7 @@ class LiveOptions(Options):
     )
     max_lag: str = rare(
         f"{DEFAULT_MAX_LAG:g}",
-        "with --register: seconds after which a copy refuses queries if it does not know that it is in step; 'none': never",
+        "with --register: seconds after which a copy refuses queries if it does not know that it is in sync; 'none': never",
     )
 
     def open_live(self, name: str, path: str, residency: str, threads: int) -> LiveStore:

@@ -1,7 +1,7 @@
 """Let a copy of a live datastore lead, or show what each copy is.
 
 A copy that has everything leads by itself when the leader is gone. The command moves the lead: it
-names the copy that is to have it. A copy that is not known to be in step is refused, unless
+names the copy that is to have it. A copy that is not known to be in sync is refused, unless
 --accept-loss is given. Then the output says what may be lost. That is for a store of which too many
 copies are gone for good. With --dry-run, it names any number of copies and changes nothing. The
 command needs the role 'admin', with --dry-run 'read'.
@@ -80,7 +80,7 @@ def _print_found(found: Found, as_json: bool) -> None:
         if isinstance(each, SuffolkError):
             print(f"{url:<{width}}  no answer: {each}", flush=True)
             continue
-        part = "leads" if each.leads else "in step" if each.in_step else "not known to be in step"
+        part = "leads" if each.leads else "in sync" if each.in_sync else "not known to be in sync"
         print(
             f"{url:<{width}}  {part}, epoch {each.epoch}, change {each.position}, digest {each.digest:016x}", flush=True
         )

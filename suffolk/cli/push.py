@@ -50,7 +50,7 @@ def run(options: Options) -> int:
     print(json.dumps(asdict(report)) if options.json else "\n".join(push_lines(report)))
     if is_live(options.store):
         print(
-            f"suffolk: {options.store} is live: only published documents were pushed. suffolk.open(URL).seal() publishes the "
+            f"suffolk: {options.store} is live: only published documents were pushed. suffolk.open(URL).flush() publishes the "
             "others, except those of groups",
             file=sys.stderr,
         )

@@ -124,12 +124,12 @@ def test_a_datastore_of_which_nothing_is_left_becomes_one_empty_document(tmp_pat
 def test_a_live_datastore_of_which_nothing_is_left_goes_on(tmp_path):
     with create_live_store(tmp_path / "live", vocab_size=VOCAB_SIZE) as live:
         live.append([1, 2, 3], id="a")
-        live.seal()
+        live.flush()
         live.delete(["a"])
         compact(tmp_path / "live")
         live.refresh()
         live.append([4, 5, 6])
-        live.seal()
+        live.flush()
         assert (live.lookup([1]), live.lookup([4])) == ((0, 0), (1, 1))
     with open_datastore(tmp_path / "live") as opened:
         opened.verify("full")

@@ -58,7 +58,7 @@ def fail_flush(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         (lambda folder: compact(folder / "store"), 8),
     ],
 )
-def test_a_generation_whose_flush_failed_can_be_opened(
+def test_a_generation_whose_sync_failed_can_be_opened(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: Change, documents: int
 ) -> None:
     """Regression: a failed flush used to remove segments that the published manifest already named."""
@@ -66,7 +66,7 @@ def test_a_generation_whose_flush_failed_can_be_opened(
     with monkeypatch.context() as patched:
         fail_flush(patched, store)
         with pytest.raises(
-            ResourceExhausted, match="its names cannot be flushed to the disk .*; check the disk, and run"
+            ResourceExhausted, match="its names cannot be synced to the disk .*; check the disk, and run"
         ):
             change(folder)
     for _ in range(2):

@@ -20,7 +20,7 @@ def test_a_copy_that_lags_leads_only_at_a_loss(tmp_path: Path, capsys: pytest.Ca
             urls = [f"grpc://{one.listening[0]}/chat", f"grpc://{other.listening[0]}/b"]
             assert main(["promote", urls[1]]) == 2
             assert (
-                "b: this copy has changes below 1099511627776 and is not known to be in step; changes that only others"
+                "b: this copy has changes below 1099511627776 and is not known to be in sync; changes that only others"
                 in capsys.readouterr().err
             )
             assert main(["promote", *urls]) == 2

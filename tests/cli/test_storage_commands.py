@@ -94,7 +94,7 @@ def test_mistakes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_push_of_a_live_datastore_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with suffolk.create(tmp_path / "live", vocab_size=9) as live:
         live.append([1, 2, 3])
-        live.seal()
+        live.flush()
         code, _, errors = run(capsys, "push", tmp_path / "live", f"file://{tmp_path}/remote")
     assert code == 0
     assert "is live: only published documents were pushed" in errors

@@ -25,12 +25,12 @@ REACHED = {
         "append.visible",
         "remove.visible",
         "rotate.created",
-        "seal.published",
+        "flush.published",
         "MANIFEST.renamed",
         "checkpoint.renamed",
     },
     "bounded memory": {"append.visible", "evict.dropped"},
-    "bounded files": {"append.visible", "seal.published", "finish.removed"},
+    "bounded files": {"append.visible", "flush.published", "finish.removed"},
 }
 
 

@@ -123,7 +123,7 @@ def kill(ray: LocalRay, server: dict[str, Any]) -> None:
 
 
 def appends(store: suffolk.AppendableFanout, tokens: list[int]) -> bool:
-    """Append a document, unless no leader has its copies in step now."""
+    """Append a document, unless no leader has its copies in sync now."""
     try:
         return bool(store.append(tokens, group=str(tokens), replace=True).documents)
     except Unavailable:
@@ -195,7 +195,7 @@ def test_a_cluster_answers_through_an_update_and_kills(ray: LocalRay, values: di
         chat.close()
         for group in groups:
             until(lambda group=group: appends(notes, group))
-        until(lambda: notes.lookup([90]) == (1, len(groups)))  # as one store, once the copies are in step
+        until(lambda: notes.lookup([90]) == (1, len(groups)))  # as one store, once the copies are in sync
         assert sorted(notes.draft([90], max_nodes=16).tokens) == [last for _, last in groups]
         notes.close()
     finally:

@@ -318,5 +318,5 @@ def test_a_live_datastore_outlives_a_killed_server(store: Path, tmp_path: Path) 
     with running(*command) as server, connect(f"grpc://{server.endpoint()}/team/chat", HANG) as chat:
         assert len(chat.draft("the cat")) == 2
         assert chat.delete(ids=["b"]).documents == 1
-        assert chat.seal() is None  # documents of groups stay in memory
+        assert chat.flush() is None  # documents of groups stay in memory
         assert [chat.decode([token]) for token in chat.draft("the cat").tokens] == ["sat"]

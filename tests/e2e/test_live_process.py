@@ -31,7 +31,7 @@ def test_delete_reaches_documents_that_are_not_published(tmp_path: Path, capsys:
         with suffolk.open(url, append=True) as store:
             assert isinstance(store, RemoteDatastore)
             store.append("the cat sat", id="a")
-            store.seal()
+            store.flush()
             store.append("the dog sat", id="b")
             store.append("the dog sat on the mat", group="bob")
             store.append("the mat", id="c")

@@ -73,7 +73,7 @@ def test_live_datastores_and_several_as_one(files: Documents, appended: Document
         for number, document in enumerate(kept):
             live.append(document, id=f"{number % 3}", group=f"g{number % 2}" if number % 4 else None)
             if number == len(kept) // 2:
-                live.seal()
+                live.flush()
         live.delete(ids=["1"])
         left = [(number, document) for number, document in enumerate(kept) if number % 3 != 1]
         check(live, [document for _, document in left], query, least)

@@ -155,7 +155,7 @@ def test_published_documents_go_by_their_age_and_size(data: st.DataObject) -> No
         there: list[Kept] = []
         for _ in range(data.draw(st.integers(5, 40), label="steps")):
             kind = data.draw(
-                st.sampled_from(["append"] * 6 + ["seal", "seal", "delete", "wait", "other"]), label="kind"
+                st.sampled_from(["append"] * 6 + ["flush", "flush", "delete", "wait", "other"]), label="kind"
             )
             if kind == "append":
                 there += (texts := it.texts(data, None))
@@ -165,8 +165,8 @@ def test_published_documents_go_by_their_age_and_size(data: st.DataObject) -> No
                 it.store.delete(ids=[gone.name])
                 it.deleted += len(gone.tokens)
                 there.remove(gone)
-            elif kind == "seal":
-                it.store.seal()
+            elif kind == "flush":
+                it.store.flush()
             elif kind == "wait":
                 it.clocks.advance(data.draw(st.integers(1, TTL), label="seconds"))
             elif kind == "other":

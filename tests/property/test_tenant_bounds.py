@@ -47,15 +47,15 @@ def change_randomly(calls: LiveCalls, data: st.DataObject) -> None:
     with acting_as(Identity("operator", {EVERY_TENANT: Role.ADMIN})):
         for _ in range(data.draw(st.integers(5, 40), label="steps")):
             name, group = data.draw(st.sampled_from(STORES)), data.draw(st.sampled_from(GROUPS))
-            kind = data.draw(st.sampled_from(["append", "append", "replace", "delete", "seal"]))
+            kind = data.draw(st.sampled_from(["append", "append", "replace", "delete", "flush"]))
             of_group = [each for each in held[name] if group is not None and each[0] == group]
             if kind in ("append", "replace"):
                 append(calls, held, name, group, kind == "replace" and group is not None, data.draw(st.integers(1, 9)))
             elif kind == "delete" and of_group:
                 calls.delete(name, [], [], group or "")
                 held[name] = [each for each in held[name] if each[0] != group]
-            elif kind == "seal":
-                calls.seal(name)  # published tokens count too
+            elif kind == "flush":
+                calls.flush(name)  # published tokens count too
             for tenant, most in QUOTAS.items():
                 assert stored(held, tenant) <= most
 

@@ -129,7 +129,7 @@ class Stream:
         """Lose, double or change a message, if the leader is whole. From now on, the follower's documents count as spoiled."""
         server, member = self.leader.server, self.leader.member
         whole = self.leader.runs and self.leader.feed.leads and not server.damaged
-        if whole and member.id in self.world.entry.value.in_step:
+        if whole and member.id in self.world.entry.value.in_sync:
             self.follower.server.damaged = self.world.now
             kind = self.world.chooser.choice(["lost", "doubled", "changed"])
             if kind == "lost":
@@ -190,7 +190,7 @@ class Process:
         """End at once. What was written stays; what was not flushed may be lost with the power."""
         self.runs = False
         log = self.writer.log
-        self.server.unflushed = log.unflushed_bytes
+        self.server.unsynced = log.unsynced_bytes
         self.writer.index.close()
         if log._descriptor is not None:
             os.close(log._descriptor)
@@ -252,7 +252,7 @@ class Process:
         """As the thread of ``Log`` under the durability "interval"."""
         if self.runs:
             with suppress(SuffolkError):
-                self.writer.log.flush()
+                self.writer.log.sync()
             self.world.after(FLUSH_SECONDS, self._flush)
 
 
@@ -261,7 +261,7 @@ class Server:
     """A machine: its disk, and the process that runs on it, if one does.
 
     Attributes:
-        unflushed: bytes at the end of the log that a loss of power takes, after the process was killed.
+        unsynced: bytes at the end of the log that a loss of power takes, after the process was killed.
         damaged: when the copy lost something, or was spoiled, if it was not found to be whole since; else 0.
         clock_error: seconds that its clock is ahead.
     """
@@ -273,7 +273,7 @@ class Server:
     durable: bool
     others: list[Server] = field(default_factory=list)
     process: Process | None = None
-    unflushed: int = 0
+    unsynced: int = 0
     damaged: float = 0.0
     clock_error: float = 0.0
 
@@ -303,7 +303,7 @@ class Server:
     def lose_power(self) -> None:
         """End the process, and lose what was not flushed."""
         self.kill()
-        self.cut_tail(self.unflushed)
+        self.cut_tail(self.unsynced)
 
     def cut_tail(self, size: int) -> None:
         if (log := self._newest()) is not None and size:

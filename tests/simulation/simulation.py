@@ -159,9 +159,9 @@ class Simulation:
             self.world.after(seconds, lambda: server.start() if server.process is None else None)
 
     def _damage(self, server: Server, kind: str, seconds: float) -> None:
-        """Lose something on a disk, while another copy in step is whole."""
+        """Lose something on a disk, while another copy in sync is whole."""
         self._note_repaired()
-        whole = [each for each in self.servers if each is not server and not each.damaged and self._in_step(each)]
+        whole = [each for each in self.servers if each is not server and not each.damaged and self._in_sync(each)]
         saved = self._saved / str(server.number)
         if not whole or (kind == "rollback" and not saved.exists()):
             return
@@ -174,18 +174,18 @@ class Simulation:
         elif kind == "empty":
             server.empty()
 
-    def _in_step(self, server: Server) -> bool:
-        """Whether the copy is in step by the register, and is a copy of which the disk can be read."""
+    def _in_sync(self, server: Server) -> bool:
+        """Whether the copy is in sync by the register, and is a copy of which the disk can be read."""
         return (
             server.process is not None
             and server.process.member.status().compared
-            and (server.process.member.id in self.world.entry.value.in_step)
+            and (server.process.member.id in self.world.entry.value.in_sync)
         )
 
     def _note_repaired(self) -> None:
-        """A copy is whole again when it is in step, and leads or has the same as its leader since."""
+        """A copy is whole again when it is in sync, and leads or has the same as its leader since."""
         for each in self.servers:
-            if each.damaged and self._in_step(each):
+            if each.damaged and self._in_sync(each):
                 assert each.process is not None
                 if each.process.feed.leads or each.process.member._complete > each.damaged:
                     each.damaged = 0.0
@@ -256,7 +256,7 @@ class Simulation:
         self._note_repaired()
         whole = [each for each in self.servers if not each.damaged]
         known = [
-            each.process for each in whole if each.process and each.process.member.id in self.world.entry.value.in_step
+            each.process for each in whole if each.process and each.process.member.id in self.world.entry.value.in_sync
         ]
         if known and not any(each.process and each.process.feed.leads for each in self.servers):
             self.faults["accepted loss"] += 1  # an operator chooses a whole copy, where too many others are gone
@@ -266,23 +266,23 @@ class Simulation:
             if self._settled():
                 return
         problems = [each.process.member.problem for each in self.servers if each.process]
-        raise AssertionError(f"the copies do not come in step again: {problems}; {self.world.entry}")
+        raise AssertionError(f"the copies do not come in sync again: {problems}; {self.world.entry}")
 
     def _settled(self) -> bool:
         processes = [each.process for each in self.servers if each.process is not None]
         found = [each.member.status() for each in processes]
-        in_step = set(self.world.entry.value.in_step)
+        in_sync = set(self.world.entry.value.in_sync)
         leaders = [each for each in found if each.leads]
         return (
             len(leaders) == 1
-            and {each.id for each in found} <= in_step
+            and {each.id for each in found} <= in_sync
             and len({(each.position, each.digest) for each in found}) == 1
         )
 
     def _check(self) -> None:
         processes = [each.process for each in self.servers if each.process is not None]
         found = [each.documents() for each in processes]
-        assert all(each == found[0] for each in found), "copies in step differ"
+        assert all(each == found[0] for each in found), "copies in sync differ"
         names = Counter(name for name, _ in found[0].values())
         assert all(tokens == _tokens(name) for name, tokens in found[0].values()), "a document has other tokens"
         assert max(names.values(), default=1) == 1, f"documents are there twice: {names.most_common(3)}"

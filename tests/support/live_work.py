@@ -108,7 +108,7 @@ def _change(store: LiveStore, folder: Path, thread: int, seed: int, changes: int
             change = _choose(chooser, thread, seed * 1000 + number, mine, bounded)
             if chooser.random() < 0.04:
                 if flushed and chooser.random() < 0.7:
-                    store.seal()
+                    store.flush()
                 else:
                     with store._files.lock:
                         store._writer.checkpoint(force=True)

@@ -112,7 +112,7 @@ class Replicas:
             return (
                 len(known) == len(wanted)
                 and len({(each.position, each.digest) for each in known}) == 1
-                and all(each.in_step for each in known)
+                and all(each.in_sync for each in known)
                 and len(leaders) == 1
                 and leaders[0].followers == len(wanted) - 1
             )

@@ -136,10 +136,10 @@ class AppendableFanout(FanoutDatastore):
             tuple(sorted(unknown)),
         )
 
-    def seal(self) -> int | None:
+    def flush(self) -> int | None:
         """Raises Unsupported: published files would have no copies."""
         raise Unsupported(
-            f"{self.url} has copies on several servers, and published files would have none; do not seal it"
+            f"{self.url} has copies on several servers, and published files would have none; do not flush it"
         )
 
     def stats(self) -> LiveStats:

@@ -64,7 +64,7 @@ class ReplicaClient:
         problem: why its last probe failed; empty: it succeeded.
         mismatched: whether it served another vocabulary or tokenizer at its last probe with an answer. Nothing is asked of it.
         generation: the generation that it served at its last probe.
-        in_step: whether it had all acknowledged changes then. One that has not is asked only if all others are down.
+        in_sync: whether it had all acknowledged changes then. One that has not is asked only if all others are down.
     """
 
     address: ReplicaAddress
@@ -73,7 +73,7 @@ class ReplicaClient:
     problem: str = "not called yet"
     mismatched: bool = False
     generation: int = 0
-    in_step: bool = True
+    in_sync: bool = True
 
     def __post_init__(self) -> None:
         self._breaker = CircuitBreaker()
@@ -122,10 +122,10 @@ class ReplicaClient:
         self._fail()
         self._breaker.record_failure()
 
-    def probed(self, generation: int, in_step: bool = True) -> None:
+    def probed(self, generation: int, in_sync: bool = True) -> None:
         """Return to service: a probe was answered, and the server has the right datastore."""
         self._known, self.problem, self.mismatched = True, "", False
-        self.generation, self.in_step = generation, in_step
+        self.generation, self.in_sync = generation, in_sync
         self._breaker.record_success()
 
     def refuse(self, problem: str, mismatched: bool) -> None:

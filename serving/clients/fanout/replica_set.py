@@ -56,10 +56,10 @@ class ReplicaSet:
     def choose(self, tried: Collection[ReplicaClient] = ()) -> ReplicaClient | None:
         """The less loaded of two random replicas that are up and not ``tried`` (Mitzenmacher 2001); None if there is none.
 
-        Those that are in step come first, then those in the caller's zone.
+        Those that are in sync come first, then those in the caller's zone.
         """
         up = [replica for replica in self.replicas if replica.is_up and replica not in tried]
-        up = [replica for replica in up if replica.in_step] or up
+        up = [replica for replica in up if replica.in_sync] or up
         near = [replica for replica in up if replica.address.zone == self._zone] if self._zone else up
         found = near or up
         return min(random.sample(found, min(2, len(found))), key=ReplicaClient.load, default=None)

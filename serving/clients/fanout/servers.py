@@ -159,7 +159,7 @@ class Servers:
             elif mismatch := self._mismatch(replica, answer):
                 errors.append(_refuse(replica, mismatch, mismatched=True))
             else:
-                replica.probed(int(answer["generation"]), bool(answer.get("replica", {}).get("in_step", True)))
+                replica.probed(int(answer["generation"]), bool(answer.get("replica", {}).get("in_sync", True)))
         return errors
 
     def _mismatch(self, replica: ReplicaClient, info: dict[str, Any]) -> InvalidArgument | None:

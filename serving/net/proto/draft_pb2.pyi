@@ -228,13 +228,13 @@ class DeleteReply(_message.Message):
     unknown_ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, documents: _Optional[int] = ..., tokens: _Optional[int] = ..., generation: _Optional[int] = ..., unknown_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class SealRequest(_message.Message):
+class FlushRequest(_message.Message):
     __slots__ = ("datastore",)
     DATASTORE_FIELD_NUMBER: _ClassVar[int]
     datastore: str
     def __init__(self, datastore: _Optional[str] = ...) -> None: ...
 
-class SealReply(_message.Message):
+class FlushReply(_message.Message):
     __slots__ = ("generation",)
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     generation: int

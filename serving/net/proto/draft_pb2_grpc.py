@@ -74,10 +74,10 @@ class DraftServiceStub:
                 request_serializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.DeleteRequest.SerializeToString,
                 response_deserializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.DeleteReply.FromString,
                 _registered_method=True)
-        self.Seal = channel.unary_unary(
-                '/suffolk.v1.DraftService/Seal',
-                request_serializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.SealRequest.SerializeToString,
-                response_deserializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.SealReply.FromString,
+        self.Flush = channel.unary_unary(
+                '/suffolk.v1.DraftService/Flush',
+                request_serializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.FlushRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.FlushReply.FromString,
                 _registered_method=True)
         self.Stats = channel.unary_unary(
                 '/suffolk.v1.DraftService/Stats',
@@ -157,7 +157,7 @@ class DraftServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Seal(self, request, context):
+    def Flush(self, request, context):
         """Publishes the documents in memory of a live datastore as files.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -228,10 +228,10 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     request_deserializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.DeleteRequest.FromString,
                     response_serializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.DeleteReply.SerializeToString,
             ),
-            'Seal': grpc.unary_unary_rpc_method_handler(
-                    servicer.Seal,
-                    request_deserializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.SealRequest.FromString,
-                    response_serializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.SealReply.SerializeToString,
+            'Flush': grpc.unary_unary_rpc_method_handler(
+                    servicer.Flush,
+                    request_deserializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.FlushRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.FlushReply.SerializeToString,
             ),
             'Stats': grpc.unary_unary_rpc_method_handler(
                     servicer.Stats,
@@ -476,7 +476,7 @@ class DraftService:
             _registered_method=True)
 
     @staticmethod
-    def Seal(request,
+    def Flush(request,
             target,
             options=(),
             channel_credentials=None,
@@ -489,9 +489,9 @@ class DraftService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/suffolk.v1.DraftService/Seal',
-            suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.SealRequest.SerializeToString,
-            suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.SealReply.FromString,
+            '/suffolk.v1.DraftService/Flush',
+            suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.FlushRequest.SerializeToString,
+            suffolk_dot_serving_dot_net_dot_proto_dot_draft__pb2.FlushReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,7 +42,7 @@ class DraftServiceStub:
     """Counts the documents of a live datastore with an id. NOT_FOUND if there are none."""
     Delete: _grpc.UnaryUnaryMultiCallable[_draft_pb2.DeleteRequest, _draft_pb2.DeleteReply]
     """Deletes documents of a live datastore. No query that begins afterwards finds them."""
-    Seal: _grpc.UnaryUnaryMultiCallable[_draft_pb2.SealRequest, _draft_pb2.SealReply]
+    Flush: _grpc.UnaryUnaryMultiCallable[_draft_pb2.FlushRequest, _draft_pb2.FlushReply]
     """Publishes the documents in memory of a live datastore as files."""
     Stats: _grpc.UnaryUnaryMultiCallable[_draft_pb2.StatsRequest, _draft_pb2.StatsReply]
     """Counts documents, log and merges of a live datastore, or the documents of one of its groups."""
@@ -121,11 +121,11 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes documents of a live datastore. No query that begins afterwards finds them."""
 
     @_abc_1.abstractmethod
-    def Seal(
+    def Flush(
         self,
-        request: _draft_pb2.SealRequest,
+        request: _draft_pb2.FlushRequest,
         context: _grpc.ServicerContext,
-    ) -> _draft_pb2.SealReply:
+    ) -> _draft_pb2.FlushReply:
         """Publishes the documents in memory of a live datastore as files."""
 
     @_abc_1.abstractmethod

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+suffolk/serving/net/proto/replication.proto\x12\nsuffolk.v1\"#\n\x0eReplicaRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"5\n\x0bLeadRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x02 \x01(\x08\"\x19\n\tLeadReply\x12\x0c\n\x04lost\x18\x01 \x01(\t\"\xad\x01\n\x0cReplicaState\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\r\n\x05leads\x18\x04 \x01(\x08\x12\x0f\n\x07in_step\x18\x05 \x01(\x08\x12\x10\n\x08\x63ompared\x18\x06 \x01(\x08\x12\x10\n\x08position\x18\x07 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x08 \x01(\x04\x12\x0e\n\x06\x63opies\x18\t \x01(\r\x12\x11\n\tfollowers\x18\n \x01(\r\"p\n\rFollowRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0f\n\x07replica\x18\x03 \x01(\t\x12\x0c\n\x04held\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08\x12\x10\n\x08position\x18\x06 \x01(\x04\"\xa8\x01\n\x0b\x46ollowReply\x12+\n\x08identity\x18\x01 \x01(\x0b\x32\x19.suffolk.v1.StoreIdentity\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0e\n\x06refill\x18\x03 \x01(\x08\x12\x0f\n\x07records\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08\x12\x10\n\x08position\x18\x06 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x07 \x01(\x06\x12\x0c\n\x04time\x18\x08 \x01(\x03\"a\n\rStoreIdentity\x12\x12\n\nvocab_size\x18\x01 \x01(\x04\x12\x13\n\x0border_depth\x18\x02 \x01(\r\x12\x11\n\ttokenizer\x18\x03 \x01(\t\x12\x14\n\x0cgroup_secret\x18\x04 \x01(\t2\xd0\x01\n\x12ReplicationService\x12@\n\x08GetState\x12\x1a.suffolk.v1.ReplicaRequest\x1a\x18.suffolk.v1.ReplicaState\x12\x36\n\x04Lead\x12\x17.suffolk.v1.LeadRequest\x1a\x15.suffolk.v1.LeadReply\x12@\n\x06\x46ollow\x12\x19.suffolk.v1.FollowRequest\x1a\x17.suffolk.v1.FollowReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+suffolk/serving/net/proto/replication.proto\x12\nsuffolk.v1\"#\n\x0eReplicaRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\"5\n\x0bLeadRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x02 \x01(\x08\"\x19\n\tLeadReply\x12\x0c\n\x04lost\x18\x01 \x01(\t\"\xb3\x01\n\x0cReplicaState\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\r\n\x05leads\x18\x04 \x01(\x08\x12\x0f\n\x07in_sync\x18\x05 \x01(\x08\x12\x10\n\x08\x63ompared\x18\x06 \x01(\x08\x12\x10\n\x08position\x18\x07 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x08 \x01(\x04\x12\x14\n\x0cwrite_quorum\x18\t \x01(\r\x12\x11\n\tfollowers\x18\n \x01(\r\"p\n\rFollowRequest\x12\x11\n\tdatastore\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0f\n\x07replica\x18\x03 \x01(\t\x12\x0c\n\x04held\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08\x12\x10\n\x08position\x18\x06 \x01(\x04\"\xa8\x01\n\x0b\x46ollowReply\x12+\n\x08identity\x18\x01 \x01(\x0b\x32\x19.suffolk.v1.StoreIdentity\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0e\n\x06refill\x18\x03 \x01(\x08\x12\x0f\n\x07records\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08\x12\x10\n\x08position\x18\x06 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x07 \x01(\x06\x12\x0c\n\x04time\x18\x08 \x01(\x03\"a\n\rStoreIdentity\x12\x12\n\nvocab_size\x18\x01 \x01(\x04\x12\x13\n\x0border_depth\x18\x02 \x01(\r\x12\x11\n\ttokenizer\x18\x03 \x01(\t\x12\x14\n\x0cgroup_secret\x18\x04 \x01(\t2\xd0\x01\n\x12ReplicationService\x12@\n\x08GetState\x12\x1a.suffolk.v1.ReplicaRequest\x1a\x18.suffolk.v1.ReplicaState\x12\x36\n\x04Lead\x12\x17.suffolk.v1.LeadRequest\x1a\x15.suffolk.v1.LeadReply\x12@\n\x06\x46ollow\x12\x19.suffolk.v1.FollowRequest\x1a\x17.suffolk.v1.FollowReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,13 +38,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LEADREPLY']._serialized_start=151
   _globals['_LEADREPLY']._serialized_end=176
   _globals['_REPLICASTATE']._serialized_start=179
-  _globals['_REPLICASTATE']._serialized_end=352
-  _globals['_FOLLOWREQUEST']._serialized_start=354
-  _globals['_FOLLOWREQUEST']._serialized_end=466
-  _globals['_FOLLOWREPLY']._serialized_start=469
-  _globals['_FOLLOWREPLY']._serialized_end=637
-  _globals['_STOREIDENTITY']._serialized_start=639
-  _globals['_STOREIDENTITY']._serialized_end=736
-  _globals['_REPLICATIONSERVICE']._serialized_start=739
-  _globals['_REPLICATIONSERVICE']._serialized_end=947
+  _globals['_REPLICASTATE']._serialized_end=358
+  _globals['_FOLLOWREQUEST']._serialized_start=360
+  _globals['_FOLLOWREQUEST']._serialized_end=472
+  _globals['_FOLLOWREPLY']._serialized_start=475
+  _globals['_FOLLOWREPLY']._serialized_end=643
+  _globals['_STOREIDENTITY']._serialized_start=645
+  _globals['_STOREIDENTITY']._serialized_end=742
+  _globals['_REPLICATIONSERVICE']._serialized_start=745
+  _globals['_REPLICATIONSERVICE']._serialized_end=953
 # @@protoc_insertion_point(module_scope)

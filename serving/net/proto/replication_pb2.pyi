@@ -26,28 +26,28 @@ class LeadReply(_message.Message):
     def __init__(self, lost: _Optional[str] = ...) -> None: ...
 
 class ReplicaState(_message.Message):
-    __slots__ = ("id", "run", "epoch", "leads", "in_step", "compared", "position", "digest", "copies", "followers")
+    __slots__ = ("id", "run", "epoch", "leads", "in_sync", "compared", "position", "digest", "write_quorum", "followers")
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
-    IN_STEP_FIELD_NUMBER: _ClassVar[int]
+    IN_SYNC_FIELD_NUMBER: _ClassVar[int]
     COMPARED_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
-    COPIES_FIELD_NUMBER: _ClassVar[int]
+    WRITE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
     epoch: int
     leads: bool
-    in_step: bool
+    in_sync: bool
     compared: bool
     position: int
     digest: int
-    copies: int
+    write_quorum: int
     followers: int
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., leads: _Optional[bool] = ..., in_step: _Optional[bool] = ..., compared: _Optional[bool] = ..., position: _Optional[int] = ..., digest: _Optional[int] = ..., copies: _Optional[int] = ..., followers: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., leads: _Optional[bool] = ..., in_sync: _Optional[bool] = ..., compared: _Optional[bool] = ..., position: _Optional[int] = ..., digest: _Optional[int] = ..., write_quorum: _Optional[int] = ..., followers: _Optional[int] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
     __slots__ = ("datastore", "epoch", "replica", "held", "more", "position")

@@ -22,7 +22,7 @@ LIVE_GAUGES = {
     "segments": ("suffolk_live_segments", "Segments that a query searches"),
     "merge_debt_tokens": ("suffolk_live_merge_debt_tokens", "Tokens in running and due merges"),
     "log_bytes": ("suffolk_live_log_bytes", "Size of the write-ahead log"),
-    "unflushed_bytes": ("suffolk_live_log_unflushed_bytes", "Bytes of the log that a power loss may lose"),
+    "unsynced_bytes": ("suffolk_live_log_unsynced_bytes", "Bytes of the log that a power loss may lose"),
 }
 """Field of ``LiveStats`` -> name and help text of its gauge."""
 LIVE_COUNTERS = {
@@ -32,7 +32,7 @@ LIVE_COUNTERS = {
 }
 REPLICA_GAUGES: Mapping[str, tuple[str, Callable[[ReplicatedStore], float | None]]] = {
     "leads": ("1: changes begin at this copy", lambda store: store.feed.leads),
-    "in_step": ("1: the copy has everything acknowledged, as far as it knows", lambda store: store.status().in_step),
+    "in_sync": ("1: the copy has everything acknowledged, as far as it knows", lambda store: store.status().in_sync),
     "epoch": ("Last epoch that the copy knows of", lambda store: store.member.entry.value.epoch),
     "followers": (
         "Followers of a leader that have everything",

@@ -80,8 +80,10 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     def Delete(self, request: draft_pb2.DeleteRequest, context: grpc.ServicerContext) -> draft_pb2.DeleteReply:
         return self._answer("Delete", context, lambda: self._delete(request))
 
-    def Seal(self, request: draft_pb2.SealRequest, context: grpc.ServicerContext) -> draft_pb2.SealReply:
-        return self._answer("Seal", context, lambda: draft_pb2.SealReply(generation=self._live.seal(request.datastore)))
+    def Flush(self, request: draft_pb2.FlushRequest, context: grpc.ServicerContext) -> draft_pb2.FlushReply:
+        return self._answer(
+            "Flush", context, lambda: draft_pb2.FlushReply(generation=self._live.flush(request.datastore))
+        )
 
     def Stats(self, request: draft_pb2.StatsRequest, context: grpc.ServicerContext) -> draft_pb2.StatsReply:
         return self._answer(

@@ -96,7 +96,7 @@ def build_draft_app(
         post("/v1/append", "Append", live(http_live.append), http_live.read_append, Role.APPEND),
         get("/v1/document", "Get", live(http_live.get)),
         post("/v1/delete", "Delete", live(http_live.delete), partial(parse_body, http_live.DeleteBody)),
-        post("/v1/seal", "Seal", live(http_live.seal), http_live.read_seal),
+        post("/v1/flush", "Flush", live(http_live.flush), http_live.read_flush),
         get("/v1/stats", "Stats", live(http_live.stats)),
         Route("/v1/append_stream", stream_endpoint(service, calls, bodies), methods=["POST"], name="AppendStream"),
     ]

@@ -4,7 +4,7 @@
                      also "group": "g" for all documents, "replace": true, and "key": "a1" so that a repeat changes nothing
     GET  /v1/document ?datastore=chat&id=a.txt
     POST /v1/delete  {"ids": ["a.txt"]}, {"where": ["license=mit"]} or {"group": "g"}
-    POST /v1/seal    {"datastore": "chat"}
+    POST /v1/flush    {"datastore": "chat"}
     GET  /v1/stats   ?datastore=chat&group=g
 
 "datastore" may be omitted if there is only one.
@@ -99,12 +99,12 @@ def delete(calls: LiveCalls, request: Request, found: DeleteBody) -> dict[str, A
     return asdict(calls.delete(found.datastore, found.ids, found.where, found.group))
 
 
-def read_seal(data: bytes) -> StoreBody:
+def read_flush(data: bytes) -> StoreBody:
     return parse_body(StoreBody, data or b"{}")
 
 
-def seal(calls: LiveCalls, request: Request, found: StoreBody) -> dict[str, Any]:
-    return {"generation": calls.seal(found.datastore)}
+def flush(calls: LiveCalls, request: Request, found: StoreBody) -> dict[str, Any]:
+    return {"generation": calls.flush(found.datastore)}
 
 
 def stats(calls: LiveCalls, request: Request, found: None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Append(NamedTuple):
 
 
 class LiveCalls:
-    """Appends, deletions, seals and counts, for gRPC and HTTP. Thread-safe.
+    """Appends, deletions, flushes and counts, for gRPC and HTTP. Thread-safe.
 
     All calls raise NotFound for an unknown datastore, Unsupported for one that is not live, PermissionDenied for a caller without
     the role, and the errors of ``LiveStore``.
@@ -78,21 +78,21 @@ class LiveCalls:
         return self._find(name, Role.APPEND).get(id)
 
     def delete(self, name: str, ids: Sequence[str], where: Sequence[str], group: str) -> LiveDeletion:
-        """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``seal``, unless it is a group."""
+        """Delete documents by ids and conditions, or a group. Raises ResourceExhausted as ``flush``, unless it is a group."""
         store = self._find(name, Role.ADMIN)
         rewrites = not group and not isinstance(store, ReplicatedStore)  # no files; and it may wait for copies
         with self._service.exclusive_change(name) if rewrites else nullcontext():
             return store.delete(ids, where, group or None)
 
-    def seal(self, name: str) -> int | None:
+    def flush(self, name: str) -> int | None:
         """Publish the documents in memory. Returns the new generation; None if there was nothing to publish.
 
         Raises:
-            ResourceExhausted: another seal or deletion of the datastore runs. A call that waits would occupy a place of admission.
+            ResourceExhausted: another flush or deletion of the datastore runs. A call that waits would occupy a place of admission.
         """
         store = self._find(name, Role.ADMIN)
         with self._service.exclusive_change(name):
-            return store.seal()
+            return store.flush()
 
     def stats(self, name: str, group: str) -> dict[str, Any]:
         """The fields of ``LiveStats``, or of ``GroupStats`` if ``group`` is not empty."""

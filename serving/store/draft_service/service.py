@@ -234,11 +234,11 @@ class DraftService:
 
     @contextmanager
     def exclusive_change(self, name: str) -> Iterator[None]:
-        """The block is the only seal or deletion of datastore ``name``. Raises ResourceExhausted if another one runs."""
+        """The block is the only flush or deletion of datastore ``name``. Raises ResourceExhausted if another one runs."""
         name = self._resolve(name)
         with self._change_lock:
             if name in self._changing:
-                text = f"datastore {name}: another seal or deletion runs; try again when it has ended"
+                text = f"datastore {name}: another flush or deletion runs; try again when it has ended"
                 raise ResourceExhausted(text, retry_seconds=MAX_RETRY_SECONDS)
             self._changing.add(name)
         try:

@@ -1,4 +1,4 @@
-"""The documents in memory: what a seal writes, a checkpoint keeps, and a deletion selects."""
+"""The documents in memory: what a flush writes, a checkpoint keeps, and a deletion selects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The write-ahead log of a live store: changes are on file before they are visible, and on disk before they are acknowledged.
 
-Order of writes and flushes (docs/design/live-store.md): a record is written, and flushed before its acknowledgement if durability
-is "always". A new file is flushed with its header, then its folder, before its first record. The file before it is flushed
-first. A checkpoint is flushed under a temporary name, then renamed, then its folder is flushed; only then are the files that it
+Order of writes and syncs (docs/design/live-store.md): a record is written, and synced before its acknowledgement if durability
+is "always". A new file is synced with its header, then its folder, before its first record. The file before it is synced
+first. A checkpoint is synced under a temporary name, then renamed, then its folder is synced; only then are the files that it
 replaces removed, the oldest first.
 """
 
@@ -34,8 +34,8 @@ class Log:
     Args:
         folder: the folder of the files, made by the caller.
         recovered: what ``read_log`` found there.
-        durability: ``always``: ``acknowledge`` waits until the change is on disk; concurrent callers share one flush.
-            ``interval``: a thread flushes every ``interval`` seconds. ``none``: the system decides.
+        durability: ``always``: ``acknowledge`` waits until the change is on disk; concurrent callers share one sync.
+            ``interval``: a thread syncs every ``interval`` seconds. ``none``: the system decides.
         file_bytes: size at which a new file is begun.
     """
 
@@ -64,12 +64,12 @@ class Log:
         self._failure: str | None = None
         self._refusal: str | None = None
         self._lock = threading.Lock()
-        self._flush_lock = threading.Lock()  # taken before _lock
+        self._sync_lock = threading.Lock()  # taken before _lock
         self._changed = threading.Event()
         self._stopped = threading.Event()
         for path in recovered.leftovers:
             path.unlink(missing_ok=True)
-        self._thread = threading.Thread(target=self._flush_regularly, name="suffolk-log", daemon=True)
+        self._thread = threading.Thread(target=self._sync_regularly, name="suffolk-log", daemon=True)
         if durability == INTERVAL:
             self._thread.start()
 
@@ -84,7 +84,7 @@ class Log:
         return len(self._closed) + (self._descriptor is not None)
 
     @property
-    def unflushed_bytes(self) -> int:
+    def unsynced_bytes(self) -> int:
         """Bytes that are written, and that a power loss may lose."""
         return max(0, self._written - self._synced)
 
@@ -99,14 +99,14 @@ class Log:
         return self._refusal
 
     def write(self, body: bytes, newest: int) -> int:
-        """Write the record with this ``body``; returns the position to ``acknowledge``. A refused record leaves no trace.
+        """Write the record with this ``body``; returns the offset to ``acknowledge``. A refused record leaves no trace.
 
         Args:
             newest: the highest sequence of a document in it, or 0.
 
         Raises:
             ResourceExhausted: the disk is full. A later call works again when there is space.
-            Unavailable: an earlier flush failed, or the log is closed.
+            Unavailable: an earlier sync failed, or the log is closed.
         """
         if self._descriptor is None or self._size >= self._file_bytes:
             self.rotate()
@@ -132,43 +132,43 @@ class Log:
     def withdraw(self, body: bytes) -> None:
         """Remove the record with this ``body``, which must be the last one written and not acknowledged."""
         size = PREFIX.size + len(body)
-        with self._flush_lock, self._lock:
+        with self._sync_lock, self._lock:
             self._cut(self._require(), self._size - size)
             self._last = self._last_but_one
             self._size -= size
             self._written -= size
             self._synced = min(self._synced, self._written)
 
-    def acknowledge(self, position: int) -> bool:
-        """Under ``always``, wait until everything up to ``position`` is on disk. Returns whether it is.
+    def acknowledge(self, offset: int) -> bool:
+        """Under ``always``, wait until everything up to ``offset`` is on disk. Returns whether it is.
 
         Raises:
-            Unavailable: the flush failed; it is unknown what is on disk. The log takes no more changes.
+            Unavailable: the sync failed; it is unknown what is on disk. The log takes no more changes.
         """
         if self._durability == ALWAYS:
-            self.flush(position)
-        return self._synced >= position
+            self.sync(offset)
+        return self._synced >= offset
 
     def acknowledge_all(self) -> bool:
         """As ``acknowledge``, for everything that is written."""
         return self.acknowledge(self._written)
 
-    def flush(self, position: int | None = None) -> None:
-        """Flush the file unless everything up to ``position`` (default: everything written) is on disk already.
+    def sync(self, offset: int | None = None) -> None:
+        """Sync the file unless everything up to ``offset`` (default: everything written) is on disk already.
 
         Raises:
             Unavailable: as ``acknowledge``.
         """
-        with self._flush_lock:
+        with self._sync_lock:
             with self._lock:
                 descriptor, written = self._descriptor, self._written
             if self._failure is not None:
                 raise Unavailable(self._failure)
-            if descriptor is None or self._synced >= (written if position is None else position):
+            if descriptor is None or self._synced >= (written if offset is None else offset):
                 return
             self._fsync(descriptor)
             self._synced = written
-        failpoint("log.flushed")
+        failpoint("log.synced")
 
     def rotate(self) -> int:
         """Begin a new file, unless the current one holds no record. Returns the number of the file before it.
@@ -178,7 +178,7 @@ class Log:
         Raises:
             ResourceExhausted, Unavailable: as ``write``; the file before it stays in use.
         """
-        with self._flush_lock:
+        with self._sync_lock:
             if self._failure is not None:
                 raise Unavailable(self._failure)
             if self._descriptor is not None and self._size == HEADER_BYTES:
@@ -186,7 +186,7 @@ class Log:
             if self._descriptor is not None:
                 self._fsync(self._descriptor)
                 self._synced = self._written
-            failpoint("rotate.flushed")
+            failpoint("rotate.synced")
             path = log_path(self._folder, self._number + 1)
             previous = self._previous if self._descriptor is None else self._size
             salt = secrets.randbits(32)
@@ -236,15 +236,15 @@ class Log:
             failpoint("trim.removed")
 
     def close(self) -> None:
-        """Flush and close the file. Later calls raise Unavailable."""
+        """Sync and close the file. Later calls raise Unavailable."""
         self._stopped.set()
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join()
         try:
-            self.flush()
+            self.sync()
         finally:
-            with self._flush_lock, self._lock:
+            with self._sync_lock, self._lock:
                 if self._descriptor is not None:
                     os.close(self._descriptor)
                     self._closed.append(self._current())
@@ -269,21 +269,21 @@ class Log:
     def _fsync(self, descriptor: int) -> None:
         try:
             os.fdatasync(descriptor)
-        except OSError as error:  # the system may have dropped the pages, so a second flush proves nothing
-            self._fail(f"it cannot be flushed ({error.strerror}), and the last changes may be lost")
+        except OSError as error:  # the system may have dropped the pages, so a second sync proves nothing
+            self._fail(f"it cannot be synced ({error.strerror}), and the last changes may be lost")
             raise Unavailable(str(self._failure)) from error
 
     def _fail(self, reason: str) -> None:
         path = log_path(self._folder, self._number)
         self._failure = f"{path}: {reason}; check the disk, and open the store again"
 
-    def _flush_regularly(self) -> None:
+    def _sync_regularly(self) -> None:
         while not self._stopped.is_set():
             self._changed.wait()
             self._changed.clear()
             self._stopped.wait(self._interval)
             try:
-                self.flush()
+                self.sync()
             except SuffolkError:
                 return  # the next change raises the failure
 

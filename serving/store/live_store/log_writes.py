@@ -15,7 +15,7 @@ OWNER_ONLY = 0o600
 
 
 def create_file(path: Path, content: bytes) -> int:
-    """A new file with ``content``, flushed with its name; returns its descriptor, which appends. A failed file is removed.
+    """A new file with ``content``, synced with its name; returns its descriptor, which appends. A failed file is removed.
 
     Raises:
         ResourceExhausted, PermissionDenied: it cannot be written.
@@ -36,7 +36,7 @@ def create_file(path: Path, content: bytes) -> int:
 
 
 def write_file(path: Path, parts: Iterable[bytes]) -> int:
-    """Write and flush a file; returns its size. A failed file is removed. Raises as ``create_file``."""
+    """Write and sync a file; returns its size. A failed file is removed. Raises as ``create_file``."""
     size = 0
     try:
         with open(path, "wb", opener=lambda name, flags: os.open(name, flags, OWNER_ONLY)) as file:

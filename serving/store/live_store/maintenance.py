@@ -30,7 +30,7 @@ class Maintenance:
         """Whether a bound is exceeded, or a publication is due."""
         bounds = self._bounds
         return not self._writer.repeats and (
-            self._seal_is_due() or bounds.excess(self._files.live_tokens()) > 0 or bounds.memory_excess() > 0
+            self._flush_is_due() or bounds.excess(self._files.live_tokens()) > 0 or bounds.memory_excess() > 0
         )
 
     def work(self) -> None:
@@ -45,8 +45,8 @@ class Maintenance:
                 if self._writer.repeats:
                     return
                 self._evict()
-                if self._seal_is_due():
-                    self._files.seal()
+                if self._flush_is_due():
+                    self._files.flush()
         finally:
             self._writer.checkpoint()
 
@@ -56,8 +56,8 @@ class Maintenance:
             if not self._writer.repeats:
                 self._evict_memory(self._bounds.excess(0))
 
-    def _seal_is_due(self) -> bool:
-        """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next seal."""
+    def _flush_is_due(self) -> bool:
+        """Whether documents without a group have ``flush_tokens`` tokens. Removed ones count until the next flush."""
         flush, writer = self._settings.flush_tokens, self._writer
         return bool(flush and writer.unpublished_tokens >= flush and writer.index.stats()["tokens"] >= flush)
 
@@ -82,7 +82,7 @@ class Maintenance:
                 names.append(entry.name)
                 excess -= entry.tokens
         if names and len(names) == files.segments:
-            if files.seal() is not None:  # a generation holds at least one segment: now it is one of newer documents
+            if files.flush() is not None:  # a generation holds at least one segment: now it is one of newer documents
                 return self._evict_published()
             if not files.size()[1]:
                 return excess  # the last segment stays, without documents, until another is published

@@ -24,7 +24,7 @@ def publish_live(
     """Publish a generation that adds documents. A crash leaves the old generation or the new one.
 
     Earlier live segments that are no larger than the new ones together are merged with them. So there are about as many live
-    segments as the number of seals has binary digits.
+    segments as the number of flushes has binary digits.
 
     Args:
         take: returns the manifest's ``live_sequence``, and the documents: at least one. It is called when nothing hinders the
@@ -35,7 +35,7 @@ def publish_live(
         ResourceExhausted: the disk is full.
     """
     with open_workspace(store, (LIVE_NAME, READERS_NAME)) as workspace:
-        workspace.refuse_unfinished("seal")
+        workspace.refuse_unfinished("flush")
         base = published(store)
         if base is not None:
             identity.require(base, store)
@@ -44,11 +44,11 @@ def publish_live(
         def make() -> Manifest:
             generation = 1 if base is None else base.generation + 1
             entries = tuple(write_live_segments(workspace, identity, pages, generation, settings))
-            failpoint("seal.written")
+            failpoint("flush.written")
             merged = _to_merge(store, base, entries, settings)
             if base is not None and merged:
                 entries = (merge_live_segments(workspace, (*merged, *entries), generation, settings.threads),)
-                failpoint("seal.merged")
+                failpoint("flush.merged")
             if base is None:
                 return Manifest(
                     generation,

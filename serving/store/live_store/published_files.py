@@ -78,10 +78,10 @@ class PublishedFiles:
         self.datastore = files
         return True
 
-    def seal(self) -> int | None:
+    def flush(self) -> int | None:
         """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.
 
-        REQUIRES: ``lock`` is held. Raises as ``LiveStore.seal``.
+        REQUIRES: ``lock`` is held. Raises as ``LiveStore.flush``.
         """
         self.take_up()  # else a generation that could not be taken up is published again
         index, tokens = self._writer.index, 0
@@ -90,17 +90,17 @@ class PublishedFiles:
 
         def take() -> tuple[int, Iterator[Change]]:
             nonlocal tokens
-            through, tokens = self._writer.begin_seal()
-            failpoint("seal.rotated")
+            through, tokens = self._writer.begin_flush()
+            failpoint("flush.rotated")
             return through, live_pages(index, through + 1, grouped=False)
 
         manifest = publish_live(self._path, self._identity, self._settings, take)
         try:
-            failpoint("seal.published")
+            failpoint("flush.published")
             self.take_up()
-            failpoint("seal.searched")
+            failpoint("flush.searched")
         finally:
-            self._writer.end_seal(tokens)
+            self._writer.end_flush(tokens)
         return manifest.generation
 
     def drop(self, names: Collection[str]) -> None:

@@ -22,10 +22,10 @@ class LiveSettings:
 
     Attributes:
         durability: when an append is acknowledged. ``always``: its record is on disk. ``interval``: the record is written, and
-            is flushed within ``interval`` seconds. ``none``: the record is written, and the system decides when it is
-            flushed. In all three, an acknowledged append survives the end of the process. Only with
+            is synced within ``interval`` seconds. ``none``: the record is written, and the system decides when it is
+            synced. In all three, an acknowledged append survives the end of the process. Only with
             ``always`` does every acknowledged append survive a power loss.
-        interval: seconds between flushes.
+        interval: seconds between syncs.
         max_tokens, max_bytes: bounds of what was appended; 0: none. ``max_tokens`` also bounds the tokens in published live
             segments, ``max_bytes`` only memory. The oldest documents go first.
         max_group_tokens: bound of each group. Its oldest documents go first.
@@ -33,7 +33,7 @@ class LiveSettings:
         evict: the order of eviction. ``age``: the oldest documents first. ``use``: whole groups
             first, the least recently used one first; after all groups, the oldest other documents.
         flush_tokens: documents without a group are published as segment files when they have this many tokens; 0: only
-            ``seal`` publishes.
+            ``flush`` publishes.
         residency, threads: as ``suffolk.datastore.datastore.open_datastore``.
 
     Raises:
@@ -60,7 +60,7 @@ class LiveSettings:
             (self.max_group_tokens > 0, "max_group_tokens", self.max_group_tokens, "1 or more"),
             (self.ttl_seconds >= 0, "ttl_seconds", self.ttl_seconds, "0 (no limit) or more"),
             (self.evict in EVICTIONS, "evict", self.evict, f"one of {', '.join(EVICTIONS)}"),
-            (self.flush_tokens >= 0, "flush_tokens", self.flush_tokens, "0 (only seal publishes) or more"),
+            (self.flush_tokens >= 0, "flush_tokens", self.flush_tokens, "0 (only flush publishes) or more"),
             (self.residency in RESIDENCIES, "residency", self.residency, f"one of {', '.join(RESIDENCIES)}"),
             (0 <= self.threads <= MAX_THREADS, "threads", self.threads, f"0 (every core) to {MAX_THREADS}"),
         ):

@@ -149,7 +149,7 @@ def _open(path: Path, files: ExitStack) -> BinaryIO:
 
 @contextmanager
 def _lock(store: Path, wait: float) -> Iterator[None]:
-    """The writer lock; a seal holds it for as long as it writes a segment."""
+    """The writer lock; a flush holds it for as long as it writes a segment."""
     deadline = time.monotonic() + wait
     with ExitStack() as stack:
         while True:

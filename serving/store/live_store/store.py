@@ -86,7 +86,7 @@ class LiveStore(LiveQueries):
     a store open for appending. Other processes can open its published generation.
 
     A group is a name for documents that belong together: a prompt, a user, a repository. Its documents stay in memory and in the
-    log. Documents without a group are published as segment files by ``seal``.
+    log. Documents without a group are published as segment files by ``flush``.
     """
 
     def __init__(self, path: Path, settings: LiveSettings = DEFAULT_SETTINGS, feed: ChangeFeed | None = None) -> None:
@@ -134,7 +134,7 @@ class LiveStore(LiveQueries):
             InvalidArgument: the document is empty, larger than a bound, or has a token id out of range; nothing is changed.
             NotFound: a text is given, and the store has no tokenizer.
             ResourceExhausted: the disk is full; nothing is changed, queries go on, and appends work again when there is space.
-            Unavailable: the store is closed, or its log cannot be flushed.
+            Unavailable: the store is closed, or its log cannot be synced.
         """
         ids: Any = self._ids(document)
         return self.append_batch([Document(id, metadata, ids)], group, replace, key)
@@ -171,7 +171,7 @@ class LiveStore(LiveQueries):
         """Delete the documents whose source is in ``ids`` and that meet all conditions of ``where``, or a whole group.
 
         No query that begins afterwards finds them. Documents in published files are deleted by publishing a generation. A deletion
-        waits while a seal runs. The text leaves the log within about a minute, and segment files with ``suffolk compact``.
+        waits while a flush runs. The text leaves the log within about a minute, and segment files with ``suffolk compact``.
 
         Args:
             ids, where: see ``suffolk.build_index.delete``.
@@ -227,7 +227,7 @@ class LiveStore(LiveQueries):
             raise NotFound(f"datastore {self.name} has no document with the id {id!r}")
         return DocumentState(documents, tokens, max(found.sequences, default=0))
 
-    def seal(self) -> int | None:
+    def flush(self) -> int | None:
         """Publish the documents in memory that have no group. Returns the new generation, or None if there are none.
 
         Queries and appends go on. The log of what was published is removed.
@@ -237,7 +237,7 @@ class LiveStore(LiveQueries):
             ResourceExhausted: the disk is full; nothing is changed.
         """
         with self._files.lock:
-            return self._files.seal()
+            return self._files.flush()
 
     def scrub(self) -> None:
         """Rewrite the log without the text of removed documents. A thread does so anyway, within the time that
@@ -272,7 +272,7 @@ class LiveStore(LiveQueries):
     def documents(self) -> Iterator[Document]:
         """Yield every document: the published ones in order, then those in memory, the oldest first.
 
-        Documents that are sealed meanwhile may be missing. ``suffolk snapshot`` copies one state.
+        Documents that are flushed meanwhile may be missing. ``suffolk snapshot`` copies one state.
         """
         if self._files.datastore is not None:
             yield from self._files.datastore.documents()
@@ -315,7 +315,7 @@ class LiveStore(LiveQueries):
             oldest_time=index["oldest_time"],
             log_bytes=log.total_bytes,
             log_files=log.file_count,
-            unflushed_bytes=log.unflushed_bytes,
+            unsynced_bytes=log.unsynced_bytes,
             torn_bytes=self._writer.torn.bytes if self._writer.torn is not None else 0,
             evicted_documents=self._bounds.evicted_documents,
             evicted_tokens=self._bounds.evicted_tokens,
@@ -336,7 +336,7 @@ class LiveStore(LiveQueries):
         return GroupStats(stats["documents"], stats["tokens"])
 
     def close(self) -> None:
-        """Flush the log, and release the index, the files and the lock. Later calls raise Unavailable."""
+        """Sync the log, and release the index, the files and the lock. Later calls raise Unavailable."""
         self._resources.close()
         self._files.datastore = None
 

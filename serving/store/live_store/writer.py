@@ -68,7 +68,7 @@ class LiveWriter:
         if state.holds_removed:
             self.removed_text.note_deleted()
         self.unpublished_tokens = state.ungrouped_tokens
-        """Tokens of documents without a group that were appended since the last seal, including those removed meanwhile."""
+        """Tokens of documents without a group that were appended since the last flush, including those removed meanwhile."""
         self.keys = AppendKeys(key for change in state.log.changes for key in change.keys)
         """Of recent appends. ``_lock`` guards them."""
         self._next = state.next_sequence
@@ -199,13 +199,13 @@ class LiveWriter:
         with self._lock:
             yield self._next
 
-    def begin_seal(self) -> tuple[int, int]:
+    def begin_flush(self) -> tuple[int, int]:
         """Begin a new log file. Returns the sequence up to which all documents are in older ones, and ``unpublished_tokens``."""
         with self._lock:
             self.log.rotate()
             return self._next - 1, self.unpublished_tokens
 
-    def end_seal(self, tokens: int) -> None:
+    def end_flush(self, tokens: int) -> None:
         """Note that ``tokens`` unpublished tokens are published, and remove log files whose documents are all gone."""
         with self._lock:
             self.unpublished_tokens -= tokens
@@ -242,7 +242,7 @@ class LiveWriter:
         return True
 
     def close(self) -> None:
-        """Flush the log and release the index."""
+        """Sync the log and release the index."""
         try:
             self.log.close()
         finally:

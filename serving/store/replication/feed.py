@@ -15,13 +15,13 @@ from suffolk.serving.store.live_store.record import Change, frame
 from suffolk.serving.store.replication.documents import DocumentChecksums
 
 SILENT_SECONDS = 1.5
-"""A copy that makes no progress for so long leaves the copies in step; a leader that is silent for so long is succeeded."""
+"""A copy that makes no progress for so long leaves the copies in sync; a leader that is silent for so long is succeeded."""
 BROKEN_SECONDS = 0.5
 """The same after a connection has ended, if the other side does not connect or answer again."""
 COPY_SECONDS = 5.0
 """How long an append waits for its copies. A connection that is silent for this time is dropped."""
 NEAR_CHANGES = 1000
-"""A follower that lacks no more comes in step: from then on, each change waits for it."""
+"""A follower that lacks no more comes in sync: from then on, each change waits for it."""
 MAX_WAITING_BYTES = 256 << 20
 """Most changes that wait for a follower. With more it is dropped. It connects again, and gets what it lacks."""
 
@@ -60,15 +60,15 @@ class Feed:
 
     Args:
         name: of the store, for messages.
-        copies: copies that a change needs before it is acknowledged, the leader's own included.
+        write_quorum: copies that a change needs before it is acknowledged, the leader's own included.
 
     Attributes:
         documents: those of the store. The lock of its writer guards them.
         reign: how often the store began to lead.
     """
 
-    def __init__(self, name: str, copies: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.copies = copies
+    def __init__(self, name: str, write_quorum: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.write_quorum = write_quorum
         self.documents = DocumentChecksums()
         self._name = name
         self._clock = clock
@@ -110,14 +110,14 @@ class Feed:
         """Refuse a change before it is made. Returns a number for ``await_copies``.
 
         Raises:
-            Unavailable: too few copies are in step, or the store does not lead.
+            Unavailable: too few copies are in sync, or the store does not lead.
         """
         reign = self.reign
         self.require_lead()
-        if (have := 1 + self.followers()) < self.copies:
+        if (have := 1 + self.followers()) < self.write_quorum:
             raise Unavailable(
-                f"{self._name} has {have} of {self.copies} copies, so it takes no changes, and nothing is changed; start another "
-                "replica, or try again when one has caught up",
+                f"{self._name} has {have} of {self.write_quorum} copies, so it takes no changes, and nothing is changed; start "
+                "another replica, or try again when one has caught up",
                 change="none",
             )
         return reign
@@ -147,7 +147,7 @@ class Feed:
             self._changed.notify_all()
 
     def await_copies(self, position: int, reign: int) -> None:
-        """Wait until all copies in step, and enough of them, have all changes below ``position``.
+        """Wait until all copies in sync, and enough of them, have all changes below ``position``.
 
         Args:
             reign: from ``require_copies``. A store that has not led all the time since then may have lost the changes.
@@ -164,7 +164,7 @@ class Feed:
                 if self._clock() - each.last_seen > SILENT_SECONDS:  # later changes need not wait for it
                     self.drop(each, "the follower is silent")
         raise DeadlineExceeded(
-            f"{self._name}: {have} of {max(self.copies, 1 + len(self._required))} copies have the change after "
+            f"{self._name}: {have} of {max(self.write_quorum, 1 + len(self._required))} copies have the change after "
             f"{COPY_SECONDS:g} s, so it may stay or vanish; look for it before you repeat it{self._refusal and ': '}{self._refusal}"
         )
 
@@ -211,7 +211,7 @@ class Feed:
             return sum(bool(each.confirmed) for each in self._subscriptions.values())
 
     def behind(self) -> int:
-        """How many changes the follower in step with the fewest has not confirmed."""
+        """How many changes the follower in sync with the fewest has not confirmed."""
         with self._changed:
             known = [each for each in self._subscriptions.values() if each.confirmed]
             return max((each.position - each.confirmed for each in known), default=0)
@@ -274,4 +274,4 @@ class Feed:
         if position <= self._acknowledged:
             return True
         having = {each.replica for each in self._subscriptions.values() if each.confirmed >= position}
-        return self._required <= having and 1 + len(having & self._required) >= self.copies
+        return self._required <= having and 1 + len(having & self._required) >= self.write_quorum

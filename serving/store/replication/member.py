@@ -1,4 +1,4 @@
-"""What a copy of a store decides: whom it follows, when it leads, and which copies are in step.
+"""What a copy of a store decides: whom it follows, when it leads, and which copies are in sync.
 
 It uses no threads, sockets or clock of its own: a loop calls ``tick``, and passes messages on. So ``tests/simulation`` runs many
 copies in one process. docs/design/replication.md has the rules.
@@ -39,7 +39,7 @@ class Member:
     Args:
         name: of the store, for messages.
         replica: the copy's id. new_id: gives it another one, and keeps that on disk.
-        max_lag: seconds after which it answers no queries unless it knows that it is in step; None: it always answers.
+        max_lag: seconds after which it answers no queries unless it knows that it is in sync; None: it always answers.
         on_lead: is called before it takes changes.
         run: an id of this process; empty: a random one.
 
@@ -71,7 +71,7 @@ class Member:
         self._writer, self._feed, self._register = writer, feed, register
         self._max_lag, self._on_lead, self._clock = max_lag, on_lead, clock
         self._compared = False
-        self._intact = True  # False: it has to leave the copies in step, and cannot write its new id
+        self._intact = True  # False: it has to leave the copies in sync, and cannot write its new id
         self._left = False  # whether it took another id since it was compared last
         self._following = 0  # the epoch whose changes it repeats
         self._led = 0  # the last epoch in which this process led
@@ -80,7 +80,7 @@ class Member:
         self._complete = self._heard  # when it last had all that the leader had
         self._read_at = self._sure_at = float(
             "-inf"
-        )  # when the register was read, and when it said that this copy is in step
+        )  # when the register was read, and when it said that this copy is in sync
         self._deciding = threading.Lock()  # held while the register is read and changed; taken before _role
         self._role = threading.RLock()  # held by what begins or ends to lead or follow, and by what repeats changes
 
@@ -124,7 +124,7 @@ class Member:
         """Lead from now on, by order of an operator. Returns what may be lost; empty if nothing is.
 
         Raises:
-            Unavailable: it is not in step, and ``accept_loss`` is not given; or another copy was faster.
+            Unavailable: it is not in sync, and ``accept_loss`` is not given; or another copy was faster.
         """
         with self._deciding:
             self._read(0)
@@ -133,16 +133,16 @@ class Member:
                 return ""
             if self._feed.leads:
                 self._stop_leading(f"{self.name} has no leader yet")
-            sure = self._compared and self.id in value.in_step and self._writer.log.failure is None
-            others = [each for each in value.in_step if each != self.id]
+            sure = self._compared and self.id in value.in_sync and self._writer.log.failure is None
+            others = [each for each in value.in_sync if each != self.id]
             lost = (
-                f"{self.name}: this copy has changes below {self._writer.next_sequence} and is not known to be in step; changes "
+                f"{self.name}: this copy has changes below {self._writer.next_sequence} and is not known to be in sync; changes "
                 f"that only others have ({', '.join(others) or 'none are known'}) are lost"
             )
             if not sure and not accept_loss:
                 raise Unavailable(f"{lost} if it leads; promote one of those, or give --accept-loss")
             lost = "" if sure else lost
-            self._take_lead(() if lost else value.in_step)
+            self._take_lead(() if lost else value.in_sync)
             if not self._feed.leads:
                 raise Unavailable(f"{self.name}: another copy began to lead at the same time; look again who leads")
             return lost
@@ -156,7 +156,7 @@ class Member:
         if self._max_lag is not None and (age := self._clock() - self._sure_at) > self._max_lag:
             since = f"for {age:.1f} s" if age < 1e9 else "since it was started"
             raise Unavailable(
-                f"{self.name}: this copy is not known to be in step {since}, and ",
+                f"{self.name}: this copy is not known to be in sync {since}, and ",
                 Field("max_lag"),
                 f" is {self._max_lag:g} s; ask another one, or try again when it has caught up",
             )
@@ -174,11 +174,11 @@ class Member:
                 self._run,
                 value.epoch,
                 self._feed.leads,
-                self._compared and self.id in value.in_step,
+                self._compared and self.id in value.in_sync,
                 self._compared,
                 position,
                 self._feed.documents.digest,
-                self._feed.copies,
+                self._feed.write_quorum,
                 self._feed.followers() if self._feed.leads else 0,
             )
 
@@ -284,13 +284,13 @@ class Member:
     def _is_silent(self) -> bool:
         return self._clock() - self._heard > SILENT_SECONDS
 
-    def _take_lead(self, in_step: Sequence[str] | None = None) -> None:
-        """Try to become the leader. ``in_step``: the copies that stay in step; None: all but a leader that is gone."""
+    def _take_lead(self, in_sync: Sequence[str] | None = None) -> None:
+        """Try to become the leader. ``in_sync``: the copies that stay in sync; None: all but a leader that is gone."""
         value = self.entry.value
-        if in_step is None:
-            rest = [each for each in value.in_step if each != value.leader or each == self.id]
-            in_step = rest if len(rest) >= self._feed.copies else value.in_step
-        kept = tuple(sorted({*in_step, self.id}))
+        if in_sync is None:
+            rest = [each for each in value.in_sync if each != value.leader or each == self.id]
+            in_sync = rest if len(rest) >= self._feed.write_quorum else value.in_sync
+        kept = tuple(sorted({*in_sync, self.id}))
         with self._writer.paused() as position:
             digest = self._feed.documents.digest
         # a lost register begins with epoch 0, and numbers must go on to rise
@@ -305,7 +305,7 @@ class Member:
             self._begin()
 
     def _keep_lead(self) -> None:
-        """As leader: see whether another one was chosen, and change which copies are in step."""
+        """As leader: see whether another one was chosen, and change which copies are in sync."""
         try:
             self._read(0 if self._feed.silent() else READ_SECONDS)  # copies that leave may follow another leader
         except SuffolkError:
@@ -314,7 +314,7 @@ class Member:
             raise
         finally:
             log = self._writer.log
-            refused = log.refusal if len(self.entry.value.in_step) > 1 else None
+            refused = log.refusal if len(self.entry.value.in_sync) > 1 else None
             if (failure := log.failure or refused) is not None:
                 self._heard = self._clock()  # another copy goes first
                 self._stop_leading(f"{self.name} does not lead any more: {failure}")
@@ -324,27 +324,27 @@ class Member:
         if not self._feed.leads:
             return
         wanted = self._wanted(value)
-        if wanted == set(value.in_step) and wanted.issuperset(self._feed.silent()):
-            return  # a copy that became silent while it came in step is not waited for after a swap
-        self._require({*value.in_step, *wanted})  # who joins is needed from now on, who leaves until it is written
+        if wanted == set(value.in_sync) and wanted.issuperset(self._feed.silent()):
+            return  # a copy that became silent while it came in sync is not waited for after a swap
+        self._require({*value.in_sync, *wanted})  # who joins is needed from now on, who leaves until it is written
         try:
-            self._register.swap(self.entry.version, replace(value, in_step=tuple(sorted(wanted))))
+            self._register.swap(self.entry.version, replace(value, in_sync=tuple(sorted(wanted))))
         finally:
             self._read(0)
         if self._leads_by_register():
-            self._require(self.entry.value.in_step)
+            self._require(self.entry.value.in_sync)
 
     def _wanted(self, value: Leadership) -> set[str]:
-        """The copies that should be in step: without silent ones, if the others are enough.
+        """The copies that should be in sync: without silent ones, if the others are enough.
 
-        Else the leader may be the one that is cut off, and those that it cannot hear succeed it sooner if both are in step.
+        Else the leader may be the one that is cut off, and those that it cannot hear succeed it sooner if both are in sync.
         """
-        joined = {*value.in_step, *self._feed.admit(), self.id}
+        joined = {*value.in_sync, *self._feed.admit(), self.id}
         heard = joined.difference(self._feed.silent())
-        return heard if len(heard) >= self._feed.copies else joined
+        return heard if len(heard) >= self._feed.write_quorum else joined
 
-    def _require(self, in_step: Sequence[str] | set[str]) -> None:
-        self._feed.require([each for each in in_step if each != self.id])
+    def _require(self, in_sync: Sequence[str] | set[str]) -> None:
+        self._feed.require([each for each in in_sync if each != self.id])
 
     def _leads_by_register(self) -> bool:
         """Whether this process leads by the register: since now, or still. A bid may also succeed after its answer was lost."""
@@ -359,7 +359,7 @@ class Member:
             self._compared = True
             self._on_lead()
             self._writer.begin_at(value.epoch * EPOCH_NUMBERS)
-            self._feed.begin([each for each in value.in_step if each != self.id])
+            self._feed.begin([each for each in value.in_sync if each != self.id])
             self._note_step()
 
     def _stop_leading(self, refusal: str) -> None:
@@ -380,12 +380,12 @@ class Member:
             self._note_step()
 
     def _note_step(self) -> None:
-        """Since the register was read, nothing is acknowledged without a copy that is in step by it."""
-        if self._compared and self.id in self.entry.value.in_step:
+        """Since the register was read, nothing is acknowledged without a copy that is in sync by it."""
+        if self._compared and self.id in self.entry.value.in_sync:
             self._sure_at = self._read_at
 
     def _leave(self) -> None:
-        """Leave the copies in step, because documents are missing or differ: by another id, which the register does not know.
+        """Leave the copies in sync, because documents are missing or differ: by another id, which the register does not know.
 
         Raises:
             Unavailable: it has left now; it must connect again by its new id.

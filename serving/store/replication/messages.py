@@ -28,10 +28,10 @@ class ReplicaStatus:
         id: of the replica, random, kept in its folder. run: of its process.
         epoch: the last one that it knows of.
         leads: whether it leads in that epoch.
-        in_step: whether it has everything acknowledged, as far as it knows.
+        in_sync: whether it has everything acknowledged, as far as it knows.
         compared: whether it led, or was compared with a leader, since it was started.
         position, digest: the number of its next change, and the sum of the checksums of its documents.
-        copies: copies that a change needs.
+        write_quorum: copies that a change needs before it is acknowledged.
         followers: of a leader: followers that have everything.
     """
 
@@ -39,11 +39,11 @@ class ReplicaStatus:
     run: str
     epoch: int
     leads: bool
-    in_step: bool
+    in_sync: bool
     compared: bool
     position: int
     digest: int
-    copies: int
+    write_quorum: int
     followers: int
 
 
@@ -62,7 +62,7 @@ class Welcome:
     """A leader's answer: the subscription to all changes from now on, and the records that the follower lacks until now.
 
     Attributes:
-        refill: the follower must forget all of its documents first. It may do so only when it is not in step.
+        refill: the follower must forget all of its documents first. It may do so only when it is not in sync.
     """
 
     epoch: int

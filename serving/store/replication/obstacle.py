@@ -32,8 +32,8 @@ def obstacle(
         if own.position == 1:
             return ""
         return f"{name} has documents, and the register has no leader; choose one with 'suffolk promote --accept-loss'"
-    if own.id not in value.in_step:
-        return f"{name} has no leader, and this copy is not in step; start the others, {BY_ORDER}"
+    if own.id not in value.in_sync:
+        return f"{name} has no leader, and this copy is not in sync; start the others, {BY_ORDER}"
     if own.compared:
         return ""
     if not intact:
@@ -44,8 +44,8 @@ def obstacle(
 def _obstacle_after_restart(
     name: str, value: Leadership, own: ReplicaStatus, found: Mapping[str, ReplicaStatus]
 ) -> str:
-    """A disk may have lost something meanwhile. So all copies in step must say what they have, and the one with the most leads."""
-    others = [each for each in value.in_step if each != own.id]
+    """A disk may have lost something meanwhile. So all copies in sync must say what they have, and the one with the most leads."""
+    others = [each for each in value.in_sync if each != own.id]
     if away := [each for each in others if each not in found]:
         copies = ", ".join(away)
         return f"{name} has no leader, and this copy was started again; start the copies {copies} too, {BY_ORDER}"
@@ -54,5 +54,5 @@ def _obstacle_after_restart(
     if max(((found[each].position, each) for each in others), default=(0, "")) > (own.position, own.id):
         return f"{name} has no leader yet; another copy has more changes"
     if value.ends and own.position < value.ends[-1].position:
-        return f"{name}: no copy in step has the changes below {value.ends[-1].position}; restore one, {BY_ORDER}"
+        return f"{name}: no copy in sync has the changes below {value.ends[-1].position}; restore one, {BY_ORDER}"
     return ""

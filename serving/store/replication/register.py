@@ -1,4 +1,4 @@
-"""The register of a replicated store: who leads it, and which copies are in step. It changes by compare-and-swap alone."""
+"""The register of a replicated store: who leads it, and which copies are in sync. It changes by compare-and-swap alone."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class Leadership:
         epoch: rises with each leader. 0: there was none yet.
         leader: id of the copy that leads.
         run: of the leader's process. A process that was started later never leads on.
-        in_step: ids of the copies that have everything acknowledged, the leader's too. Only one of them leads next.
+        in_sync: ids of the copies that have everything acknowledged, the leader's too. Only one of them leads next.
         ends: of the last epochs.
     """
 
     epoch: int = 0
     leader: str = ""
     run: str = ""
-    in_step: tuple[str, ...] = ()
+    in_sync: tuple[str, ...] = ()
     ends: tuple[End, ...] = ()
 
-    def succeeded(self, leader: str, run: str, in_step: tuple[str, ...], position: int, digest: int) -> Leadership:
+    def succeeded(self, leader: str, run: str, in_sync: tuple[str, ...], position: int, digest: int) -> Leadership:
         """After another copy has begun to lead, at ``position``."""
         ends = (*self.ends, End(self.epoch, position, digest))[-MOST_ENDS:]
-        return Leadership(self.epoch + 1, leader, run, in_step, ends)
+        return Leadership(self.epoch + 1, leader, run, in_sync, ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def decode(content: bytes, place: str) -> Leadership:
         fields = json.loads(content)
         fields.pop("writer", None)
         value = Leadership(**fields)
-        return replace(value, in_step=tuple(value.in_step), ends=tuple(End(**each) for each in fields["ends"]))
+        return replace(value, in_sync=tuple(value.in_sync), ends=tuple(End(**each) for each in fields["ends"]))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Corruption(f"{place}: the register is damaged ({error}); restore the last file of {FOLDER}/") from error
 

@@ -115,7 +115,7 @@ class ReplicatedStore(LiveStore):
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
-        """See ``LiveStore.append_batch``. It returns when all copies in step have the documents, as durable as their settings say.
+        """See ``LiveStore.append_batch``. It returns when all copies in sync have the documents, as durable as their settings say.
 
         Raises:
             Unavailable: the store does not lead, or has too few copies; nothing is changed.
@@ -133,10 +133,10 @@ class ReplicatedStore(LiveStore):
         with self._settled(self.feed.require_copies()):
             return super().delete(ids, where, group, dry_run)
 
-    def seal(self) -> int | None:
+    def flush(self) -> int | None:
         """Raises Unsupported: published files would have no copies."""
         raise Unsupported(
-            f"{self.name} has copies on other servers, and published files would have none; do not seal it"
+            f"{self.name} has copies on other servers, and published files would have none; do not flush it"
         )
 
     def adopt(self, identity: StoreIdentity) -> None:

@@ -29,7 +29,7 @@ PARALLEL = 16
 def fetch_segments(
     remote: RemoteFolder, manifest: Manifest, entries: Sequence[SegmentEntry], folder: Path, meter: Meter
 ) -> None:
-    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. Each gets its name when it is whole, verified and flushed.
+    """Fetch the segments ``entries`` of ``manifest`` to ``folder``. Each gets its name when it is whole, verified and synced.
 
     Parts are written in order to ``.NAME.part``. A further call goes on at the end of that file. Memory: 128 MiB.
 

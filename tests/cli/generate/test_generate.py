@@ -60,7 +60,7 @@ def test_documents_that_are_not_published_are_counted(
     folder = str(tmp_path / "live")
     with create_live_store(folder, model) as live:
         live.append("published")
-        live.seal()
+        live.flush()
         live.append("later", group="a")
         live.append("at last")
     assert generate("--model", model, "--datastore", folder, "--drafter", "datastore", PROMPT) == 0

@@ -31,7 +31,7 @@ def test_services_have_their_names_and_methods() -> None:
             "AppendStream",
             "Get",
             "Delete",
-            "Seal",
+            "Flush",
             "Stats",
             "GetInfo",
             "GetTokenizer",

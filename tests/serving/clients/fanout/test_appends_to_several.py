@@ -127,8 +127,8 @@ def test_appends_follow_the_leader(cluster: Cluster) -> None:
         first.member.tick(dict)
         with TextAppender(store) as appender:
             assert appender.add(np.array([2], np.int32))
-        with pytest.raises(Unsupported, match="published files would have none; do not seal it"):
-            store.seal()
+        with pytest.raises(Unsupported, match="published files would have none; do not flush it"):
+            store.flush()
         assert (contents(first), contents(second)) == ([(None, [1])], [(None, [2])])
 
 
@@ -206,10 +206,10 @@ def test_a_leader_of_a_later_epoch_is_found_beside_a_server_that_hangs(
         may_answer.set()
 
 
-def test_copies_in_step_are_asked_first() -> None:
+def test_copies_in_sync_are_asked_first() -> None:
     replicas = [ReplicaClient(ReplicaAddress(url=f"grpc://127.0.0.1:{port}/x"), HANG) for port in (1, 2)]
     shard = ReplicaSet(replicas, "")
-    replicas[0].probed(0, in_step=False)
+    replicas[0].probed(0, in_sync=False)
     assert shard.choose() is replicas[0]
     replicas[1].probed(0)
     assert {shard.choose() for _ in range(20)} == {replicas[1]}

@@ -58,7 +58,7 @@ def test_a_live_store(tmp_path: Path) -> None:
         assert (value("live_tokens"), value("live_documents"), value("live_unpublished_documents")) == (5, 2, 2)
         assert (value("live_log_bytes") or 0) > 0
         store.delete(group="g")
-        store.seal()
+        store.flush()
         assert (value("datastore_generation"), value("live_documents"), value("datastore_tokens")) == (1, 0, 3)
         assert (value("datastore_failing"), value("live_evicted_tokens_total")) == (0, 0)
 

@@ -25,7 +25,7 @@ from suffolk.datastore.errors import (
 )
 from suffolk.datastore.tree_paths import Paths
 from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, INFO_DEADLINE, TOKENIZER_DEADLINE, connect
-from suffolk.serving.clients.remote_writer import APPEND_DEADLINE, SEAL_DEADLINE
+from suffolk.serving.clients.remote_writer import APPEND_DEADLINE, FLUSH_DEADLINE
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.net.identity import OPERATOR, acting_as
 from suffolk.serving.net.proto import draft_pb2
@@ -99,7 +99,7 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
             lambda: remote.append_stream([document]),
             lambda: remote.get("a"),
             lambda: remote.delete(["a"]),
-            remote.seal,
+            remote.flush,
             remote.stats,
         ):
             with pytest.raises(Unsupported):
@@ -107,7 +107,7 @@ def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: py
     assert set(seen) == set(methods)
     limits = dict.fromkeys(("GetInfo", "Occurrences"), INFO_DEADLINE)
     limits |= {"GetTokenizer": TOKENIZER_DEADLINE, "Append": APPEND_DEADLINE, "Get": APPEND_DEADLINE}
-    limits |= {"Stats": APPEND_DEADLINE} | dict.fromkeys(("AppendStream", "Delete", "Seal"), SEAL_DEADLINE)
+    limits |= {"Stats": APPEND_DEADLINE} | dict.fromkeys(("AppendStream", "Delete", "Flush"), FLUSH_DEADLINE)
     for method, left in seen.items():
         assert left is not None
         assert left < 1.01 * limits.get(method, HANG) + 1  # gRPC rounds long ones up

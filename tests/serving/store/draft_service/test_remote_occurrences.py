@@ -69,7 +69,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Retri
         chat = stack.enter_context(create_live_store(folder / "live", vocab_size=VOCABULARY))
         chat.append_batch(documents(TEXTS[20:], "old"))
         chat.append([5, 1, 2, 6], id="secret")
-        chat.seal()
+        chat.flush()
         chat.delete(["secret", "old-3"])
         chat.append_batch(documents(TEXTS[:5], "new"), group="g")
         yield {"code": code, "chat": chat}

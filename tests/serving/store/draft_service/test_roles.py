@@ -45,7 +45,7 @@ NEEDED = {
     "AppendStream": Role.APPEND,
     "Get": Role.APPEND,
     "Delete": Role.ADMIN,
-    "Seal": Role.ADMIN,
+    "Flush": Role.ADMIN,
 }
 """The role that each call needs. A call that is not here fails the test."""
 
@@ -74,7 +74,7 @@ REQUESTS: dict[str, Callable[[str], Any]] = {
     "AppendStream": lambda name: iter([append(name)]),
     "Get": lambda name: draft_pb2.GetRequest(datastore=name, id="kept"),
     "Delete": lambda name: draft_pb2.DeleteRequest(datastore=name, ids=["none"]),
-    "Seal": lambda name: draft_pb2.SealRequest(datastore=name),
+    "Flush": lambda name: draft_pb2.FlushRequest(datastore=name),
 }
 
 
@@ -159,7 +159,7 @@ def test_nothing_of_another_tenant_shows(
     assert not any(part in str(before) for part in ("acme", "plans"))
     operator = tokens["operator"]
     assert call(stub, "Append", append(SECRET), operator)[0] == "OK"
-    assert call(stub, "Seal", draft_pb2.SealRequest(datastore=SECRET), operator)[0] == "OK"
+    assert call(stub, "Flush", draft_pb2.FlushRequest(datastore=SECRET), operator)[0] == "OK"
     assert str(everything()) == str(before)
 
 
@@ -188,7 +188,7 @@ def test_stored_tokens_are_within_the_quota(tmp_path: Path) -> None:
         body = {"documents": [{"tokens": [1, 2]}], "datastore": "acme/a"}
         status, reply = get(server, "/v1/append", token, body)
         assert (status, json.loads(reply)["error"]["code"]) == (429, "RESOURCE_EXHAUSTED")
-        one.seal()
+        one.flush()
         assert call(stub, "Append", append("acme/a"), token)[0] == "RESOURCE_EXHAUSTED"  # published tokens count too
 
 

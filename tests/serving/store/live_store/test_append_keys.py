@@ -61,7 +61,7 @@ def test_keys_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_the_store_has_of_an_id(tmp_path: Path) -> None:
     with create_live_store(tmp_path / "x", vocab_size=40) as store:
         store.append([1, 2], id="a")
-        store.seal()
+        store.flush()
         second = store.append([1, 2, 3], id="a", group="g")
         assert (store.get("a").documents, store.get("a").tokens, store.get("a").sequence) == (2, 5, second.sequence)
         with pytest.raises(NotFound, match="datastore x has no document with the id 'b'"):

@@ -50,10 +50,10 @@ def test_a_generation_that_cannot_be_taken_up_is_not_published_again(
         patched.setattr(published_files, "open_datastore", fails)
         for _ in range(2):
             with pytest.raises(Unavailable):
-                store.seal()
+                store.flush()
     assert store._writer.unpublished_tokens == 0
     store.append([4], group="g")
-    assert store.seal() is None
+    assert store.flush() is None
     assert store.lookup([1, 2]) == (2, 1)
     assert first_tokens(store) == first_tokens(open_store()) == [1, 4]
 
@@ -61,7 +61,7 @@ def test_a_generation_that_cannot_be_taken_up_is_not_published_again(
 def test_memory_is_bounded_while_nothing_can_be_published(open_store: OpenStore) -> None:
     store = without_keeper(open_store(ttl_seconds=60, max_tokens=100))
     store.append([1] * 20)
-    store.seal()
+    store.flush()
     store._writer._clock._offset += 80  # the published segment is due
     with writer_lock(store.path):
         for number in range(30):
@@ -94,7 +94,7 @@ def test_a_deletion_by_another_process_is_served_during_a_checkpoint(
     store = without_keeper(open_store())
     store.append([5, 6, 7], id="x")
     store.append([8, 9], id="y")
-    store.seal()
+    store.flush()
     store.append([1], group="g")
     entered, release = threading.Event(), threading.Event()
     checkpoint = store._writer.log.checkpoint

@@ -27,7 +27,7 @@ def path(open_store: OpenStore) -> Path:
     """A closed store with a published document, and four documents in the log, of which two are published or removed."""
     store = open_store()
     store.append([1, 2, 3], id="a")
-    store.seal()
+    store.flush()
     store.append([4, 5], id="b", group="g")
     store.append([6], id="c", metadata={"license": "mit"})
     store.append([7, 8, 9], id="d", group="g", replace=True)
@@ -165,7 +165,7 @@ def test_a_log_is_sound_at_every_moment_of_its_writing(open_store: OpenStore) ->
                 store._writer.checkpoint(force=True)
             if number % 90 == 0:
                 store.append([1])
-                store.seal()
+                store.flush()
 
     thread = threading.Thread(target=change)
     thread.start()

@@ -57,13 +57,13 @@ def test_a_jump_changes_nothing_while_the_store_is_open(open_store: OpenStore, c
     assert first_tokens(store) == []
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_nothing_is_lost_when_the_clock_jumps_back(open_store: OpenStore, clocks: Clocks, sealed: bool) -> None:
+@pytest.mark.parametrize("flushed", [False, True])
+def test_nothing_is_lost_when_the_clock_jumps_back(open_store: OpenStore, clocks: Clocks, flushed: bool) -> None:
     """Regression: the time of published documents was not known when the log held none."""
     store = opened(open_store)
     store.append([1])
-    if sealed:
-        store.seal()
+    if flushed:
+        store.flush()
         store.scrub()
     clocks.wall -= DAY
     store = opened(open_store)
@@ -77,12 +77,12 @@ def test_nothing_is_lost_when_the_clock_jumps_back(open_store: OpenStore, clocks
     assert first_tokens(store) == []
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_old_documents_go_when_the_clock_jumps_forwards(open_store: OpenStore, clocks: Clocks, sealed: bool) -> None:
+@pytest.mark.parametrize("flushed", [False, True])
+def test_old_documents_go_when_the_clock_jumps_forwards(open_store: OpenStore, clocks: Clocks, flushed: bool) -> None:
     store = opened(open_store)
     store.append([1])
-    if sealed:
-        store.seal()
+    if flushed:
+        store.flush()
     clocks.wall += DAY
     store = opened(open_store)
     store.append([2])

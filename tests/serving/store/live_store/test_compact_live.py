@@ -36,7 +36,7 @@ def test_compacted_live_documents_still_expire(
         monkeypatch.setattr(store._writer._clock, "now", lambda: time)
         for number in range(4):
             store.append_batch([Document(f"{number}", {}, np.array([number])), Document("x", {}, np.array([9]))])
-            store.seal()
+            store.flush()
             time += 20
         store.delete(["x"])
         append_documents(path, [[42, 1]])
@@ -72,13 +72,13 @@ def test_deleted_text_leaves_the_segments_of_a_live_store(tmp_path: Path) -> Non
 
     with LiveStore(path, LiveSettings(durability="none")) as store:
         store.append_batch([Document("secret", {}, secret), Document("other", {}, np.array([1]))])
-        store.seal()
+        store.flush()
         store.delete(["secret"])
         store.scrub()
         assert holds()
         assert compact(path, threads=1).removed_documents == 1
         assert not holds()
         store.append([2])
-        store.seal()  # segments without deleted documents are merged again
+        store.flush()  # segments without deleted documents are merged again
         assert len(segment_names(path)) == 2
         assert first_tokens(store) == [40, 1, 2]

@@ -14,7 +14,7 @@ def test_a_deletion_by_another_process_is_taken_up_and_reported(open_store: Open
     assert [(each.generation, each.problem) for each in read_readers(store.path)] == [(0, "")]
     store.append([1, 2, 3], id="a")
     store.append([1, 2, 4], id="b")
-    store.seal()
+    store.flush()
     store.append([1, 2, 5], id="c")
     generation = delete(store.path, ["a"]).generation
     assert [each.generation for each in wait_for_readers(store.path, generation)] == [generation]

@@ -61,7 +61,7 @@ def test_appends_work_again_when_there_is_space(disk: Path, group: str | None) -
     assert log.torn is None
     assert (log.documents, store.stats().documents) == (count, count)
     assert store.lookup([3, 3]) == (2, (TOKENS - 1) * sum(number % 50 == 3 for number in range(count)))
-    for refused in (store.scrub, store.seal if group is None else store.scrub):
+    for refused in (store.scrub, store.flush if group is None else store.scrub):
         with pytest.raises(ResourceExhausted):
             refused()
     filler.unlink()

@@ -93,7 +93,7 @@ def test_published_documents_go_in_whole_segments(open_store: OpenStore) -> None
         store.append_batch(
             [Document(f"{number}", {}, np.full(20, number, np.uint32)), Document("x", {}, np.array([40]))]
         )
-        store.seal()
+        store.flush()
         if number == 2:
             store.delete(["x"])
         store._maintenance.work()
@@ -109,7 +109,7 @@ def test_the_last_segment_does_not_outlive_newer_documents(open_store: OpenStore
     """A generation holds at least one segment, so newer documents in memory went before the only one."""
     store = without_keeper(open_store(max_tokens=100))
     store.append([0] * 20)
-    store.seal()
+    store.flush()
     for number in range(1, 16):
         store.append([number] * 20)
     store._maintenance.work()
@@ -123,7 +123,7 @@ def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch:
     now = store._writer.now()
     monkeypatch.setattr(store._writer._clock, "now", lambda: now)
     store.append([1, 2, 3], id="a")
-    store.seal()
+    store.flush()
     now += 80
     for _ in range(2):
         store._maintenance.work()
@@ -133,7 +133,7 @@ def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch:
     store = without_keeper(open_store(ttl_seconds=60))
     monkeypatch.setattr(store._writer._clock, "now", lambda: now)
     store.append([4, 5])
-    store.seal()
+    store.flush()
     store._maintenance.work()
     assert first_tokens(store) == [4]
     assert store._files.datastore is not None
@@ -141,17 +141,17 @@ def test_the_last_published_documents_expire(open_store: OpenStore, monkeypatch:
     assert first_tokens(open_store()) == [4]
 
 
-@pytest.mark.parametrize("seals", [1, 40])
+@pytest.mark.parametrize("flushes", [1, 40])
 def test_no_document_outlives_its_time_by_much(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, seals: int
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, flushes: int
 ) -> None:
     store = without_keeper(open_store(ttl_seconds=80))
     start = time = store._writer.now()
     monkeypatch.setattr(store._writer._clock, "now", lambda: time)
     for number in range(40):
         store.append([number] * 5)
-        if number % (40 // seals) == 40 // seals - 1:
-            store.seal()
+        if number % (40 // flushes) == 40 // flushes - 1:
+            store.flush()
         time += 2
     assert store._files.datastore is not None
     assert len(live_segments(store._files.datastore.manifest)) <= 25
@@ -178,7 +178,7 @@ def test_a_base_corpus_is_never_evicted(tmp_path: Path) -> None:
         without_keeper(store)
         for number in range(5):
             store.append([number] * 9)
-            store.seal()
+            store.flush()
             store._maintenance.work()
         assert first_tokens(store) == [1, 3, 4]
 
@@ -195,7 +195,7 @@ def test_large_stores_publish_by_themselves(open_store: OpenStore) -> None:
     assert (store.stats().published_tokens, store.stats().tokens) == (100, 99)
 
 
-def test_a_seal_that_another_writer_hinders_is_tried_again(open_store: OpenStore) -> None:
+def test_a_flush_that_another_writer_hinders_is_tried_again(open_store: OpenStore) -> None:
     store = open_store(flush_tokens=10)
     with writer_lock(store.path):
         store.append([1] * 10)
@@ -223,13 +223,13 @@ def test_a_full_disk_refuses_appends_and_answers_queries(open_store: OpenStore, 
     store.append([1, 2, 3])
     size = store.stats().log_bytes
     with file_size_limit(size + 20):
-        for change in (lambda: store.append([4] * 100), lambda: store.append([5] * 100, group="g"), store.seal):
+        for change in (lambda: store.append([4] * 100), lambda: store.append([5] * 100, group="g"), store.flush):
             with pytest.raises(ResourceExhausted):
                 change()
         assert store.lookup([1, 2]) == (2, 1)
         assert store.lookup([4]) == (0, 0)
     assert store.append([4, 5]).durable
-    assert store.seal() == 1
+    assert store.flush() == 1
     assert first_tokens(store) == first_tokens(open_store()) == [1, 4]
 
 

@@ -1,4 +1,4 @@
-"""A live store answers with all that was appended, over seals, restarts, deletions and other processes' generations."""
+"""A live store answers with all that was appended, over flushes, restarts, deletions and other processes' generations."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_delete_takes_ids_conditions_and_groups(open_store: OpenStore) -> None:
     store = open_store()
     store.append_batch([document(1, 2, source="x", license="mit"), document(1, 3, source="y", license="gpl")])
     store.append([1, 4], id="z", group="a")
-    store.seal()
+    store.flush()
     store.append([1, 5], id="x")
     store.append([1, 6], id="w", metadata={"kind": "log"})
     report = store.delete(ids=["x", "unknown"])
@@ -113,7 +113,7 @@ def test_delete_takes_ids_conditions_and_groups(open_store: OpenStore) -> None:
     assert held(store) == held(open_store()) == []
 
 
-def test_threads_append_search_and_seal_at_the_same_time(open_store: OpenStore) -> None:
+def test_threads_append_search_and_flush_at_the_same_time(open_store: OpenStore) -> None:
     store = open_store(durability="always", flush_tokens=200)
     errors: list[BaseException] = []
 
@@ -132,19 +132,19 @@ def test_threads_append_search_and_seal_at_the_same_time(open_store: OpenStore) 
     for each in threads:
         each.join()
     assert not errors
-    store.seal()
+    store.flush()
     for _ in range(2):
         assert sorted(held(store)) == sorted([thread, number % 40] for thread in range(40, 44) for number in range(60))
         store = open_store()
 
 
-def test_seal_publishes_what_has_no_group(open_store: OpenStore, tmp_path: Path) -> None:
+def test_flush_publishes_what_has_no_group(open_store: OpenStore, tmp_path: Path) -> None:
     store = open_store()
-    assert store.seal() is None
+    assert store.flush() is None
     with pytest.raises(NotFound, match="has published nothing"):
         open_datastore(tmp_path / "store")
     store.append_batch([document(1, 2, 3, source="a", license="mit"), document(1, 2, 4)], [None, "g"])
-    assert store.seal() == 1
+    assert store.flush() == 1
     stats = store.stats()
     assert (stats.generation, stats.published_documents, stats.documents, stats.flushed_sequence) == (1, 1, 1, 2)
     with open_datastore(tmp_path / "store") as published:
@@ -152,17 +152,17 @@ def test_seal_publishes_what_has_no_group(open_store: OpenStore, tmp_path: Path)
         assert [(each.source, dict(each.metadata)) for each in published.documents()] == [("a", {"license": "mit"})]
     store.append([1, 2, 5])
     assert store.lookup([1, 2], scope="store") == (2, 3)
-    assert store.seal() == 2
-    assert store.seal() is None
+    assert store.flush() == 2
+    assert store.flush() is None
     assert held(store) == held(open_store()) == [[1, 2, 3], [1, 2, 5], [1, 2, 4]]
     assert open_store().append([1]).sequence == 4
 
 
-def test_seals_merge_small_segments(open_store: OpenStore, tmp_path: Path) -> None:
+def test_flushes_merge_small_segments(open_store: OpenStore, tmp_path: Path) -> None:
     store = open_store()
     for number in range(40):
         store.append([1, 2, number], id=f"{number}", metadata={"number": f"{number}"})
-        store.seal()
+        store.flush()
         assert store.stats().segments <= 6
         if number == 20:
             store.delete(ids=["3"])
@@ -175,11 +175,11 @@ def test_seals_merge_small_segments(open_store: OpenStore, tmp_path: Path) -> No
     assert len(list((tmp_path / "store" / "segments").iterdir())) == len(published.manifest.files())
 
 
-def test_sealing_shortens_the_log(open_store: OpenStore, tmp_path: Path) -> None:
+def test_flushing_shortens_the_log(open_store: OpenStore, tmp_path: Path) -> None:
     store = open_store()
     for number in range(20):
         store.append([number])
-        store.seal()
+        store.flush()
     assert len(list((tmp_path / "store" / "live" / "log").iterdir())) <= 3
     assert store.stats().log_bytes < 1000
 
@@ -209,7 +209,7 @@ def test_it_adds_to_a_published_datastore(tmp_path: Path) -> None:
             time.sleep(0.01)
         assert not store.refresh()
         assert store.lookup([1, 2]) == (2, 2)
-        store.seal()
+        store.flush()
         compact(tmp_path / "base", threads=1)
         store.refresh()
         assert held(store) == [[1, 2, 4], [1, 2, 5]]
@@ -222,7 +222,7 @@ def test_texts_are_encoded_with_its_tokenizer(tmp_path: Path) -> None:
     with create_live_store(tmp_path / "live", tokenizer=next(Path(words).glob("tokenizer*.json"))) as store:
         store.append("the dog sat", id="dogs")
         assert store.decode(store.draft("the dog").tokens) == "sat"
-        store.seal()
+        store.flush()
         assert store.lookup("the dog") == (2, 1)
     with open_datastore(tmp_path / "live") as published:
         assert published.lookup("the dog") == (2, 1)
@@ -231,7 +231,7 @@ def test_texts_are_encoded_with_its_tokenizer(tmp_path: Path) -> None:
 def test_occurrences_name_their_documents(open_store: OpenStore) -> None:
     store = open_store()
     store.append([7, 1, 2, 3], id="file", metadata={"license": "mit"})
-    store.seal()
+    store.flush()
     store.append([1, 2, 4, 5], id="memory", group="g")
     found = sorted(store.occurrences([1, 2], context=1), key=lambda each: str(each.source))
     assert [(each.source, each.document, each.offset, each.tokens.tolist()) for each in found] == [

@@ -64,11 +64,11 @@ def test_deleted_text_leaves_the_log(
 def test_text_that_was_published_before_it_was_deleted_leaves_the_log(open_store: OpenStore) -> None:
     store = open_store()
     store.append([1], id="base")
-    store.seal()
+    store.flush()
     for how in (store.delete, lambda ids: delete(store.path, ids)):
         append_secret(store)
         store.append([2], group="g")  # keeps the file
-        store.seal()
+        store.flush()
         assert holds(store)
         how(ids=["secret"])
         until(lambda: not holds(store))

@@ -1,4 +1,4 @@
-"""A snapshot holds what was acknowledged before it began, while appends, seals and deletions go on."""
+"""A snapshot holds what was acknowledged before it began, while appends, flushes and deletions go on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_snapshot_is_a_store_of_its_own(open_store: OpenStore, tmp_path: Path,
     fill(store, 0, 20)
     report = snapshot(store.path, tmp_path / "first", link)
     assert (report.generation, report.files) == (0, 3)
-    store.seal()
+    store.flush()
     fill(store, 20, 30)
     report = snapshot(store.path, tmp_path / "second", link)
     assert report.generation == 1
@@ -50,7 +50,7 @@ def test_a_snapshot_is_a_store_of_its_own(open_store: OpenStore, tmp_path: Path,
             with open_live_store(tmp_path / name) as copy:
                 assert numbers(copy) == list(range(end))
                 assert copy.group_stats("g").documents == len(range(0, end, 3))
-                copy.seal()
+                copy.flush()
 
 
 def test_snapshots_during_changes_hold_all_that_was_acknowledged(open_store: OpenStore, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_snapshots_during_changes_hold_all_that_was_acknowledged(open_store: Ope
             acknowledged[0] += 1
             if acknowledged[0] % 150 == 0:
                 with suppress(Unavailable):  # a snapshot begins at this moment
-                    store._writer.checkpoint(force=True) if acknowledged[0] % 450 == 0 else store.seal()
+                    store._writer.checkpoint(force=True) if acknowledged[0] % 450 == 0 else store.flush()
             if acknowledged[0] >= 2400:
                 return
 

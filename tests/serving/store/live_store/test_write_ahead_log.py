@@ -135,7 +135,7 @@ def test_a_full_disk_refuses_a_record_and_the_next_one_is_written(tmp_path: Path
     assert [change.tokens.tolist() for change in read_log(folder).changes] == [[1], [3], [4]]
 
 
-def test_a_failed_flush_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(tmp_path / "log", ALWAYS)
     position = write(log, 1, [1])
 
@@ -144,7 +144,7 @@ def test_a_failed_flush_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", fail)
-        with pytest.raises(Unavailable, match="cannot be flushed"):
+        with pytest.raises(Unavailable, match="cannot be synced"):
             log.acknowledge(position)
     with pytest.raises(Unavailable, match="open the store again"):
         write(log, 2, [2])
@@ -228,7 +228,7 @@ def test_a_thread_flushes_every_interval(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     log = Log(tmp_path / "log", read_log(tmp_path / "log"), "interval", interval=0.01)
     position = write(log, 1, [1])
-    while log.unflushed_bytes:
+    while log.unsynced_bytes:
         threading.Event().wait(0.01)
     assert log.acknowledge(position)
     log.close()

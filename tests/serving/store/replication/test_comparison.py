@@ -44,7 +44,7 @@ def test_a_removal_that_nobody_else_knows_is_undone(pair: tuple[ReplicatedStore,
     before = leader.status().id
     with pytest.raises(Unavailable, match="x has other documents than its leader, and is filled again"):
         Following(follower, leader)
-    assert leader.status().id != before  # so it is in step no more, until it is filled
+    assert leader.status().id != before  # so it is in sync no more, until it is filled
     Following(follower, leader).close()
     assert contents(leader) == contents(follower)
     assert sorted(str(name) for name, _ in contents(leader)) == ["a", "b", "c", "d"]
@@ -67,7 +67,7 @@ def test_a_difference_is_found_and_the_copy_filled_again(pair: tuple[ReplicatedS
     with pytest.raises(Unavailable, match="y has other documents than its leader, and is filled again"):
         following.receive()
     assert follower.member.differences == 1
-    assert not follower.status().in_step
+    assert not follower.status().in_sync
     following.close()
     Following(leader, follower).close()
     assert contents(follower) == contents(leader) == [("a", [1, 2])]

@@ -1,4 +1,4 @@
-"""A change is acknowledged when each copy in step has it. Slow and silent copies are dropped."""
+"""A change is acknowledged when each copy in sync has it. Slow and silent copies are dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.replica_pair import Following, contents
 
 
 def test_one_copy_counts_once_however_often_it_connects() -> None:
-    changes = feed.Feed("x", copies=3)
+    changes = feed.Feed("x", write_quorum=3)
     changes.begin(["f"])
     with changes.subscribed("f", 1, 0) as first:
         changes.confirm(first, 5)
@@ -29,7 +29,7 @@ def test_one_copy_counts_once_however_often_it_connects() -> None:
 
 
 def test_no_change_of_an_earlier_reign_is_acknowledged() -> None:
-    changes = feed.Feed("x", copies=1)
+    changes = feed.Feed("x", write_quorum=1)
     changes.begin([])
     reign = changes.require_copies()
     changes.end("another one leads")
@@ -38,8 +38,8 @@ def test_no_change_of_an_earlier_reign_is_acknowledged() -> None:
         changes.await_copies(1, reign)
 
 
-def test_a_slow_copy_is_waited_for_before_it_is_in_step() -> None:
-    changes = feed.Feed("x", copies=1)
+def test_a_slow_copy_is_waited_for_before_it_is_in_sync() -> None:
+    changes = feed.Feed("x", write_quorum=1)
     changes.begin([])
     with changes.subscribed("f", 10, 0) as slow:
         changes.confirm(slow, 5)
@@ -50,14 +50,14 @@ def test_a_slow_copy_is_waited_for_before_it_is_in_step() -> None:
         assert changes.admit() == {"f"}
 
 
-def test_a_copy_that_is_lost_while_it_comes_in_step_is_waited_for_no_more(
+def test_a_copy_that_is_lost_while_it_comes_in_sync_is_waited_for_no_more(
     monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
     following = Following(leader, follower)
     leader.append([1])
     leader.member.tick(dict)
-    assert len(leader.member.entry.value.in_step) == 1
+    assert len(leader.member.entry.value.in_sync) == 1
     monkeypatch.setattr(feed, "COPY_SECONDS", 0.0)
     with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
         leader.append([2])
@@ -84,7 +84,7 @@ def test_a_slow_follower_is_dropped(
 
 def test_a_follower_without_progress_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    changes = feed.Feed("x", copies=1, clock=lambda: now)
+    changes = feed.Feed("x", write_quorum=1, clock=lambda: now)
     changes.begin(["working", "silent"])
     with changes.subscribed("working", 1, 0) as working, changes.subscribed("silent", 1, 0) as silent:
         changes.confirm(working, 1)

@@ -53,7 +53,7 @@ def test_a_follower_takes_no_changes_of_another_epoch(pair: tuple[ReplicatedStor
     following.close()
 
 
-def test_a_copy_in_step_leads_and_another_one_only_at_a_loss(
+def test_a_copy_in_sync_leads_and_another_one_only_at_a_loss(
     monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
@@ -61,8 +61,8 @@ def test_a_copy_in_step_leads_and_another_one_only_at_a_loss(
     following = Following(leader, follower)
     with pytest.raises(Unavailable, match=r"y: this copy has changes below 1099511627777 .* give --accept-loss"):
         follower.member.lead(accept_loss=False)
-    leader.member.tick(dict)  # now it is in step
-    assert len(register_at(leader.path.parent).read().value.in_step) == 2
+    leader.member.tick(dict)  # now it is in sync
+    assert len(register_at(leader.path.parent).read().value.in_sync) == 2
     monkeypatch.setattr(feed, "COPY_SECONDS", 0.01)
     with pytest.raises(DeadlineExceeded, match="1 of 2 copies have the change"):
         leader.append([2])
@@ -84,16 +84,16 @@ def test_a_leader_never_leads_on_after_a_restart(tmp_path: Path) -> None:
         assert not store.status().leads
         with pytest.raises(Unavailable, match="x has no leader yet; nothing is changed"):
             store.append([2])
-        with pytest.raises(Unavailable, match="is not known to be in step since it was started, and max_lag is 1 s"):
+        with pytest.raises(Unavailable, match="is not known to be in sync since it was started, and max_lag is 1 s"):
             store.lookup([1])
         store.member.tick(dict)
         store.member._heard -= 10
-        store.member.tick(dict)  # no other copy is in step
+        store.member.tick(dict)  # no other copy is in sync
         assert store.append([2]).sequence == 2 << 40
         assert store.lookup([1]).count == 1
 
 
-def test_a_started_copy_waits_for_all_that_were_in_step(
+def test_a_started_copy_waits_for_all_that_were_in_sync(
     monkeypatch: pytest.MonkeyPatch, pair: tuple[ReplicatedStore, ReplicatedStore]
 ) -> None:
     leader, follower = pair
@@ -219,12 +219,12 @@ def test_a_leader_that_hears_no_copy_takes_none_out_of_step(tmp_path: Path) -> N
         lead(leader)
         followings = [Following(leader, near), Following(leader, far)]
         leader.member.tick(dict)
-        in_step = {store.member.id for store in (leader, near, far)}
-        leader.feed._progress = dict.fromkeys(in_step, float("-inf"))
+        in_sync = {store.member.id for store in (leader, near, far)}
+        leader.feed._progress = dict.fromkeys(in_sync, float("-inf"))
         leader.member.tick(dict)
-        assert set(register_at(tmp_path).read().value.in_step) == in_step
+        assert set(register_at(tmp_path).read().value.in_sync) == in_sync
         followings[0].receive()
         leader.member.tick(dict)
-        assert set(register_at(tmp_path).read().value.in_step) == {leader.member.id, near.member.id}
+        assert set(register_at(tmp_path).read().value.in_sync) == {leader.member.id, near.member.id}
         for each in followings:
             each.close()

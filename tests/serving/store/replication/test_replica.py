@@ -50,14 +50,14 @@ def test_a_copy_is_not_opened_by_itself(tmp_path: Path, pair: tuple[ReplicatedSt
     ):
         open_live_store(tmp_path / "x")
     with pytest.raises(Unsupported, match="has copies on other servers, and published files would have none"):
-        pair[1].seal()
-    with create_live_store(tmp_path / "sealed", vocab_size=40) as sealed:
-        sealed.append([1])
-        sealed.seal()
+        pair[1].flush()
+    with create_live_store(tmp_path / "flushed", vocab_size=40) as flushed:
+        flushed.append([1])
+        flushed.flush()
     with pytest.raises(
         Unsupported, match="has published files, which have no copies elsewhere; serve it without --register"
     ):
-        make_replica(tmp_path / "sealed")
+        make_replica(tmp_path / "flushed")
 
 
 def test_a_copy_that_is_cut_off_refuses_queries(pair: tuple[ReplicatedStore, ReplicatedStore]) -> None:
@@ -70,7 +70,7 @@ def test_a_copy_that_is_cut_off_refuses_queries(pair: tuple[ReplicatedStore, Rep
     assert follower.lookup([1]).count == 1
     follower.member._sure_at -= 6
     for ask in (lambda: follower.lookup([1]), lambda: follower.occurrences([1]), lambda: follower.get("a")):
-        with pytest.raises(Unavailable, match="not known to be in step for 6.0 s, and max_lag is 5 s; ask another one"):
+        with pytest.raises(Unavailable, match="not known to be in sync for 6.0 s, and max_lag is 5 s; ask another one"):
             ask()
     follower.member._max_lag = None
     assert follower.lookup([1]).count == 1
@@ -137,7 +137,7 @@ def test_a_full_disk_of_a_follower(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             peer = Peer(f"grpc://{server.listening[0]}", "chat")
             settings = replace(PLAIN, durability="always")
             with open_replica(disk / "chat", settings, register, ReplicaSettings(2), [peer]) as copy:
-                until(lambda: copy.status().in_step)
+                until(lambda: copy.status().in_sync)
                 _fill(leader)
                 until(lambda: "No space left on device" in copy.problem)
                 filler.unlink()

@@ -26,7 +26,7 @@ def test_queries_go_on_while_a_copy_hangs(tmp_path: Path) -> None:
         first.before_close(Follower(first, []).close)
         until(lambda: first.status().leads)
         second.before_close(Follower(second, [Peer(url)]).close)
-        until(lambda: second.status().in_step)
+        until(lambda: second.status().in_sync)
         client = connect(url, HANG)
         client.append([1, 2])
         with second.member._role:  # it repeats nothing

@@ -207,7 +207,7 @@ def test_a_live_datastore_is_not_replaced(store: Path, tmp_path: Path, place: st
     push(store, place)
     with suffolk.create(tmp_path / "live", vocab_size=6) as live:
         live.append([1, 2, 3])
-        live.seal()
+        live.flush()
     with pytest.raises(InvalidArgument, match="is a live datastore, whose documents a pull would lose"):
         pull(place, tmp_path / "live", replace=True)
 

@@ -38,10 +38,10 @@ def test_a_refused_append_names_the_datastore(
     assert remote.lookup([1, 2, 3]).length == 3
 
 
-def test_a_failed_seal_names_no_path(server: DraftServer, remote: RemoteDatastore, tmp_path: Path) -> None:
+def test_a_failed_flush_names_no_path(server: DraftServer, remote: RemoteDatastore, tmp_path: Path) -> None:
     remote.append([1, 2, 3])
     with file_size_limit(16), pytest.raises(ResourceExhausted) as caught:
-        remote.seal()
+        remote.flush()
     assert str(tmp_path) not in str(caught.value)
     (tmp_path / "chat" / "LOCK").chmod(0o000)
     for text in (json.dumps(remote.info()), json.dumps(ask(server, "GET", "/v1/info")[2])):

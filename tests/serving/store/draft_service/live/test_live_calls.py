@@ -1,4 +1,4 @@
-"""Appends, deletions, seals and counts through a draft service are those of the live store itself."""
+"""Appends, deletions, flushes and counts through a draft service are those of the live store itself."""
 
 from __future__ import annotations
 
@@ -74,41 +74,41 @@ def test_a_url_has_the_methods_of_a_path(remote: RemoteDatastore, store: LiveSto
     assert remote.lookup([1, 2]).length == 0
 
 
-def test_a_seal_publishes(remote: RemoteDatastore, store: LiveStore) -> None:
-    assert remote.seal() is None
+def test_a_flush_publishes(remote: RemoteDatastore, store: LiveStore) -> None:
+    assert remote.flush() is None
     remote.append([1, 2, 3])
-    assert remote.seal() == store.generation == 1
+    assert remote.flush() == store.generation == 1
     assert remote.draft([1]).tokens.tolist() == [2, 3]
     assert remote.info()["generation"] == 1
     assert remote.info()["live"]["documents"] == 0
 
 
-def test_a_datastore_has_one_seal_or_deletion_at_a_time(
+def test_a_datastore_has_one_flush_or_deletion_at_a_time(
     server: DraftServer, remote: RemoteDatastore, store: LiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: deletions that waited for a long seal filled all places of the server."""
+    """Regression: deletions that waited for a long flush filled all places of the server."""
     remote.append([1, 2, 3], id="a")
     remote.append([1, 2, 3], group="g")
-    entered, finish, seal = threading.Event(), threading.Event(), store.seal
+    entered, finish, flush = threading.Event(), threading.Event(), store.flush
 
     def slow() -> int | None:
         entered.set()
         finish.wait(HANG)
-        return seal()
+        return flush()
 
-    monkeypatch.setattr(store, "seal", slow)
+    monkeypatch.setattr(store, "flush", slow)
     with ThreadPoolExecutor(1) as pool:
-        sealing = pool.submit(remote.seal)
+        flushing = pool.submit(remote.flush)
         assert entered.wait(HANG)
-        for call in (lambda: remote.delete(["a"]), remote.seal):
-            with pytest.raises(ResourceExhausted, match="chat: another seal or deletion runs; try again when it has"):
+        for call in (lambda: remote.delete(["a"]), remote.flush):
+            with pytest.raises(ResourceExhausted, match="chat: another flush or deletion runs; try again when it has"):
                 call()
-        status, headers, _ = ask(server, "POST", "/v1/seal", {"datastore": "chat"})
+        status, headers, _ = ask(server, "POST", "/v1/flush", {"datastore": "chat"})
         assert (status, headers["retry-after"]) == (429, "1")
         assert server.service.admission.in_flight() == 1
-        assert remote.delete(group="g").documents == 1  # waits for no seal
+        assert remote.delete(group="g").documents == 1  # waits for no flush
         finish.set()
-        assert sealing.result(HANG) == 1
+        assert flushing.result(HANG) == 1
     assert remote.delete(["a"]).documents == 1
 
 
@@ -128,7 +128,7 @@ def test_http_twins(server: DraftServer, store: LiveStore) -> None:
     assert ask(server, "POST", "/v1/delete", {"datastore": "chat", "group": "g"})[2]["documents"] == 1
     assert ask(server, "POST", "/v1/delete", {"datastore": "chat", "ids": ["zz"]})[2]["unknown_ids"] == ["zz"]
     ask(server, "POST", "/v1/append", {"datastore": "chat", "documents": [{"tokens": [5]}]})
-    assert ask(server, "POST", "/v1/seal", {"datastore": "chat"})[2] == {"generation": 1}
+    assert ask(server, "POST", "/v1/flush", {"datastore": "chat"})[2] == {"generation": 1}
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_http_twins(server: DraftServer, store: LiveStore) -> None:
         ("delete", {"datastore": "chat", "where": ["a"]}, 400, "condition 'a': not of the form"),
         ("delete", {"datastore": "chat", "group": "g"}, 404, "group"),
         ("delete", {"datastore": "chat", "group": "g", "ids": ["a"]}, 400, "group is given with ids or where"),
-        ("seal", {"datastore": "team/ids"}, 501, "takes no documents"),
-        ("seal", {"store": "chat"}, 400, "store: unknown key; the keys are datastore"),
+        ("flush", {"datastore": "team/ids"}, 501, "takes no documents"),
+        ("flush", {"store": "chat"}, 400, "store: unknown key; the keys are datastore"),
         (
             "draft",
             {"datastore": "team/ids", "contexts": [[1]], "group": "g"},
@@ -207,7 +207,7 @@ def test_malformed_columns(request_: draft_pb2.AppendRequest, text: str, stub: d
         assert text in caught.value.details()
 
 
-@pytest.mark.parametrize("method", ["Append", "Delete", "Seal", "Stats"])
+@pytest.mark.parametrize("method", ["Append", "Delete", "Flush", "Stats"])
 def test_a_malformed_message_is_rejected(method: str, server: DraftServer) -> None:
     with grpc.insecure_channel(str(server.listening[0])) as channel:
         with pytest.raises(grpc.RpcError) as caught:
@@ -232,7 +232,7 @@ def test_the_client_checks_before_it_sends(remote: RemoteDatastore, server: Draf
     with connected(server, "team/ids") as ids, pytest.raises(Unsupported, match="team/ids takes no documents"):
         ids.append([1])
     remote.close()
-    for call in (lambda: remote.append([1]), remote.seal, remote.stats):
+    for call in (lambda: remote.append([1]), remote.flush, remote.stats):
         with pytest.raises(Unavailable):
             call()
 

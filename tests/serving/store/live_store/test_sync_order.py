@@ -45,7 +45,7 @@ def made(open_store: OpenStore) -> LiveStore:
     return store
 
 
-def test_an_append_is_flushed_before_its_answer(open_store: OpenStore, steps: list[str]) -> None:
+def test_an_append_is_synced_before_its_answer(open_store: OpenStore, steps: list[str]) -> None:
     store = made(open_store)
     steps.clear()
     store.append([4])
@@ -71,10 +71,10 @@ def test_a_generation_is_on_disk_before_its_log_is_removed(open_store: OpenStore
     store = made(open_store)
     for _ in range(2):
         store.append([4])
-        store.seal()
+        store.flush()
     steps.clear()
     store.append([5])
-    store.seal()
+    store.flush()
     manifest = steps.index("replace MANIFEST")
     assert steps.index("fsync MANIFEST.tmp") < manifest
     removed = [place for place, step in enumerate(steps) if step.startswith("unlink") and step.endswith(".log")]
