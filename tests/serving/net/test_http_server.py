@@ -57,10 +57,9 @@ def test_an_answered_request_cannot_keep_the_server_reading(monkeypatch: pytest.
                 sender.sendall(b"%x\r\n%s\r\n" % (part, bytes(part)))
                 sent += part
         assert sent < BUFFERS
-        other = http.client.HTTPConnection(*address, timeout=HANG)
-        other.request("POST", "/size", b"small")
-        assert other.getresponse().read() == b"5"
-        other.close()
+        with socket.create_connection(address, HANG) as other:  # in one part: the second one would wait for the pace
+            other.sendall(b"POST /size HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nsmall")
+            assert other.makefile("rb").read().endswith(b"\r\n\r\n5")
 
 
 def test_large_bodies_beyond_the_burst_arrive_whole(monkeypatch: pytest.MonkeyPatch) -> None:
