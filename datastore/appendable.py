@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from suffolk.datastore.context_query import Groups, Tokens
 from suffolk.datastore.documents import NO_METADATA, Document, Metadata
@@ -129,7 +129,25 @@ class Appendable(Retriever, Protocol):
         group: str | None = None,
         replace: bool = False,
         key: str | None = None,
-    ) -> Appended: ...
+    ) -> Appended:
+        """Append one document, a text or token ids. The next query of any thread finds it.
+
+        Args:
+            id: its source, by which ``delete`` finds it.
+            metadata: field -> text, number or boolean.
+            group: the group that it joins.
+            replace: remove the earlier documents of the group in the same moment.
+            key: a name for this append, 1 to 128 characters. A repeat with the same key within 10 minutes changes nothing, and has
+                the same outcome: so an append whose outcome is unknown can be repeated.
+
+        Raises:
+            InvalidArgument: the document is empty, larger than a bound, or has a token id out of range; nothing is changed.
+            NotFound: a text is given, and the store has no tokenizer.
+            ResourceExhausted: the disk is full; nothing is changed, queries go on, and appends work again when there is space.
+            Unavailable: the store is closed, or its log cannot be synced.
+        """
+        ids: Any = self._ids(document)
+        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
 
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from suffolk.datastore.appendable import (
+    Appendable,
     Appended,
     DocumentState,
     GroupStats,
@@ -19,11 +20,10 @@ from suffolk.datastore.appendable import (
     new_key,
 )
 from suffolk.datastore.arguments import check_flag, check_groups, check_iterable, check_text, check_texts
-from suffolk.datastore.context_query import Groups, Tokens
-from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents, check_group, check_source
+from suffolk.datastore.context_query import Groups
+from suffolk.datastore.documents import Document, check_documents, check_group, check_source
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
 from suffolk.datastore.query import parse_query
-from suffolk.datastore.retriever import Retriever
 from suffolk.serving.net.messages.documents import pack_documents, pack_groups
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
 
@@ -42,7 +42,7 @@ class _Invoke(Protocol):
     def __call__(self, call: Callable[[], Reply], deadline: float) -> Reply: ...
 
 
-class RemoteWriter(Retriever):
+class RemoteWriter(Appendable):
     """Appends, deletes, flushes and counts over gRPC. Arguments, results and errors are those of ``LiveStore``.
 
     An append whose answer is lost may have been made. It is repeated once with its key, which makes it once. Other calls are not
@@ -51,20 +51,6 @@ class RemoteWriter(Retriever):
 
     _stub: draft_pb2_grpc.DraftServiceStub
     _invoke: _Invoke
-
-    def append(
-        self,
-        document: str | Tokens,
-        *,
-        id: str | None = None,
-        metadata: Metadata = NO_METADATA,
-        group: str | None = None,
-        replace: bool = False,
-        key: str | None = None,
-    ) -> Appended:
-        """See ``LiveStore.append``."""
-        ids: Any = self._ids(document)
-        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
 
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None

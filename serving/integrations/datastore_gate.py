@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from suffolk.serving.decoding.engine.policy.acceptance_model import Estimate
+from suffolk.serving.decoding.engine.policy.constants import TRIALS
 from suffolk.serving.integrations.linear_costs import LinearCosts
 
 _GAIN = 0.3
 """Prior gain of a search for one request, in tokens."""
-_TRIALS = 0.005
-"""Share of decoding time that searches may take as trials."""
 
 
 class DatastoreGate:
@@ -48,7 +47,7 @@ class DatastoreGate:
         chosen = {number for number, gain in gains.items() if gain >= every / len(numbers)}
         if sum(gains[number] for number in chosen) < self._time(len(chosen)):
             chosen = set()
-        self._saved += _TRIALS * pass_seconds
+        self._saved += TRIALS * pass_seconds
         if len(chosen) == len(numbers) or self._saved < every - self._time(len(chosen)):
             return chosen
         self._saved = 0.0

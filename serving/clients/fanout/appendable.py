@@ -10,10 +10,18 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from suffolk.datastore.appendable import Appended, DocumentState, GroupStats, LiveDeletion, LiveStats, new_key
+from suffolk.datastore.appendable import (
+    Appendable,
+    Appended,
+    DocumentState,
+    GroupStats,
+    LiveDeletion,
+    LiveStats,
+    new_key,
+)
 from suffolk.datastore.arguments import check_deadline, check_flag, check_groups
-from suffolk.datastore.context_query import Groups, Tokens
-from suffolk.datastore.documents import NO_METADATA, Document, Metadata, check_documents
+from suffolk.datastore.context_query import Groups
+from suffolk.datastore.documents import Document, check_documents
 from suffolk.datastore.errors import (
     DeadlineExceeded,
     InvalidArgument,
@@ -59,7 +67,7 @@ class Leader(NamedTuple):
     remote: RemoteDatastore | None = None
 
 
-class AppendableFanout(FanoutDatastore):
+class AppendableFanout(FanoutDatastore, Appendable):
     """A ``FanoutDatastore`` that appends and deletes at the copy that leads. Thread-safe.
 
     A group lies in one shard, by consistent hashing of tenant and group. A document without a group may lie in any; those of one
@@ -71,20 +79,6 @@ class AppendableFanout(FanoutDatastore):
     def __init__(self, servers: Servers, deadline: float) -> None:
         super().__init__(servers, deadline)
         self._leaders: dict[str, Leader] = {}  # by the first URL of a shard
-
-    def append(
-        self,
-        document: str | Tokens,
-        *,
-        id: str | None = None,
-        metadata: Metadata = NO_METADATA,
-        group: str | None = None,
-        replace: bool = False,
-        key: str | None = None,
-    ) -> Appended:
-        """See ``LiveStore.append``."""
-        ids: Any = self._ids(document)
-        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
 
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None

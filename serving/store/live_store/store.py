@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from suffolk.build_index.delete import delete as delete_published
-from suffolk.datastore.appendable import Appended, DocumentState, GroupStats, LiveDeletion, LiveStats
+from suffolk.datastore.appendable import Appendable, Appended, DocumentState, GroupStats, LiveDeletion, LiveStats
 from suffolk.datastore.arguments import check_flag
-from suffolk.datastore.context_query import Groups, Tokens
-from suffolk.datastore.documents import NO_METADATA, Document, Metadata
+from suffolk.datastore.context_query import Groups
+from suffolk.datastore.documents import Document
 from suffolk.datastore.errors import Field, InvalidArgument, NotFound
 from suffolk.datastore.generation_follower import GenerationFollower
 from suffolk.datastore.manifest import Manifest
@@ -79,7 +79,7 @@ def create_live_store(
     return LiveStore(Path(path), settings)
 
 
-class LiveStore(LiveQueries):
+class LiveStore(LiveQueries, Appendable):
     """A published generation and the documents appended since, searched together. Thread-safe.
 
     A query sees all of an append or nothing of it. Counts are exact: they include no removed document. One process at a time has
@@ -109,35 +109,6 @@ class LiveStore(LiveQueries):
             self._follower = GenerationFollower(path, lambda: self.generation, self._follow)
             stack.callback(self._follower.close)
             self._resources = stack.pop_all()
-
-    def append(
-        self,
-        document: str | Tokens,
-        *,
-        id: str | None = None,
-        metadata: Metadata = NO_METADATA,
-        group: str | None = None,
-        replace: bool = False,
-        key: str | None = None,
-    ) -> Appended:
-        """Append one document, a text or token ids. The next query of any thread finds it.
-
-        Args:
-            id: its source, by which ``delete`` finds it.
-            metadata: field -> text, number or boolean.
-            group: the group that it joins.
-            replace: remove the earlier documents of the group in the same moment.
-            key: a name for this append, 1 to 128 characters. A repeat with the same key within 10 minutes changes nothing, and has
-                the same outcome: so an append whose outcome is unknown can be repeated.
-
-        Raises:
-            InvalidArgument: the document is empty, larger than a bound, or has a token id out of range; nothing is changed.
-            NotFound: a text is given, and the store has no tokenizer.
-            ResourceExhausted: the disk is full; nothing is changed, queries go on, and appends work again when there is space.
-            Unavailable: the store is closed, or its log cannot be synced.
-        """
-        ids: Any = self._ids(document)
-        return self.append_batch([Document(id, metadata, ids)], group, replace, key)
 
     def append_batch(
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
