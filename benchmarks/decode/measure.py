@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from suffolk.benchmarks.decode.bounding_drafters import RECORDED, USELESS, RecordedDrafter
 from suffolk.benchmarks.decode.options import CONTROL, PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.piece import piece_tokens
 from suffolk.benchmarks.decode.setup import (
@@ -54,7 +55,7 @@ def measure_decoding(options: DecodingOptions) -> dict[str, Any]:
     """
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
     with opened_datastores(options) as retrievers:
-        require_drafters(options, retrievers)  # report missing parts before a model is loaded
+        require_drafters(options, retrievers, (USELESS, RECORDED))  # report missing parts before a model is loaded
         target = load_target(options)
         return measure_target(target, retrievers, prompts, options)
 
@@ -149,6 +150,9 @@ class _Ways:
         settings = self.options.settings
         order = random.Random(f"{self.options.seed} {place}")
         outcomes = {}
+        for replayed in (way.drafter for way in self.own if isinstance(way.drafter, RecordedDrafter)):
+            plain = decode_in_turns(self.own[:1], ids, settings, settings.max_new_tokens, order)[PLAIN]
+            replayed.replay(ids, plain.request.generated)
         for name, text in decode_in_turns(self.own, ids, settings, self.tokens, order).items():
             request, pieces = text.request, [asdict(each) for each in text.pieces]
             outcomes[name] = request.generated, request.stats.to_dict() | {"pieces": pieces}

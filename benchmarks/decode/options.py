@@ -26,7 +26,7 @@ class DecodingOptions:
         model: folder or hub name of the target.
         prompts: .jsonl files, or folders of them.
         datastores: folders or URLs, for drafters that read datastores.
-        drafters: names of the registry, or ``useless``; each is compared to plain decoding.
+        drafters: names of the registry, ``useless`` or ``recorded``; each is compared to plain decoding.
         slowed_ms: milliseconds added to every draft call; 0..60,000.
         style: whether rows with a prefill run as chat, with their prefill, or both.
         limit: number of prompts from each file; None for all.

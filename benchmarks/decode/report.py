@@ -34,6 +34,8 @@ NOTES = (
     "tokens/s: median over prompts, without the prompt pass; least: the whole prompt with the least ratio; total: ratio "
     "of whole prompts; with prompt: prompt pass included",
     "M: tokens generated per target pass; identical: outputs that equal plain decoding's, token for token",
+    "recorded: answers of plain decoding, drafted again, which no drafter can beat; share of the ceiling: the gain in speed-up, "
+    "divided by that of recorded answers",
     "'none, again' (--control) is plain decoding run a second time: how far its ratios differ from 1 is noise",
 )
 TIE_NOTE = (
@@ -54,7 +56,15 @@ def decoding_parts(results: dict[str, Any]) -> list[str | Table]:
     rows = [_row(f"{group}: {name}", each, ties) for group, ways in summary.items() for name, each in ways.items()]
     turns = f"decoded in turn, in pieces of {results['piece_tokens']} tokens"
     headers = HEADERS + TIE_HEADERS if ties else HEADERS
-    parts: list[str | Table] = [Table(headers, rows), turns, "accepted drafted tokens by source:"]
+    parts: list[str | Table] = [Table(headers, rows), turns]
+    for group, ways in summary.items():
+        if shares := {
+            name: each["share_of_ceiling"] for name, each in ways.items() if each["share_of_ceiling"] is not None
+        }:
+            parts.append(
+                f"share of the ceiling: {group}: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+            )
+    parts += ["accepted drafted tokens by source:"]
     for group, ways in summary.items():
         for name, each in ways.items():
             if name != PLAIN:

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 import torch
 import transformers
 
+from suffolk.benchmarks.decode.bounding_drafters import RECORDED, USELESS, RecordedDrafter, UselessDrafter
 from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
-from suffolk.benchmarks.decode.useless_drafter import NAME as USELESS
-from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
 from suffolk.benchmarks.prompts import Prompt, encode_prompt
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
@@ -33,11 +32,16 @@ Encoded: TypeAlias = list[tuple[Prompt, list[int]]]
 """Prompts and their token ids."""
 
 
-def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
-    """Raise InvalidArgument if a drafter's name is unknown, or if a drafter's datastore or network is missing."""
+def require_drafters(
+    options: DecodingOptions, retrievers: list[Retriever], bounding: Sequence[str] = (USELESS,)
+) -> None:
+    """Raise InvalidArgument if a drafter's name is unknown, or if a drafter's datastore or network is missing.
+
+    ``bounding``: drafters that the registry lacks, and that the measurement can use.
+    """
     kinds = options.models.parts()
     for name in options.drafters:
-        if name != USELESS and name not in kinds and not (name == "hybrid" and kinds):
+        if name not in bounding and name not in kinds and not (name == "hybrid" and kinds):
             make_drafter(name, 1, retrievers, LIMITS)
 
 
@@ -62,7 +66,7 @@ def make_lone_drafter(
     """
     kinds = options.models.parts()
     models: list[Drafter] = []
-    if name in kinds or (name not in (PLAIN, USELESS) and find(name).source_id is None):
+    if name in kinds or (name not in (PLAIN, USELESS, RECORDED) and find(name).source_id is None):
         only = name if name in kinds else None  # a drafter without a source of its own merges all models
         models = load_drafters(target, options.models, 1, capacity, retrievers, LIMITS, only=only)
     return _make(name, options, target, retrievers, models)
@@ -74,6 +78,8 @@ def _make(
     drafter: Drafter | None
     if name == USELESS:
         drafter = UselessDrafter(target.vocab_size)
+    elif name == RECORDED:
+        drafter = RecordedDrafter()
     else:
         drafter = make_drafter(name, target.vocab_size, retrievers, LIMITS, models)
     if drafter is not None and options.slowed_ms:

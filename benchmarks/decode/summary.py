@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from suffolk.benchmarks.decode.bounding_drafters import RECORDED
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.piece import BesidePlain, Piece, beside_plain, ratios
 from suffolk.serving.decoding.drafters.registry import source_name
@@ -26,10 +27,21 @@ def summarize(
     chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
     if len(groups) > 1:
         chosen[ALL] = list(runs)
-    return {
+    found = {
         group: {way: _summary(each, [run for run in each if run["drafter"] == PLAIN], way, seed) for way in ways}
         for group, each in chosen.items()
     }
+    for each in found.values():
+        _add_shares(each)
+    return found
+
+
+def _add_shares(ways: dict[str, dict[str, Any]]) -> None:
+    """Add the share of the ceiling that each drafter reaches: its gain in speed, divided by that of recorded answers."""
+    most = (ways.get(RECORDED, {}).get("pieces") or {}).get("speed_up")
+    for each in ways.values():
+        own = (each["pieces"] or {}).get("speed_up")
+        each["share_of_ceiling"] = None if own is None or most is None or most <= 1 else (own - 1) / (most - 1)
 
 
 def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], way: str, seed: int) -> dict[str, Any]:

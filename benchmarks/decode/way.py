@@ -22,7 +22,8 @@ class Way:
 
     Attributes:
         name: name of the method.
-        loop: its step loop of one slot. Cache, drafter, planner and costs are its own.
+        loop: its step loop of one slot. Cache, planner and costs are its own.
+        drafter: its drafter; None for plain decoding.
     """
 
     def __init__(
@@ -31,14 +32,15 @@ class Way:
         """``drafter``: None for plain decoding. It stays open. ``capacity``, ``max_nodes``: as in ``Request``."""
         self.name = name
         self.loop = StepLoop(target, {} if drafter is None else {name: drafter}, costs, 1, capacity)
-        self._drafter = "" if drafter is None else name
+        self.drafter = drafter
         self._max_nodes = max_nodes
         self._texts = 0
 
     def begin(self, prompt: Sequence[int], settings: SamplingSettings) -> Request:
         """Read the prompt and generate the first token. Raises as ``StepLoop.join`` and ``run``."""
         self._texts += 1
-        request = Request(self._texts, self.loop.target, prompt, settings, self._drafter, self._max_nodes)
+        drafter = "" if self.drafter is None else self.name
+        request = Request(self._texts, self.loop.target, prompt, settings, drafter, self._max_nodes)
         self.loop.join(request)
         while not request.stats.tokens:
             self._step()

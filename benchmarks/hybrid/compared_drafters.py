@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suffolk.benchmarks.decode.bounding_drafters import UselessDrafter
 from suffolk.benchmarks.decode.options import LIMITS
-from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
 from suffolk.benchmarks.hybrid.hindsight_drafter import HINDSIGHT, HindsightDrafter
 from suffolk.benchmarks.hybrid.switching_drafter import SwitchingDrafter
 from suffolk.benchmarks.hybrid.switching_rules import Rule, arctic_inference, sam_decoding

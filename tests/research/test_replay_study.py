@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research.replay import replay
-from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
+from suffolk.benchmarks.decode.bounding_drafters import UselessDrafter
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel

@@ -56,7 +56,8 @@ class ComparedOptions(DrafterOptions):
     WITHOUT = ("token-recycling",)
     drafters: str | None = option(
         None,
-        "names, separated by commas (default: all that can run); 'useless' drafts wrong tokens only",
+        "names, separated by commas (default: all that can run); 'useless' drafts wrong tokens only; with bench decode, "
+        "'recorded' drafts what plain decoding has answered, the ceiling of all drafters",
         metavar="LIST",
     )
 

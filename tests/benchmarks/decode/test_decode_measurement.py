@@ -55,6 +55,34 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     assert "exceed the model's context: 1" in shown
 
 
+def test_recorded_answers_are_the_ceiling(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "free.jsonl").write_text(json.dumps({"prompt": make_texts(1)[0][:120]}) + "\n")
+    path = tmp_path / "decode.json"
+    options = ["--drafters", "useless,recorded", "--max-new-tokens", "64", "--ignore-eos", "--threads", "1"]
+    shown = bench("decode", "--model", model, "--prompts", tmp_path / "free.jsonl", *options, *result_files(path))
+    found = read_report(path)["results"]["summary"]["free"]
+    assert found["recorded"]["identical"] == found["useless"]["identical"] == 1
+    accepted = sum(found["recorded"]["accepted_by_source"].values())
+    assert accepted == found["recorded"]["nodes_verified_per_step"] * found["recorded"]["runs"] * _steps(path) > 0
+    assert found["useless"]["accepted_by_source"] == {}
+    share = found["recorded"]["share_of_ceiling"]
+    assert share in (None, 1.0)
+    assert ("recorded 100%" in shown) == (share == 1.0)
+
+
+def test_only_decode_knows_recorded_answers(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "free.jsonl").write_text(json.dumps({"prompt": "def"}) + "\n")
+    command = ("bench", "batch", "--model", model, "--prompts", tmp_path / "free.jsonl", "--drafters", "recorded")
+    ended = suffolk(*map(str, command))
+    assert ended.returncode == 2
+    assert "drafter 'recorded' is unknown" in ended.stderr
+
+
+def _steps(path: Path) -> int:
+    [run] = [run for run in read_report(path)["results"]["runs"] if run["drafter"] == "recorded"]
+    return int(run["steps"])
+
+
 def require_pieces(results: dict[str, Any], engine: set[str]) -> None:
     """Check that pieces hold all tokens but the first, and that only methods of the ``engine`` have several."""
     for run in results["runs"]:

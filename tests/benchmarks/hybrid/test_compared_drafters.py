@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.decode.useless_drafter import SOURCE as USELESS
+from suffolk.benchmarks.decode.bounding_drafters import SOURCE as USELESS
 from suffolk.benchmarks.hybrid.compared_drafters import (
     Sources,
     compared_names,
