@@ -142,7 +142,7 @@ class GenerationBody(Body):
     top_p: float | None = None
     top_k: Annotated[Int, Field(ge=-1)] | None = None
     min_p: float | None = None
-    seed: Seed | None = None
+    seed: Seed = None
     stop: str | Annotated[list[str], Field(max_length=limits.MAX_STOPS)] | None = None
     stop_token_ids: Annotated[list[Int], Field(max_length=limits.MAX_STOP_TOKENS)] | None = None
     include_stop_str_in_output: bool | None = None

@@ -141,8 +141,10 @@ def test_several_texts_have_seeds_of_their_own(server: WorkerServer, client: ope
     assert [texts[index] for index in range(3)] == expected
 
 
-def test_requests_without_a_seed_differ(client: openai.OpenAI) -> None:
-    texts = {client.completions.create(model="tiny", prompt=PROMPT, max_tokens=30).choices[0].text for _ in range(3)}
+@pytest.mark.parametrize("fields", [{}, {"seed": -1}], ids=["none", "-1, as vLLM and llama.cpp have it"])
+def test_requests_without_a_seed_differ(client: openai.OpenAI, fields: dict[str, Any]) -> None:
+    asked = {"model": "tiny", "prompt": PROMPT, "max_tokens": 30, **fields}
+    texts = {client.completions.create(**asked).choices[0].text for _ in range(3)}
     assert len(texts) == 3
 
 
