@@ -14,6 +14,7 @@ from suffolk.build_index.conversation import FIELDS, SYSTEM, TOOLS
 from suffolk.build_index.documents import keep_metadata, name_record
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.parquet_values import Columns, plain_rows
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.paths import name_text
@@ -39,13 +40,14 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Recor
     column, extra = "", list[str]()
     try:
         with _opened(file.path) as table:
-            names = _leaves(table.schema_arrow)
+            names = Columns(table.schema_arrow)
             column = _choose(names, file.path, options)
             extra = [name for name in (TOOLS, SYSTEM) if column in FIELDS and name in names]
             extra += [*([options.id_field] if options.id_field else []), *_kept_columns(names, options)]
             _require_single([column, *extra], table.schema_arrow.names, file.path)
             row, total = 0, max(1, table.metadata.num_rows)
-            batches = table.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys([column, *extra])))
+            wanted = dict.fromkeys(map(names.stored, [column, *extra]))
+            batches = table.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted))
             raw = "" if column in extra else column
             top = column if column in table.schema_arrow.names else column.split(".")[0]
             for batch in chain.from_iterable(_cut(batch, top) for batch in batches):
@@ -72,7 +74,7 @@ def unread_parquet(path: str, options: BuildOptions) -> tuple[str, str]:
         if table.metadata.num_row_groups and table.metadata.row_group(0).column(0).file_path:
             return "Parquet metadata of other files", ""  # as Dask writes it as _metadata
         try:
-            _choose(_leaves(table.schema_arrow), path, options)
+            _choose(Columns(table.schema_arrow), path, options)
         except InvalidArgument as error:
             return "Parquet without a text column", str(error)
     return "", ""
@@ -99,19 +101,7 @@ def _opened(path: str) -> Iterator[Any]:
         raise Corruption(f"corpus {path}: damaged Parquet file ({reason}); fetch it again or leave it out") from error
 
 
-def _leaves(schema: Any) -> set[str]:
-    """The names of the columns, and dotted names of the fields of nested ones."""
-    found = set()
-    fields = [(field.name, field.type) for field in schema]
-    while fields:
-        name, kind = fields.pop()
-        found.add(name)
-        if str(kind).startswith("struct"):
-            fields += [(f"{name}.{field.name}", field.type) for field in kind]
-    return found
-
-
-def _choose(names: set[str], path: str, options: BuildOptions) -> str:
+def _choose(names: Columns, path: str, options: BuildOptions) -> str:
     if options.id_field and options.id_field not in names:
         raise InvalidArgument(f"corpus {path}: no column '{options.id_field}' (--id-field); it has {_listing(names)}")
     chat = next((name for name in FIELDS if name in names), None)
@@ -143,11 +133,11 @@ def _cut(batch: Any, column: str) -> Iterator[Any]:
     yield from _cut(batch.slice(half), column)
 
 
-def _listing(names: set[str]) -> str:
-    return ", ".join(sorted(names)[:12]) or "no columns"
+def _listing(names: Columns) -> str:
+    return ", ".join(list(names)[:12]) or "no columns"
 
 
-def _kept_columns(names: set[str], options: BuildOptions) -> list[str]:
+def _kept_columns(names: Columns, options: BuildOptions) -> list[str]:
     """The columns that hold the metadata fields. Missing ones are left out."""
     return [name for name in options.metadata if name in names]
 
@@ -157,7 +147,7 @@ def _rows(batch: Any, raw: str) -> tuple[dict[str, Any], ...]:
     if raw in batch.schema.names:
         batch = batch.set_column(batch.schema.names.index(raw), raw, _bytes(batch.column(raw)))
     chats = [name for name in (*FIELDS, TOOLS) if name in batch.schema.names]
-    return tuple(row | {name: _written(row[name]) for name in chats} for row in batch.to_pylist())
+    return tuple(row | {name: _written(row[name]) for name in chats} for row in plain_rows(batch))
 
 
 def _written(value: Any) -> Any:
@@ -184,7 +174,7 @@ def _token_run(batch: Any, options: BuildOptions, path: str, row: int) -> TokenR
     lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     ids = values.to_numpy(zero_copy_only=False)
-    others = batch.drop_columns([IDS_COLUMN]).to_pylist() if batch.num_columns > 1 else [{}] * batch.num_rows
+    others = plain_rows(batch.drop_columns([IDS_COLUMN])) if batch.num_columns > 1 else [{}] * batch.num_rows
     sources = tuple(name_record(each, f"{path}:{row + number}", path, options) for number, each in enumerate(others, 1))
     metadata = tuple(keep_metadata(each, options.metadata) for each in others) if options.metadata else ()
     return TokenRun(path, 0, ids, tuple(int(start) for start in starts), sources, metadata)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,30 @@ def test_fields_of_records_are_kept_as_metadata(tmp_path: Path) -> None:
     encoder = BlockEncoder(EncodeSetup(options("a", end_of_document=0), None, False, 500))
     encoded = encoder.encode(TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3), ("p#a", "p#b"), (kept, {})))
     assert encoded.metadata == [kept, {}]
+
+
+def test_values_of_parquet_are_those_of_json(tmp_path: Path) -> None:
+    """As Spark writes maps, pandas times, and polars NaN; JSON has maps as objects, times as text, and null."""
+    moment = pyarrow.array([1580000000000000123] * 2).cast(
+        pyarrow.timestamp("ns", "UTC")
+    )  # no Python type has nanoseconds
+    rows = {
+        "doc": pyarrow.array(
+            [[("body", "one"), ("license", "mit")], None], pyarrow.map_(pyarrow.string(), pyarrow.string())
+        ),
+        "seen": moment,
+        "repo": pyarrow.StructArray.from_arrays([moment], ["pushed"]),
+        "day": pyarrow.array([date(2020, 1, 2)] * 2),
+        "price": pyarrow.array([Decimal("1.50")] * 2),
+        "score": pyarrow.array([float("nan"), 0.5]),
+    }
+    parquet.write_table(pyarrow.table(rows), tmp_path / "a.parquet")
+    chosen = {"text_field": "doc.body", "metadata": ("doc.license", "seen", "repo.pushed", "day", "price", "score")}
+    (block,) = blocks(tmp_path / "a.parquet", tokenizer="some", on_error="skip", **chosen)
+    found = parse_documents(block.payload, options("s", on_error="skip", **chosen))
+    then = "2020-01-26T00:53:20+00:00"
+    kept = {"doc.license": "mit", "seen": then, "repo.pushed": then, "day": "2020-01-02", "price": "1.50"}
+    assert (found.texts, found.metadata, len(found.left_out)) == (["one"], [kept], 1)
 
 
 def test_fields_ids_and_line_numbers() -> None:

@@ -109,6 +109,15 @@ def test_conversations_of_parquet(tmp_path: Path) -> None:
     assert read_documents(tmp_path / "store")[299][0] == f"{tmp_path / 'a.parquet'}#299"
 
 
+def test_messages_may_be_maps(tmp_path: Path) -> None:
+    """As Spark writes objects of texts."""
+    kind = pyarrow.list_(pyarrow.map_(pyarrow.string(), pyarrow.string()))
+    messages = [[list(message.items()) for message in SHAREGPT["conversations"]]]
+    parquet.write_table(pyarrow.table({"conversations": pyarrow.array(messages, kind)}), tmp_path / "a.parquet")
+    made(tmp_path, tmp_path / "a.parquet")
+    assert texts(tmp_path) == [TEXT]
+
+
 def test_lists_may_be_json_text_and_the_system_a_field(tmp_path: Path) -> None:
     """As tables with columns of text, LLaMA-Factory's data sets and Anthropic's requests have them."""
     template = TEMPLATE + "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
