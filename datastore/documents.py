@@ -97,13 +97,14 @@ def check_group(group: str) -> None:
 
 
 def checked_metadata(source: str, metadata: Metadata) -> Metadata:
-    """``metadata``, which a document table can hold.
+    """``metadata`` without its null values, which a document table can hold.
 
     Raises:
         InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
     """
     if not isinstance(metadata, Mapping):
         raise InvalidArgument(f"{source}: metadata is of type {type(metadata).__name__}; give a dict")
+    metadata = {name: value for name, value in metadata.items() if value is not None}
     for name, value in metadata.items():
         if not _is_value(value):
             raise InvalidArgument(

@@ -49,6 +49,22 @@ class InvalidField(InvalidArgument):
         self.code = code
 
 
+def check_encoding(request: Request) -> None:
+    """Raises HTTPException 415 for a body that is compressed."""
+    if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+        text = f"the content encoding is {encoding[:60]!r}; send the body as it is"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+
+
+def check_query(request: Request, *keys: str) -> None:
+    """Raises InvalidField for a key of the query that is not one of ``keys``, or is there twice."""
+    given = [key for key, _ in request.query_params.multi_items()]
+    if unknown := next((key for key in given if key not in keys), ""):
+        raise InvalidField(unknown, f": unknown key of the query; the keys are {', '.join(keys) or 'in the body'}")
+    if repeated := next((key for key in given if given.count(key) > 1), ""):
+        raise InvalidField(repeated, ": it is twice in the query; give it once")
+
+
 async def read_body(request: Request, limit: int) -> bytes:
     """Read the body. Raises HTTPException 413 above ``limit`` bytes, without reading all of it."""
     length = request.headers.get("content-length", "0")

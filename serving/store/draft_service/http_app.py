@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,15 @@ from suffolk.serving.net.admission import Readiness
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.config import HostRules
 from suffolk.serving.net.http_app import build_app
-from suffolk.serving.net.http_body import LARGE, LargeBodies, parse_body, plain_error, read_body
+from suffolk.serving.net.http_body import (
+    LARGE,
+    LargeBodies,
+    check_encoding,
+    check_query,
+    parse_body,
+    plain_error,
+    read_body,
+)
 from suffolk.serving.net.identity import Role, caller
 from suffolk.serving.net.playground.pages import page_routes
 from suffolk.serving.net.tokens import TOKEN
@@ -77,8 +85,8 @@ def build_draft_app(
     """
     calls, bodies = LiveCalls(service), LargeBodies()
 
-    def get(path: str, method: str, work: Work) -> Route:
-        return Route(path, _endpoint(service, bodies, method, work), name=method)
+    def get(path: str, method: str, work: Work, *keys: str) -> Route:
+        return Route(path, _endpoint(service, bodies, method, work, keys=keys), name=method)
 
     def post(path: str, method: str, work: Work, read: Read, role: Role = Role.READ) -> Route:
         return Route(path, _endpoint(service, bodies, method, work, read, role), methods=["POST"], name=method)
@@ -92,12 +100,12 @@ def build_draft_app(
         post("/v1/count", "Count", _count, partial(parse_body, CountBody)),
         post("/v1/occurrences", "Occurrences", _occurrences, partial(parse_body, OccurrencesBody)),
         get("/v1/info", "GetInfo", _info),
-        get("/v1/tokenizer", "GetTokenizer", _tokenizer),
+        get("/v1/tokenizer", "GetTokenizer", _tokenizer, "datastore"),
         post("/v1/append", "Append", live(http_live.append), http_live.read_append, Role.APPEND),
-        get("/v1/document", "Get", live(http_live.get)),
+        get("/v1/document", "Get", live(http_live.get), "datastore", "id"),
         post("/v1/delete", "Delete", live(http_live.delete), partial(parse_body, http_live.DeleteBody)),
         post("/v1/flush", "Flush", live(http_live.flush), http_live.read_flush),
-        get("/v1/stats", "Stats", live(http_live.stats)),
+        get("/v1/stats", "Stats", live(http_live.stats), "datastore", "group"),
         Route("/v1/append_stream", stream_endpoint(service, calls, bodies), methods=["POST"], name="AppendStream"),
     ]
     pages = page_routes(PAGE) if playground else []
@@ -153,13 +161,15 @@ def _endpoint(
     work: Work,
     read: Read = _nothing,
     role: Role = Role.READ,
+    keys: Sequence[str] = (),
 ) -> Callable[[Request], Awaitable[Response]]:
-    """``role``: a caller that has it in no tenant is refused before the body is read."""
+    """``role``: a caller that has it in no tenant is refused before the body is read. ``keys``: those of the query."""
 
     async def answer(request: Request) -> Response:
         if role > Role.READ:
             with service.metrics.count_refusals("http", method):
                 caller().require_anywhere(role)
+        check_encoding(request)
         data = await read_body(request, limits.MAX_REQUEST_BYTES)
         begin = time.monotonic()
         end = begin + HTTP_SECONDS
@@ -170,6 +180,7 @@ def _endpoint(
             found = turn.result  # its errors are those of the call below
 
         def run() -> Any:
+            check_query(request, *keys)
             return work(service, request, found(), lambda: time.monotonic() >= end)
 
         reply = await asyncio.to_thread(service.handle_call, "http", method, run)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 from starlette.requests import Request
 
 from suffolk.datastore import limits
@@ -34,6 +34,12 @@ class StoreBody(BaseModel):
     datastore: str = ""
 
 
+def _without_nulls(metadata: Any) -> Any:
+    """``metadata`` without its null values, as in a build; an empty one for null."""
+    given = {} if metadata is None else metadata
+    return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+
 class DocumentBody(BaseModel):
     """A document to append: token ids or a text."""
 
@@ -41,7 +47,7 @@ class DocumentBody(BaseModel):
     tokens: Annotated[list[Token], FailFast()] = []
     text: str | None = None
     id: str | None = None
-    metadata: dict[str, str | int | float | bool] = {}
+    metadata: Annotated[dict[str, str | int | float | bool], BeforeValidator(_without_nulls)] = {}
     group: str | None = None
 
 

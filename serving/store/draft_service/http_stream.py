@@ -23,7 +23,15 @@ from starlette.responses import JSONResponse, Response
 from suffolk.datastore import limits
 from suffolk.datastore.appendable import Appended
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError
-from suffolk.serving.net.http_body import LargeBodies, discard_rest, error_response, parse_body, plain_error
+from suffolk.serving.net.http_body import (
+    LargeBodies,
+    check_encoding,
+    check_query,
+    discard_rest,
+    error_response,
+    parse_body,
+    plain_error,
+)
 from suffolk.serving.store.draft_service import streams
 from suffolk.serving.store.draft_service.http_live import AppendBody, DocumentBody, append, token_array
 from suffolk.serving.store.draft_service.live_calls import LiveCalls, add_appended
@@ -40,6 +48,9 @@ def stream_endpoint(
     """The endpoint. ``bodies``: takes turns with the bodies of other endpoints."""
 
     async def answer(request: Request) -> Response:
+        check_encoding(request)
+        with service.metrics.count_refusals("http", "AppendStream"):
+            check_query(request, "datastore", "group")
         with service.streams.take("http"):
             return await _append_lines(request, service, calls, bodies)
 

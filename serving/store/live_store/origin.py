@@ -40,7 +40,7 @@ def pack_origin(origin: LiveOrigin) -> bytes:
         check_group(group)
     entry = {
         "source": source,
-        "metadata": checked_metadata(source or "a document", metadata) if metadata else None,
+        "metadata": (checked_metadata(source or "a document", metadata) or None) if metadata else None,
         "group": group,
     }
     kept = {name: value for name, value in entry.items() if value is not None}

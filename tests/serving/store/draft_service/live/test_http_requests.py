@@ -1,0 +1,58 @@
+"""Requests over HTTP that clients get a little wrong, or write in another way: queries, compressed bodies, null metadata."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+from suffolk.datastore.documents import Document
+from suffolk.serving.clients.remote_datastore import RemoteDatastore
+from suffolk.serving.store.draft_service.server import DraftServer
+from suffolk.serving.store.live_store.store import LiveStore
+from tests.support.http_requests import ask
+
+LINES = b'{"tokens": [1, 2, 3], "id": "a"}\n'
+BODY = {"datastore": "chat", "documents": [{"tokens": [1]}]}
+STREAM = "/v1/append_stream?datastore=chat"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "text"),
+    [
+        ("POST", f"{STREAM}&groups=g", LINES, "groups: unknown key of the query; the keys are datastore, group"),
+        ("POST", f"{STREAM}&group=g&replace=true", LINES, "replace: unknown key of the query"),
+        ("POST", f"{STREAM}&group=g&group=h", LINES, "group: it is twice in the query; give it once"),
+        ("POST", "/v1/append?group=g", BODY, "group: unknown key of the query; the keys are in the body"),
+        ("GET", "/v1/document?datastore=chat&name=a", None, "name: unknown key of the query; the keys are datastore, id"),
+        ("GET", "/v1/stats?datastore=chat&groups=g", None, "groups: unknown key of the query"),
+        ("GET", "/v1/tokenizer?store=chat", None, "store: unknown key of the query; the keys are datastore"),
+        ("GET", "/v1/info?datastore=chat", None, "datastore: unknown key of the query"),
+    ],
+)  # fmt: skip
+def test_queries_have_no_unknown_keys(
+    method: str, path: str, body: object, text: str, server: DraftServer, store: LiveStore
+) -> None:
+    """A misspelled group would leave documents out of their group, and a missing ``replace`` the earlier ones in it."""
+    status, _, reply = ask(server, method, path, body)
+    assert (status, text in reply["error"]["message"]) == (400, True), reply
+    assert store.stats().documents == 0
+
+
+@pytest.mark.parametrize("path", [STREAM, "/v1/append"])
+def test_compressed_bodies_are_refused_as_such(path: str, server: DraftServer) -> None:
+    status, _, reply = ask(server, "POST", path, gzip.compress(LINES), {"Content-Encoding": "gzip"})
+    assert (status, reply["error"]["message"]) == (415, "the content encoding is 'gzip'; send the body as it is")
+
+
+def test_metadata_that_is_null_is_left_out(server: DraftServer, store: LiveStore, remote: RemoteDatastore) -> None:
+    """As in a build, whichever way a document comes."""
+    given = {"stars": 3, "license": None}
+    documents = [{"tokens": [1], "metadata": given}, {"tokens": [2], "metadata": None}]
+    assert ask(server, "POST", "/v1/append", {"datastore": "chat", "documents": documents})[0] == 200
+    assert ask(server, "POST", STREAM, b'{"tokens": [3], "metadata": {"stars": 3, "license": null}}')[0] == 200
+    remote.append([4], metadata=given)  # type: ignore[arg-type]
+    store.append_batch([Document(None, {"license": None}, np.array([5], np.uint32))])  # type: ignore[dict-item]
+    found = [dict(each.metadata) for each in store.documents()]
+    assert found == [{"stars": 3}, {}, {"stars": 3}, {"stars": 3}, {}]
