@@ -26,24 +26,25 @@ class HostRules:
         checks_host: whether the host of every request must be allowed.
         checks_origin: whether requests of other web pages are refused. A page may ask if its host is allowed, if it is from the
             request's own host, or if its origin is in ``origins``.
-        origins: origins of pages; "*" for all.
+        origins: origins of pages; "*" for all; None if the server has no setting ``cors_origin``.
     """
 
     hosts: Collection[str]
     checks_host: bool
     checks_origin: bool
-    origins: Sequence[str] = ()
+    origins: Sequence[str] | None = None
 
     def refusal(self, host: str, origin: str | None) -> str | None:
         """Why a request with these headers is refused; None if it is answered."""
         if self.checks_host and not self._allows(host):
             return f"host {host[:256]!r} is not this server's; call it by a loopback address, or name the host in allowed_host"
-        if not self.checks_origin or origin is None or "*" in self.origins or origin in self.origins:
+        if not self.checks_origin or origin is None or {"*", origin} & set(self.origins or ()):
             return None
         page = origin.partition("://")[2]
         if page and (page.lower() == host.lower() or self._allows(page)):
             return None
-        return f"origin {origin[:256]!r}: pages of other hosts may not call this server; name the page's host in allowed_host"
+        advice = "name the page's host in allowed_host" if self.origins is None else "name the origin in cors_origin"
+        return f"origin {origin[:256]!r}: pages of other hosts may not call this server; {advice}"
 
     def _allows(self, host: str) -> bool:
         found = _HOST.fullmatch(host.lower())
@@ -122,8 +123,8 @@ class ServerConfig:
         """Whether callers need a token or a certificate."""
         return self.access is not None or bool(self.tls and self.tls.ca)
 
-    def host_rules(self, origins: Sequence[str] = ()) -> HostRules:
-        """Which requests of browsers are answered over HTTP. ``origins``: those of pages that may read answers; "*" for all."""
+    def host_rules(self, origins: Sequence[str] | None = None) -> HostRules:
+        """Which requests of browsers are answered over HTTP. ``origins``: as in ``HostRules``."""
         http = self.http or Endpoint()
         takes_certificates = bool(self.tls and self.tls.ca)  # a browser sends its certificate for every page
         return HostRules(

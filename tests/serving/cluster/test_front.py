@@ -60,12 +60,15 @@ async def asked(
         return await client.post("/v1/completions", json=body, headers=headers)
 
 
-@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}])
-def test_foreign_pages_are_refused_before_a_worker_is_asked(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("headers", "setting"),
+    [({"host": "evil.example"}, "allowed_host"), ({"origin": "https://evil.example"}, "cors_origin")],
+)
+def test_foreign_pages_are_refused_before_a_worker_is_asked(headers: dict[str, str], setting: str) -> None:
     hosts = front_rules(Endpoint("127.0.0.1", 8000), {"insecure": True})
     refused = asyncio.run(asked([], BODY, hosts, **headers))
     assert refused.status_code == 403
-    assert "allowed_host" in refused.json()["error"]["message"]
+    assert setting in refused.json()["error"]["message"]
 
 
 class Ending:

@@ -167,6 +167,17 @@ def test_a_page_may_call_the_host_that_it_is_from() -> None:
     assert rules.refusal("gpu.example:7701", "http://gpu.example:80") is not None
 
 
+def test_a_refused_page_names_the_setting_that_lets_it_read_answers() -> None:
+    """With ``allowed_host`` a worker would answer, and the browser would hide the answer."""
+    config = ServerConfig((LOOPBACK,), http=LOOPBACK)
+    refusals = [config.host_rules(*origins).refusal("localhost", "app://obsidian.md") for origins in ((), ((),))]
+    assert [str(each).rpartition("; ")[2] for each in refusals] == [
+        "name the page's host in allowed_host",
+        "name the origin in cors_origin",
+    ]
+    assert config.host_rules(["app://obsidian.md"]).refusal("localhost", "app://obsidian.md") is None
+
+
 def test_hosts_have_neither_scheme_nor_port() -> None:
     check_hosts(["gpu.example", "10.0.0.5", "fe80::1"])
     for wrong in ("https://gpu.example", "gpu.example:80", "[::1]", "GPU.example", "*", ""):
