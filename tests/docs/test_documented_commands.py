@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,17 @@ PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "benc
 def commands(page: Path) -> list[str]:
     """Return the lines of a page that call ``suffolk``, without the word ``suffolk``."""
     return re.findall(r"^(?:\$ )?suffolk (.+)$", page.read_text(), re.MULTILINE)
+
+
+def test_the_command_for_tables_reads_what_spreadsheets_write(tmp_path: Path) -> None:
+    """A byte order mark, line ends inside a field, and a field above the 128 KiB that Python's csv allows by default."""
+    long = "word " * 30_000
+    (tmp_path / "answers.csv").write_bytes(f'\ufeffanswer,id\r\n"a ""b"",\r\nc",1\r\n"{long}",2\r\n'.encode())
+    page = (ROOT / "docs" / "how-to" / "choose-a-corpus.md").read_text()
+    (command,) = re.findall(r"^python (-c 'import csv.*?\.jsonl)$", page, re.MULTILINE | re.DOTALL)
+    subprocess.run(["sh", "-c", f"{shlex.quote(sys.executable)} {command}"], cwd=tmp_path, check=True)
+    rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert rows == [{"answer": 'a "b",\r\nc', "id": "1"}, {"answer": long, "id": "2"}]
 
 
 @pytest.mark.parametrize(
