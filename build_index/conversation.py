@@ -13,6 +13,8 @@ Message = Mapping[str, Any]
 """A message: ``role``, ``content`` as text, and other keys that chat templates read, for example ``tool_calls``."""
 FIELDS = ("messages", "conversations", "conversation")
 TOOLS, SYSTEM = "tools", "system"
+REASONING = ("reasoning", "thinking", "redacted_thinking")
+"""Types of parts of a message with reasoning."""
 SHAREGPT_ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -97,8 +99,13 @@ def _text(content: object, place: str) -> str:
         return _whole(content)
     if not isinstance(content, list) or not all(isinstance(part, dict | str) for part in content):
         raise InvalidArgument(f"{place} has content of type {type(content).__name__}; it must be a text or text parts")
-    texts = (part if isinstance(part, str) else part.get("text") for part in content)
+    texts = (part if isinstance(part, str) else part.get("text") for part in content if not _is_reasoning(part))
     return "\n".join(_whole(text) for text in texts if isinstance(text, str))
+
+
+def _is_reasoning(part: dict[str, Any] | str) -> bool:
+    """Whether a part holds reasoning, which is not in the prompt. It may have a field ``text``, as in Vercel's SDK."""
+    return isinstance(part, dict) and part.get("type") in REASONING
 
 
 def _tool_call(call: Any) -> Any:

@@ -36,7 +36,12 @@ PARTS = {
             "role": "user",
             "content": [{"type": "text", "text": "What is 2 + 2?"}, {"type": "image_url", "image_url": {}}],
         },
-        {"role": "assistant", "content": "It's 4.", "tool_calls": None, "refusal": None},
+        {
+            "role": "assistant",
+            "content": [{"type": "reasoning", "text": "Easy."}, {"type": "text", "text": "It's 4."}],
+            "tool_calls": None,
+            "refusal": None,
+        },
     ]
 }
 LOGGED = {

@@ -16,6 +16,7 @@ from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED, Sampling
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.functions import as_tools, call_messages, read_function_call
 from suffolk.serving.worker.openai.generic_tools import generic_messages, takes_tools
 from suffolk.serving.worker.openai.guided import read_grammar, read_guided
@@ -30,7 +31,6 @@ from suffolk.serving.worker.openai.schema import (
     GenerationBody,
     Message,
     TemplateFields,
-    text_of,
 )
 from suffolk.serving.worker.openai.tool_choice import ToolChoice, read_tool_choice, template_messages
 from suffolk.serving.worker.openai.tool_format import ToolFormat

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
+from suffolk.serving.worker.openai.content import FIRST_ERROR, Content
 from suffolk.serving.worker.openai.integers import NO_LIMIT, Count, Int, Seed, TokenId, no_limit
 from suffolk.serving.worker.openai.known_fields import check_extra
 from suffolk.serving.worker.passages import MAX_FOLLOWING, MAX_PASSAGES
@@ -26,18 +27,10 @@ MAX_LOGPROBS = 20
 """Most alternative tokens per position in log-probabilities."""
 
 
-class _FirstError(FailFast):
-    __hash__ = object.__hash__  # unions need it
-
-
-FIRST_ERROR = _FirstError()
-"""Stops at the first invalid item, so that a long list gives only one error."""
 # Parsing holds Python's lock, so lists end where their limits are, not after megabytes of items.
 TokenIds = Annotated[list[TokenId], Field(max_length=limits.MAX_PROMPT), FIRST_ERROR]
 MAX_PATTERN = 1024
 """Most tokens of a text whose passages are searched."""
-MAX_PARTS = 1024
-"""Most text parts of a message."""
 
 
 class Body(BaseModel):
@@ -59,35 +52,6 @@ class StreamOptions(Body):
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
-
-
-class TextPart(BaseModel):
-    """A part of a message's content: a text, under the name of chats or of responses, or the refusal of an earlier answer."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    type: str
-    text: str | None = None
-    refusal: str | None = None
-
-    @field_validator("type")
-    @classmethod
-    def _check_type(cls, kind: str) -> str:
-        if kind not in _TEXT_KINDS:
-            raise ValueError(
-                f"the model takes text alone, in parts of type {', '.join(_TEXT_KINDS)}; leave this part out"
-            )
-        return kind
-
-    @model_validator(mode="after")
-    def _check_text(self) -> Self:
-        if (self.refusal if self.type == "refusal" else self.text) is None:
-            raise ValueError(f"a part of type {self.type} needs {'refusal' if self.type == 'refusal' else 'text'}")
-        return self
-
-
-_TEXT_KINDS = ("text", "input_text", "output_text", "refusal")
-Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERROR]
 
 
 class PredictedOutput(Body):
@@ -289,10 +253,3 @@ class DetokenizeBody(Body):
 
     model: str | None = None
     tokens: TokenIds
-
-
-def text_of(content: Content | None) -> str:
-    """The text of a message's content."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(part.text or part.refusal or "" for part in content)

@@ -58,3 +58,23 @@ def test_results_come_in_the_order_of_their_calls() -> None:
     assert in_call_order([calls, second, first, calls, first, second]) == [calls, first, second] * 2
     for unknown in ([calls, second, first, other], [USER, second, first]):
         assert in_call_order(unknown) == unknown
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "reasoning", "reasoning": "c"},
+        {"type": "reasoning", "text": "c"},
+        {"type": "thinking", "thinking": [{"type": "text", "text": "c"}]},
+        {"type": "redacted_thinking", "data": "c"},
+    ],
+    ids=["LangChain", "Vercel's SDK", "Mistral", "Anthropic"],
+)
+def test_reasoning_of_earlier_answers_is_left_out(server: WorkerServer, part: dict[str, Any]) -> None:
+    """As agents send it back that have kept an answer of another model."""
+    conversation = [USER, {"role": "assistant", "content": [part, {"type": "text", "text": "b"}]}, USER]
+    status, _, reply = ask(server, "POST", "/tokenize", {"messages": conversation})
+    assert status == 200, reply
+    assert ask(server, "POST", "/detokenize", {"tokens": reply["tokens"]})[2]["prompt"] == (
+        "<user>a<assistant>b<user>a<assistant>"
+    )
