@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,6 +83,12 @@ class BuildOptions:
             (self.mode in MODES, "mode", self.mode, f"one of {', '.join(MODES)}"),
             (bool(self.text_field), "text field", "''", "the name of a field, such as text"),
             (all(self.metadata), "metadata", "''", "names of fields, such as license,repo.name"),
+            (
+                _are_endings(self.extensions),
+                "extensions",
+                ",".join(self.extensions),
+                "endings of names, such as .py,.md",
+            ),
             (self.records in RECORDS, "records", self.records, f"one of {', '.join(RECORDS)}"),
             (self.on_error in ON_ERROR, "on error", self.on_error, f"one of {', '.join(ON_ERROR)}"),
             (self.token_format in (None, *TOKEN_FORMATS), "token format", self.token_format, "u16 or u32"),
@@ -103,3 +111,8 @@ class BuildOptions:
     def workers(self) -> int:
         """Processes and threads to use: ``threads``, or every core that this process may run on."""
         return self.threads or len(os.sched_getaffinity(0))
+
+
+def _are_endings(extensions: Sequence[str]) -> bool:
+    """Whether none is a pattern or several, which would exclude all files."""
+    return not any(re.search(r"[\s*?\[/]", each) for each in extensions)

@@ -15,6 +15,11 @@ def test_options_are_checked() -> None:
         ({"token_format": "u8"}, "token format: u8 is not allowed; give u16 or u32"),
         ({"mode": "merge"}, "mode: merge is not allowed; give one of new, append, replace"),
         ({"text_field": ""}, "text field: '' is not allowed"),
+        (
+            {"extensions": (".py", "*.md")},
+            r"extensions: .py,\*.md is not allowed; give endings of names, such as .py,.md",
+        ),
+        ({"extensions": (".py .md",)}, "extensions: .py .md is not allowed"),
     ):
         with pytest.raises(InvalidArgument, match=message):
             options("x", **more)
