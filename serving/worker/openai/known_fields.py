@@ -70,6 +70,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "use_beam_search": (),
     "vllm_xargs": (),  # vLLM
     "adaptive_target": (-1,),
+    "content": (),
     "dry_multiplier": (),
     "dynatemp_range": (),
     "enable_thinking": (),
@@ -191,6 +192,7 @@ _INSTEAD = {
     "banned_strings": "bad_words",
     "custom_token_bans": "logit_bias",
     "chat_template_kwargs": "/v1/chat/completions",
+    "content": "prompt, or messages",
     "contents": "messages",
     "continue_final_message": "/v1/chat/completions",
     "extra_body": "its fields as fields of the request",
@@ -257,10 +259,15 @@ def check_extra(path: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) 
             continue
         if name in _NEUTRAL:
             if value not in _NEUTRAL[name] and value != fields.get(_INSTEAD.get(name, "")):
-                advice = f"use {_INSTEAD[name]}" if name in _INSTEAD else "leave it out"
-                raise InvalidField(path + name, f": this worker does not support it; {advice}")
+                raise InvalidField(path + name, f": this worker does not support it; {_advice(name)}")
         elif near := get_close_matches(name, [*fields, *IGNORED, *_NEUTRAL], 1, _ALIKE):
-            raise InvalidField(path + name, f": unknown field; did you mean {near[0]}?")
+            also = f" This worker does not support it; {_advice(near[0])}" if near[0] in _NEUTRAL else ""
+            raise InvalidField(path + name, f": unknown field; did you mean {near[0]}?{also}")
+
+
+def _advice(name: str) -> str:
+    """What to do instead of a field that is refused."""
+    return f"use {_INSTEAD[name]}" if name in _INSTEAD else "leave it out"
 
 
 def is_known(name: str) -> bool:
