@@ -116,22 +116,23 @@ def _tool_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
-    try:
-        arguments = json.loads(function["arguments"])
-    except (ValueError, RecursionError):
-        return call  # a model can write arguments that are not JSON
-    return call | {"function": function | {"arguments": arguments}}
+    return call | {"function": function | {"arguments": _parsed(function["arguments"])}}  # a model's may not be JSON
 
 
 def _list(value: object, place: str) -> list[Any]:
-    """``value``, or the list that its JSON text holds: columns of tables may hold only text."""
-    try:
-        found = json.loads(value) if isinstance(value, str | bytes) else value
-    except (ValueError, RecursionError):
-        found = value
+    """``value``, or the list that its JSON text holds: columns of tables may hold only text. Items may be JSON text too."""
+    found = _parsed(value)
     if not isinstance(found, list):
         raise InvalidArgument(f"{place} is of type {type(value).__name__}; it must be a list of objects")
-    return found
+    return [_parsed(each) for each in found]
+
+
+def _parsed(value: Any) -> Any:
+    """The value that a JSON text holds; any other value unchanged."""
+    try:
+        return json.loads(value) if isinstance(value, str | bytes) else value
+    except (ValueError, RecursionError):
+        return value
 
 
 def _whole(text: str) -> str:

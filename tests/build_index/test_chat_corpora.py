@@ -124,7 +124,7 @@ def test_messages_may_be_maps(tmp_path: Path) -> None:
 
 
 def test_lists_may_be_json_text_and_the_system_a_field(tmp_path: Path) -> None:
-    """As tables with columns of text, LLaMA-Factory's data sets and Anthropic's requests have them."""
+    """As tables with columns of text, Json columns of `datasets`, LLaMA-Factory's data sets and Anthropic's requests have them."""
     template = TEMPLATE + "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
     [asked, answer], tools = OPENAI["messages"], [{"type": "function", "function": {"name": "add"}}]
     called, system = answer | {"tool_calls": [CALL]}, {"role": "system", "content": "Be brief."}
@@ -133,6 +133,7 @@ def test_lists_may_be_json_text_and_the_system_a_field(tmp_path: Path) -> None:
         expected,
         {"messages": json.dumps([system, asked, called]), "tools": json.dumps(tools)},
         {"messages": [system, asked, called | {"tool_calls": json.dumps([CALL])}], "tools": tools},
+        {"messages": [json.dumps(system), json.dumps(asked), json.dumps(called)], "tools": [json.dumps(tools[0])]},
         {"system": "Be brief.", "messages": [asked, called], "tools": tools},
         {"system": [{"type": "text", "text": "Be brief."}], "messages": [asked], "response": called, "tools": tools},
         {"conversations": [{"from": "human", "value": asked["content"], "role": None, "content": None}, called]}
