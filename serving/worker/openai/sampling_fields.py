@@ -58,8 +58,10 @@ def _prompt_logprobs(body: GenerationBody, logprobs: int | None) -> int | None:
 
 def _bad_words(target: Target, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """The tokens of each word at the begin of a text, and inside one after a space."""
-    if any(not word.strip() for word in words):
-        raise InvalidField("bad_words", " has an empty text; give the words")
+    if (blank := next((word for word in words if not word.strip()), None)) is not None:
+        raise InvalidField(
+            "bad_words", f" has {blank!r}, which is no word; leave it out, or ban tokens with logit_bias"
+        )
     texts = [text for word in words for text in (word, f" {word.lstrip()}")]
     found = dict.fromkeys(tuple(encode_text(target, text, special_tokens=False)) for text in texts)
     for word in found:

@@ -155,6 +155,7 @@ def test_fields_that_constrain_the_text(server: WorkerServer, fields: dict[str, 
     [
         ({"max_token": 5}, "max_token", "unknown field; did you mean max_tokens?"),
         ({"tempreature": 0.5}, "tempreature", "did you mean temperature?"),
+        ({"bad_words": ["a", "\n"]}, "bad_words", r"has '\n', which is no word; leave it out, or ban tokens with"),
         ({"max_new_token": 5}, "max_new_token", "max_new_tokens? This worker does not support it; use max_tokens"),
         ({"content": "abc"}, "content", "does not support it; use prompt, or messages"),
         ({"stream": True, "stream_options": {"include_usge": True}}, "stream_options.include_usge", "include_usage"),
