@@ -19,6 +19,8 @@ from pathlib import Path
 
 from research.command import add_seed, command_parser, run_command
 from research.edits import Edit
+from suffolk.cli.output_file import require_folder
+from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import NotFound, Unavailable
 
 RELEASES: dict[str, tuple[str, ...]] = {
@@ -117,6 +119,8 @@ def make_tasks(folder: Path, seed: int) -> list[dict[str, object]]:
 
 
 def write_tasks(args: argparse.Namespace) -> int:
+    require_folder("output", args.output)
+    check_range("--tasks", args.tasks, 1, 1_000)
     with tempfile.TemporaryDirectory(prefix="suffolk-releases-") as temporary:
         rows = make_tasks(args.releases or Path(temporary), args.seed)[: args.tasks]
     if len(rows) < args.tasks:

@@ -26,6 +26,7 @@ MISTAKES = {
     "compiled_passes": (*MODEL, "--rounds", "1"),
     "coupling": MODEL,
     "delayed_server": (NONE,),
+    "edit_tasks": (NONE,),
     "enlarge_corpus": ("--copies", "2", "--output", "out", NONE),
     "fit_noise": EVIDENCE,
     "fit_prediction": ("--repository", NONE, "--tokenizer", NONE),
