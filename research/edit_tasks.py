@@ -131,12 +131,16 @@ def write_tasks(args: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), write_tasks, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("edit_tasks", __doc__, "edits.jsonl", "edits.jsonl --tasks 20 --releases releases/")
     parser.add_argument("output", type=Path, help="file for the prompts")
     parser.add_argument("--tasks", type=int, default=50, metavar="N", help="number of tasks (default: %(default)s)")
     parser.add_argument("--releases", type=Path, metavar="FOLDER", help="keep the downloads here")
     add_seed(parser)
-    return run_command(parser, write_tasks, arguments)
+    return parser
 
 
 if __name__ == "__main__":
