@@ -56,7 +56,7 @@ Content = str | Annotated[list[TextPart], Field(max_length=MAX_PARTS), FIRST_ERR
 
 
 def text_of(content: Content | None) -> str:
-    """The text of a message's content."""
+    """The text of a message's content. Parts are joined by line ends, as builds, vLLM and llama.cpp do."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(part.text or part.refusal or "" for part in content if part.type in _TEXT_KINDS)
+    return "\n".join(part.text or part.refusal or "" for part in content if part.type in _TEXT_KINDS)

@@ -204,14 +204,15 @@ def test_log_probabilities_of_continued_texts(client: openai.OpenAI) -> None:
 
 
 def test_content_comes_as_text_or_parts_and_nulls_are_defaults(server: WorkerServer) -> None:
-    parts = [{"type": "text", "text": "abcabcabc, "}, {"type": "text", "text": "abcabc: "}]
+    parts = [{"type": "text", "text": "abcabcabc,"}, {"type": "text", "text": "abcabc: "}]
+    lines = [{"role": "user", "content": "abcabcabc,\nabcabc: "}]
     found = [
         ask(server, "POST", "/v1/chat/completions", {"max_tokens": 9, "temperature": 0} | body)[2]["choices"]
         for body in (
-            {"messages": MESSAGES},
+            {"messages": lines},
             {"messages": [{"role": "user", "content": parts}]},
-            {"messages": MESSAGES, "model": None, "n": None, "stop": None, "stream": None, "seed": None, "tools": None},
-            {"messages": MESSAGES, "user": "me", "service_tier": "auto", "store": True, "no such field": [1]},
+            {"messages": lines, "model": None, "n": None, "stop": None, "stream": None, "seed": None, "tools": None},
+            {"messages": lines, "user": "me", "service_tier": "auto", "store": True, "no such field": [1]},
         )
     ]
     assert found[1:] == found[:1] * 3
