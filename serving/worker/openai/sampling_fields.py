@@ -72,7 +72,9 @@ def _bad_words(target: Target, words: Sequence[str]) -> tuple[tuple[int, ...], .
 
 
 def _biases(biases: dict[str, float]) -> dict[int, float]:
-    for token in biases:
+    for token, value in biases.items():
         if not (token.isascii() and token.isdigit() and len(token) <= _ID_DIGITS):
             raise InvalidField("logit_bias", f" has the key {token[:20]!r}; its keys must be token ids")
+        if not -100 <= value <= 100:  # the settings would name its place in a list
+            raise InvalidField("logit_bias", f" is {value:g} for token {token}; it must be between -100 and 100")
     return {int(token): value for token, value in biases.items()}

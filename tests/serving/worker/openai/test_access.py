@@ -188,7 +188,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         (chat(presence_penalty=2.5), "presence_penalty", "presence_penalty is 2.5; it must be between -2 and 2"),
         (chat(logit_bias={"a": 1}), "logit_bias", "logit_bias has the key 'a'; its keys must be token ids"),
         (chat(logit_bias={"9" * 5000: 1}), "logit_bias", f"logit_bias has the key '{'9' * 20}'; its keys must be"),
-        (chat(logit_bias={"1": 101}), "logit_bias", "it must be between -100 and 100"),
+        (chat(logit_bias={"1": 101}), "logit_bias", "logit_bias is 101 for token 1; it must be between -100 and 100"),
         (chat(logit_bias={"999": 1}), "logit_bias", "logit_bias has token id 999; the vocabulary has 257 ids"),
         (chat(logprobs=3), "logprobs", "logprobs is 3; input should be a valid boolean"),
         (chat(top_logprobs=3), "top_logprobs", "top_logprobs: it needs logprobs: true"),
