@@ -1,7 +1,9 @@
-"""Writes the results of one measurement as JSON, with everything needed to judge and repeat it."""
+"""Writes the results of one measurement as JSON, with everything needed to judge and repeat it, the machine included."""
 
 from __future__ import annotations
 
+import os
+import platform
 import shlex
 import sys
 from dataclasses import asdict, dataclass
@@ -10,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.folder import make_folder
-from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.provenance import commit, package_versions
 from suffolk.datastore.json_file import write_json
 
@@ -73,3 +74,34 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return processor, cores (of the machine, and usable by this process), memory in bytes, system, and accelerators.
+
+    Accelerators are listed only if torch is loaded.
+    """
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "load_average": list(os.getloadavg()),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "accelerators": _accelerators(),
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()  # some architectures do not list the model there
+
+
+def _accelerators() -> list[str]:
+    torch = sys.modules.get("torch")  # without torch, the benchmark used no accelerator
+    if torch is None or not torch.cuda.is_available():
+        return []
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

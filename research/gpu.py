@@ -25,7 +25,7 @@ import torch
 
 from research.command import command_parser, run_command
 from research.gpu_tables import Results, page
-from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.report import describe_machine
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.json_file import write_json, write_text
 from suffolk.serving.decoding.engine.model.passes import KINDS

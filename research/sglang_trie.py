@@ -23,9 +23,9 @@ import numpy as np
 import pybind11
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.process_memory import grown_memory, resident_memory
 from suffolk.benchmarks.provenance import commit
+from suffolk.benchmarks.report import describe_machine
 from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, NotFound

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
 from research.command import check_timing, command_parser, cpu_clock, run_command
-from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.report import describe_machine
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.json_file import write_json
 from suffolk.datastore.text_table import format_table

@@ -1,16 +1,18 @@
-"""A model whose passes are not computed: their rows are loaded, and their logits lead along given texts."""
+"""A model whose passes are not computed, with logits along given texts, and the clock of a host that runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from suffolk.benchmarks.host.clock import HostClock
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.model.kv_cache import KVCache
 from suffolk.serving.decoding.engine.model.pass_result import PassResult
@@ -72,3 +74,33 @@ class InstantPasses:
             return self._logits[:0]
         logits = self._logits[: sum(wanted)].zero_()
         return logits.scatter_(1, torch.from_numpy(np.concatenate(tokens))[:, None], _SURE)
+
+
+@contextlib.contextmanager
+def replaced_clock(now: Callable[[], float]) -> Iterator[None]:
+    """Inside the block ``now`` replaces ``time.perf_counter`` in the whole process."""
+    with patch.object(time, "perf_counter", now):
+        yield
+
+
+class HostClock:
+    """Seconds of processor time of this process. A part can be given another time. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._given = 0.0  # seconds of all given times
+        self._offset = 0.0
+
+    def now(self) -> float:
+        return time.process_time() + self._offset
+
+    def worked(self) -> float:
+        """The time without the parts that were given another time."""
+        return self.now() - self._given
+
+    @contextlib.contextmanager
+    def taking(self, seconds: float) -> Iterator[None]:
+        """Let the work of the block take ``seconds``, however long it takes."""
+        begin = time.process_time()
+        yield
+        self._offset += seconds - (time.process_time() - begin)
+        self._given += seconds

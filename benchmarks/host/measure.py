@@ -14,8 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from suffolk.benchmarks.host.clock import HostClock, replaced_clock
-from suffolk.benchmarks.host.instant_model import InstantPasses, tiny_target
+from suffolk.benchmarks.host.instant_model import HostClock, InstantPasses, replaced_clock, tiny_target
 from suffolk.benchmarks.host.step_parts import StepParts
 from suffolk.benchmarks.host.word_texts import VOCAB, Ids, WordTexts
 from suffolk.build_index.progress import tracked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from suffolk.benchmarks.host.clock import replaced_clock
+from suffolk.benchmarks.host.instant_model import replaced_clock
 
 
 class VirtualClock:

@@ -22,12 +22,12 @@ from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.serving.store.storage.generations import (
     generation_numbers,
     newest_number,
+    prune,
     read_generation,
     require_empty,
     require_same_kind,
     same_content,
 )
-from suffolk.serving.store.storage.prune import prune
 from suffolk.serving.store.storage.pull import pull
 from suffolk.serving.store.storage.push import PushReport, push
 from suffolk.serving.store.storage.remote_workspace import RemoteWorkspace

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
+from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import SEGMENTS_NAME, TOKENIZER_PATTERN, Manifest, encode_manifest, parse_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
 from suffolk.datastore.segment import SegmentEntry
@@ -23,6 +24,10 @@ GENERATIONS_NAME = "generations"
 _NAME = re.compile(r"(\d{6,})\.json")
 FIXED_FIELDS = {"vocab_size": "vocabulary", "order_depth": "order depth", "tokenizer": "tokenizer"}
 """Fields that all generations at a URL share, because servers cannot change them while they run, and their names in messages."""
+STRAY_SECONDS = 24 * 3600.0
+"""Age at which segments that no generation has named are removed. An interrupted push left them; a running one may need them."""
+_SEGMENT = re.compile(r"\.?g\d+-\d+\S*")
+"""Segments, and what a killed process leaves of them in file://."""
 
 
 def generation_numbers(remote: RemoteFolder) -> list[int]:
@@ -182,3 +187,41 @@ def roll_back(url: str, number: int) -> Manifest:
     if missing := missing_segments(remote, wanted):
         raise Corruption(f"{url}: generation {number} lacks segment {missing[0].name}; choose another generation")
     return publish_generation(remote, wanted, newest.generation + 1)
+
+
+def prune(remote: RemoteFolder, keep: int) -> int:
+    """Remove all but the newest ``keep`` generations, and then segments that no kept generation names.
+
+    These are the segments of the removed generations, and other ones after STRAY_SECONDS. A copy that reads an old generation
+    meanwhile misses a file, and takes the newest generation instead.
+
+    Returns:
+        The number of removed segments.
+
+    Raises:
+        SuffolkError: as ``read_generation`` for a kept generation. Nothing is removed then.
+    """
+    numbers = generation_numbers(remote)
+    named = {entry.name for manifest in read_kept(remote, numbers[-keep:]) for entry in manifest.files()}
+    dropped: set[str] = set()
+    for number in numbers[:-keep]:
+        dropped |= _names(remote, number)
+        remote.remove(generation_name(number))
+        failpoint("prune.generation")
+    unnamed = sorted(remote.sizes(SEGMENTS_NAME).keys() - named)
+    unused = [name for name in unnamed if name in dropped or _is_stray(remote, name)]
+    for name in unused:
+        remote.remove(f"{SEGMENTS_NAME}/{name}")
+        failpoint("prune.segment")
+    return len(unused)
+
+
+def _names(remote: RemoteFolder, number: int) -> set[str]:
+    try:
+        return {entry.name for manifest in read_kept(remote, [number]) for entry in manifest.files()}
+    except (Corruption, Unsupported):
+        return set()  # its segments go when they are old
+
+
+def _is_stray(remote: RemoteFolder, name: str) -> bool:
+    return _SEGMENT.fullmatch(name) is not None and remote.age(f"{SEGMENTS_NAME}/{name}") > STRAY_SECONDS

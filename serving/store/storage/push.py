@@ -20,6 +20,7 @@ from suffolk.datastore.segment import SegmentEntry
 from suffolk.serving.store.storage.generations import (
     generation_numbers,
     missing_segments,
+    prune,
     publish_generation,
     read_kept,
     require_empty,
@@ -29,7 +30,6 @@ from suffolk.serving.store.storage.generations import (
 )
 from suffolk.serving.store.storage.meter import Meter
 from suffolk.serving.store.storage.origin import read_origin, record_origin
-from suffolk.serving.store.storage.prune import prune
 
 KEEP = 3
 """Generations that stay at the URL, by default."""

@@ -16,7 +16,7 @@ from suffolk.build_index.options import BuildOptions
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder
-from suffolk.serving.store.storage import prune
+from suffolk.serving.store.storage import generations as prune
 from suffolk.serving.store.storage.generations import (
     generation_numbers,
     list_generations,
