@@ -132,7 +132,7 @@ class Expansion {
     searches_.clear();
     for (std::uint32_t i = 0; i < batch_.size(); ++i) add_searches(i);
     runs_.clear();
-    find_heavy_runs(searches_, runs_);
+    find_heavy_runs(searches_, runs_, ends_);
     const auto name = [](const Run& run) { return std::uint64_t{run.node} << 32 | run.token; };
     const auto before = [&](const Run& a, const Run& b) { return name(a) != name(b) ? name(a) < name(b) : a.segment < b.segment; };
     if (corpus_.live > 1 && runs_.size() > 1) std::sort(runs_.begin(), runs_.end(), before);
@@ -140,6 +140,7 @@ class Expansion {
     candidates_.clear();
     found_.clear();
     missing_.clear();
+    ends_.clear();
     for (std::size_t i = 0; i < runs_.size();) {
       const Run& first = runs_[i];
       const std::int32_t parent = batch_[first.node].node;
@@ -186,7 +187,6 @@ class Expansion {
       const std::uint64_t lo = ends_[2 * i].range.lo;
       found_[missing_[i]] = {lo, std::max(lo, ends_[2 * i + 1].range.lo)};  // less than lo in a damaged file
     }
-    ends_.clear();
   }
 
   // The best nodes, in output order.

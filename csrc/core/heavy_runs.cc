@@ -1,10 +1,8 @@
 #include "core/heavy_runs.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/directory.h"
-#include "core/search.h"
 
 namespace suffolk {
 namespace {
@@ -31,7 +29,7 @@ class Samples {
     return in_directory_ ? directory_token(*suffixes_, rank / kDirectoryStride, depth_) : suffixes_->token(rank, depth_);
   }
 
-  // Prefetches the memory that `count` samples from `rank` on read.
+  // Prefetches the memory that `count` samples from `rank` on read. Inlined as Suffixes::prefetch is.
   [[gnu::always_inline]] void prefetch(std::uint64_t rank, std::uint64_t count) const noexcept {
     if (in_directory_) return;
     for (const std::uint64_t end = std::min(end_, rank + count * step_); rank < end; rank += step_) suffixes_->prefetch(rank, depth_);
@@ -115,10 +113,8 @@ class Scan {
 
 }  // namespace
 
-void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs) {
-  static thread_local std::vector<Scan> scans;
-  static thread_local std::vector<TokenSearch> ends;
-  ends.clear();
+void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs, std::vector<TokenSearch>& ends) {
+  std::vector<Scan> scans;
   for (const RunSearch& search : searches) {
     const auto& [suffixes, depth, range, least, most, node, segment] = search;
     if (range.size() < least) continue;
@@ -127,10 +123,12 @@ void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs
     if (suffixes->token(range.hi - 1, depth) == first) {  // an only child is the most common case
       runs.push_back({node, first, segment, range});
     } else {
+      if (scans.empty()) scans.reserve(searches.size());
       scans.emplace_back(search, first);
     }
   }
   if (scans.empty()) return;
+  ends.clear();
   const std::size_t known = runs.size();
   while (!scans.empty()) std::erase_if(scans, [&](Scan& scan) { return !scan.advance(ends, runs); });
   lower_bounds(ends);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/search.h"
 #include "core/suffixes.h"
 
 namespace suffolk {
@@ -29,7 +30,8 @@ struct Run {
 };
 
 // Appends to `runs`, in any order, every run whose length is `least` to `most` of its search, and possibly other runs. The end of a
-// document is no token. O(range.size() / least) samples, and O(log least) more reads for each run.
-void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs);
+// document is no token. O(range.size() / least) samples, and O(log least) more reads for each run. `ends` is
+// scratch.
+void find_heavy_runs(std::span<const RunSearch> searches, std::vector<Run>& runs, std::vector<TokenSearch>& ends);
 
 }  // namespace suffolk
