@@ -25,10 +25,11 @@ struct DraftTree {
 // max_depth tokens and never pass a document's end. The result is exact for any number of occurrences. It does not depend on how the
 // corpus is cut into segments and deletions.
 //
-// A node is an interval for each segment and deletion. The best open node is expanded next, its heaviest children first. Heavy
-// children are found by sampling the sorted interval in steps shorter than a heavy child. Lighter children are not searched for
-// once max_nodes heavier nodes are known. So the cost depends on the returned nodes: each takes about (its count / the smallest
-// returned count) token reads. It is O(occurrences) only if nearly all continuations differ, or nearly all occurrences are deleted.
+// A node is an interval for each segment and deletion. The nodes with the most occurrences are expanded next, several at once so that
+// their reads from memory overlap, their heaviest children first. Heavy children are found by sampling the sorted interval in steps
+// shorter than a heavy child. Lighter children are not searched for once max_nodes heavier nodes are known. So the cost depends on
+// the returned nodes: each takes about (its count / the smallest returned count) token reads. It is O(occurrences) only if nearly all
+// continuations differ, or nearly all occurrences are deleted.
 //
 // REQUIRES: `match` is from longest_match on the same corpus. Thread-safe.
 DraftTree draft(const Corpus& corpus, const Match& match, const QueryBounds& bounds);

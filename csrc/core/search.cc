@@ -144,39 +144,27 @@ Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context
   return best.count > 0 ? best : Match{};
 }
 
-std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept {
-  const Interval range = narrow_by_token(suffixes, depth, {lo, hi}, [&](std::uint32_t other) { return other < token; });
-  return partition_point(range.lo, range.hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) < token; });
-}
-
-void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<TokenSearch> searches) noexcept {
-  for (TokenSearch& search : searches) {
-    const Interval range = narrow_by_token(suffixes, depth, {search.lo, search.hi}, [&](std::uint32_t other) { return other < search.token; });
-    search.lo = range.lo;
-    search.hi = range.hi;
+void lower_bounds(std::span<TokenSearch> searches) noexcept {
+  for (auto& [suffixes, depth, token, range] : searches) {
+    range = narrow_by_token(*suffixes, depth, range, [&](std::uint32_t other) { return other < token; });
   }
   constexpr std::uint64_t kWays = 4;  // each round cuts a search into this many parts
-  const auto part = [](const TokenSearch& search) { return std::max<std::uint64_t>((search.hi - search.lo) / kWays, 1); };
+  const auto part = [](const Interval& range) { return std::max<std::uint64_t>(range.size() / kWays, 1); };
   for (bool open = true; open;) {
     open = false;
-    for (const TokenSearch& search : searches) {
-      for (std::uint64_t rank = search.lo + part(search) - 1; rank < search.hi; rank += part(search)) suffixes.prefetch(rank, depth);
+    for (const auto& [suffixes, depth, token, range] : searches) {
+      const std::uint64_t step = part(range);
+      for (std::uint64_t rank = range.lo + step - 1; rank < range.hi; rank += step) suffixes->prefetch(rank, depth);
     }
-    for (TokenSearch& search : searches) {
-      const std::uint64_t step = part(search);
-      std::uint64_t rank = search.lo + step - 1;  // the last rank of each part, up to the first whose token is not lower
-      while (rank < search.hi && suffixes.token(rank, depth) < search.token) rank += step;
-      search.lo = std::min(rank - step + 1, search.hi);
-      search.hi = std::min(rank, search.hi);
-      open |= search.lo < search.hi;
+    for (auto& [suffixes, depth, token, range] : searches) {
+      const std::uint64_t step = part(range);
+      std::uint64_t rank = range.lo + step - 1;  // the last rank of each part, up to the first whose token is not lower
+      while (rank < range.hi && suffixes->token(rank, depth) < token) rank += step;
+      range.lo = std::min(rank - step + 1, range.hi);
+      range.hi = std::min(rank, range.hi);
+      open |= range.lo < range.hi;
     }
   }
-}
-
-std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept {
-  if (suffixes.token(hi - 1, depth) == token) return hi;  // an only child is the most common case
-  const Interval range = narrow_by_token(suffixes, depth, {from + 1, hi}, [&](std::uint32_t other) { return other == token; });
-  return gallop(range.lo, range.hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) == token; });
 }
 
 }  // namespace suffolk

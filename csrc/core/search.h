@@ -56,21 +56,15 @@ Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) 
 // occurs, all shorter ones occur. Thread-safe.
 Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context, const QueryBounds& bounds);
 
-// First rank in [lo, hi) whose token at `depth` is at least `token`; hi if none is.
-std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept;
-
-// The arguments of a lower_bound; `lo` becomes its result.
+// A search for the first rank of `range` whose token at `depth` is at least `token`. `lo` becomes the result, `hi` if there is none.
 struct TokenSearch {
-  std::uint64_t lo = 0;
-  std::uint64_t hi = 0;
+  const Suffixes* suffixes = nullptr;
+  std::uint32_t depth = 0;
   std::uint32_t token = 0;
+  Interval range;
 };
 
-// Several lower_bounds at once, so that their reads from memory overlap.
-void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<TokenSearch> searches) noexcept;
-
-// First rank in (from, hi) whose token at `depth` is not `token`; hi if there is none.
-// REQUIRES: from < hi, token(from, depth) == token. O(log (hi - from)).
-std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept;
+// Makes several searches at once, so that their reads from memory overlap.
+void lower_bounds(std::span<TokenSearch> searches) noexcept;
 
 }  // namespace suffolk

@@ -26,6 +26,7 @@ MISTAKES = {
     "compiled_passes": (*MODEL, "--rounds", "1"),
     "coupling": MODEL,
     "delayed_server": (NONE,),
+    "draft_latency": (NONE, "--contexts", NONE, "--json", "latency.json"),
     "edit_tasks": (NONE,),
     "enlarge_corpus": ("--copies", "2", "--output", "out", NONE),
     "fit_noise": EVIDENCE,
