@@ -53,7 +53,7 @@ class Samples {
   bool in_directory_;
 };
 
-constexpr std::uint64_t kBlock = 64;  // samples whose reads from memory overlap; measured
+constexpr std::uint64_t kProbeBlock = 64;  // samples whose reads from memory overlap; measured
 
 // One search, block by block of samples. A run of length `least` covers several samples in a row; only then are its ends searched for.
 class Scan {
@@ -67,14 +67,14 @@ class Scan {
         last_(search.range.lo),
         rank_(samples_.first()),
         token_(first) {
-    samples_.prefetch(rank_, kBlock);
+    samples_.prefetch(rank_, kProbeBlock);
   }
 
   // Reads the next samples, and prefetches those that follow. Appends each heavy run without its range, and searches for the
   // begin and the end of it. Returns whether samples are left.
   bool advance(std::vector<TokenSearch>& ends, std::vector<Run>& runs) {
     const std::uint64_t step = samples_.step();
-    for (std::uint64_t i = 0; i < kBlock; ++i) {
+    for (std::uint64_t i = 0; i < kProbeBlock; ++i) {
       const std::uint32_t next = samples_[rank_];
       if (next != token_) {
         if (last_ - start_ >= shortest_ && last_ - start_ < search_->most) add_run(ends, runs);
@@ -90,7 +90,7 @@ class Scan {
       last_ = samples_.last_equal(last_);
       rank_ = last_ + step;
     }
-    samples_.prefetch(rank_, kBlock);
+    samples_.prefetch(rank_, kProbeBlock);
     return true;
   }
 
