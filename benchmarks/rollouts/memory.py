@@ -134,6 +134,8 @@ class GroupAlone(Retriever):
         return self._store.find_matches(query._replace(scope="group"))
 
     def find_drafts(self, query: ContextQuery) -> list[DraftTree]:
+        if query.scope == "store":
+            return [DraftTree.empty()] * len(query.contexts)
         return self._store.find_drafts(query._replace(scope="group"))
 
     def tokenizer(self) -> None:

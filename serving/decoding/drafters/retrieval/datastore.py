@@ -46,8 +46,15 @@ Calibration compares their drafts.
 """
 
 
+_GROUP = "group"
+"""Scope, and part of the datastore, of the documents of a request's group."""
+
+
 class DatastoreDrafter:
     """Makes one ``find_drafts`` call for all requests of a step, or several if a draft service's limits require it.
+
+    In a local datastore, a second call searches the groups of the requests. Their documents are likelier to repeat than others,
+    so their trees are calibrated apart. A remote datastore drafts from both in one call, because a second one takes time.
 
     A failed call costs the drafts of the step. Failures are counted by reason, and the first of each reason is logged. Not
     thread-safe.
@@ -85,6 +92,7 @@ class DatastoreDrafter:
         self._lengths = (self._limits.max_match, *shorter)
         self._scorer = RetrievalScorer(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
         self._prefetcher = None
+        self._has_groups = retriever.has_groups and not isinstance(retriever, AsyncRetriever)
         if isinstance(retriever, AsyncRetriever):
             self._limits.require_served()
             if prefetch is not False:
@@ -113,12 +121,16 @@ class DatastoreDrafter:
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
         ends = [self._end(request, NO_TOKENS) for request in requests]
         endings = [[end[-length:] for length in lengths] for end in ends]
-        trees = self._look_up(requests, endings)
+        trees = self._look_up(requests, endings, "store" if self._has_groups else None)
+        retrieved = [[RetrievedTree(NO_TOKENS, tree) for tree in _different(each)] for each in trees]
+        grouped = [at for at, each in enumerate(requests) if each.options.group] if self._has_groups else []
+        if grouped:
+            groups = self._look_up([requests[at] for at in grouped], [endings[at] for at in grouped], _GROUP)
+            for at, each in zip(grouped, groups, strict=True):
+                retrieved[at] += [RetrievedTree(NO_TOKENS, tree, _GROUP) for tree in _different(each)]
         for request in requests:
             self._scorer.begin(request)
-        found = self._accept(
-            requests, [[RetrievedTree(NO_TOKENS, tree) for tree in _different(each)] for each in trees]
-        )
+        found = self._accept(requests, retrieved)
         self._learn_waiting(found)
         return found
 
@@ -182,8 +194,10 @@ class DatastoreDrafter:
         end = request.tokens[-most:]
         return known_end(np.concatenate([end, path])[-most:] if len(path) else end, self._retriever.vocab_size)
 
-    def _look_up(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
-        """The trees of each request's contexts; empty trees after an error."""
+    def _look_up(
+        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None = None
+    ) -> list[list[DraftTree]]:
+        """The trees of each request's contexts; empty trees after an error. ``scope``: as in ``ContextQuery``."""
         self._lost = True
         try:
             if self._prefetcher is not None and not self._waits:
@@ -193,7 +207,7 @@ class DatastoreDrafter:
                     for request, trees in zip(requests, found, strict=True)
                 ]
             else:
-                trees = self._call(requests, contexts)
+                trees = self._call(requests, contexts, scope)
         except SuffolkError as error:
             self.failures.add(type(error).__name__, str(error))
             return [[DraftTree.empty()] * len(each) for each in contexts]
@@ -211,7 +225,9 @@ class DatastoreDrafter:
                 expected = max((float(tree.scores.sum()) for tree in trees), default=0.0)
                 self._wait_policy.learn_draft(expected, self._waits)
 
-    def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+    def _call(
+        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None
+    ) -> list[list[DraftTree]]:
         """One call for all requests that search the same datastores."""
         places: dict[tuple[str, ...], list[int]] = {}
         for at, request in enumerate(requests):
@@ -219,13 +235,17 @@ class DatastoreDrafter:
         found: dict[int, list[DraftTree]] = {}
         for names, chosen in places.items():
             part = self._retriever if names == self.datastores else self._retriever.select(names)
-            trees = self._call_part(part, [requests[at] for at in chosen], [contexts[at] for at in chosen])
+            trees = self._call_part(part, [requests[at] for at in chosen], [contexts[at] for at in chosen], scope)
             found |= zip(chosen, trees, strict=True)
         return [found[at] for at in range(len(requests))]
 
     def _call_part(
-        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: list[list[Ids]]
+        self, retriever: Retriever, requests: Sequence[DraftRequest], contexts: list[list[Ids]], scope: str | None
     ) -> list[list[DraftTree]]:
+        if scope is not None and not retriever.has_groups:
+            if scope == _GROUP:
+                return [[DraftTree.empty()] * len(each) for each in contexts]
+            scope = None
         limits = self._limits
         flat = [context for each in contexts for context in each]
         most = MAX_BATCH_NODES // max(1, min(len(flat), MAX_BATCH))
@@ -241,7 +261,7 @@ class DatastoreDrafter:
                 part = slice(start, start + MAX_BATCH)
                 group = group_argument(retriever, groups[part])
                 query = ContextQuery(
-                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group
+                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part], group, scope
                 )
                 trees += retriever.find_drafts(query)
         except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer

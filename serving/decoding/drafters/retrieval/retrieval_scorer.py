@@ -33,10 +33,14 @@ def known_end(ids: Ids, vocab_size: int) -> Ids:
 
 
 class RetrievedTree(NamedTuple):
-    """The uncalibrated tree for a request's text with ``path`` appended."""
+    """The uncalibrated tree for a request's text with ``path`` appended.
+
+    ``origin``: the part of the source that was searched. Each part has calibrators of its own. "" is the whole source.
+    """
 
     path: Ids
     tree: DraftTree
+    origin: str = ""
 
 
 class RetrievalScorer:
@@ -78,7 +82,7 @@ class RetrievalScorer:
         calibrators = [
             calibrator
             for request, retrieved in zip(requests, found, strict=True)
-            for calibrator in [self._calibrator(request)] * len(retrieved)
+            for calibrator in [self._calibrator(request, each.origin) for each in retrieved]
         ]
         scored = iter(score_trees(calibrators, [each.tree for retrieved in found for each in retrieved]))
         for request, retrieved in zip(requests, found, strict=True):
@@ -96,14 +100,12 @@ class RetrievalScorer:
         if not retrieved:
             return
         found = [
-            (each.tree, tokens[size:])
+            (each, tokens[size:])
             for each in retrieved
             if len(tokens) > (size := len(each.path)) and (not size or np.array_equal(tokens[:size], each.path))
         ]
-        if found:
-            calibrator = self._calibrator(self._requests[request_id])
-            for tree, followed in found:
-                calibrator.learn(tree, followed)
+        for each, followed in found:
+            self._calibrator(self._requests[request_id], each.origin).learn(each.tree, followed)
 
     def release(self, request_id: int) -> None:
         """Forget a request that has ended."""
@@ -115,10 +117,11 @@ class RetrievalScorer:
         self._found.clear()
         self._requests.clear()
 
-    def _calibrator(self, request: DraftRequest) -> Calibrator:
+    def _calibrator(self, request: DraftRequest, origin: str = "") -> Calibrator:
         sampled = ", sampled" if request.settings.temperature > 0 else ""
         tenant = f", tenant {request.options.tenant}" if request.options.tenant else ""
-        return self._named(f"{self._source}{sampled}{tenant}")
+        part = f", {origin}" if origin else ""
+        return self._named(f"{self._source}{part}{sampled}{tenant}")
 
     def _named(self, name: str) -> Calibrator:
         if name not in self._calibrators:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from suffolk.datastore.context_query import ContextQuery
+from suffolk.datastore.documents import Document
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.loop.drafter import DraftRequest
+from suffolk.serving.store.live_store.store import create_live_store
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.later import LaterBruteForce
 
@@ -69,3 +73,19 @@ def test_a_datastore_without_groups_ignores_the_group(retriever: type[BruteForce
     drafter = DatastoreDrafter(retriever([[1, 2, 9]], VOCAB), VOCAB, LIMITS)
     assert first_tokens(drafter.propose([request([7, 1, 2], "a")])) == [[9]]
     assert drafter.failures.stats() == {"failed": 0}
+
+
+def test_documents_of_the_group_are_calibrated_apart_from_others(tmp_path: Path) -> None:
+    """One tree for both would give a token that follows one of four occurrences the share of one that follows the only one."""
+    with create_live_store(tmp_path / "store", vocab_size=VOCAB) as store:
+        store.append_batch([Document(None, {}, np.array([1, 2, 9], np.uint32))], group="a")
+        store.append_batch([Document(None, {}, np.array([2, token], np.uint32)) for token in (3, 4, 5, 6)])
+        calibration = Calibration()
+        drafter = DatastoreDrafter(store, VOCAB, LIMITS, calibration)
+        asked = request([7, 1, 2], "a")
+        [tree] = drafter.propose([asked])
+        scores = dict(zip(tree.tokens.tolist(), tree.scores.tolist(), strict=True))
+        assert scores.keys() == {3, 4, 5, 6, 9}
+        assert scores[9] > 2 * scores[3]
+        drafter.observe(asked.request_id, np.array([9], np.int32))
+        assert {"datastore store", "datastore store, group"} <= {each.source for each in calibration.learned()}
