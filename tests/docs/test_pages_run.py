@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reference/python-drafters.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/python-drafters.md", "docs/how-to/rollouts.md"])
 def test_the_page_runs(page: str, here: Path) -> None:
     run(page, {})
 
