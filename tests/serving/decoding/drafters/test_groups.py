@@ -39,7 +39,7 @@ class Grouped(LaterBruteForce):
         assert len(query.groups) == len(query.budgets) == len(query.contexts)
         trees = []
         for place, name in enumerate(query.groups):
-            asked, owner = query.at([place]), self.groups.get(name)
+            asked, owner = query.at([place]), self.groups.get(name or "")
             trees += owner.find_drafts(asked) if owner else super().find_drafts(asked)
         return trees
 
