@@ -97,6 +97,7 @@ class ForkServer:
 
 
 def serve() -> None:
+    gc.disable()
     import suffolk.cli.build  # noqa: F401
     import suffolk.cli.delete  # noqa: F401
     import suffolk.cli.main
@@ -105,6 +106,7 @@ def serve() -> None:
     for name in sys.argv[1:]:
         importlib.import_module(name)
     gc.freeze()  # else each command walks through all that was imported when it ends
+    gc.enable()
     for line in sys.stdin:
         request = json.loads(line)
         print(json.dumps(ACTIONS[request["action"]](request)), flush=True)
