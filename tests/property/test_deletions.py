@@ -53,8 +53,12 @@ def deletions(draw: st.DrawFn) -> tuple[list[Documents], list[list[int]]]:
     return parts, [[index for index in range(len(part)) if random.random() < share] for part in parts]
 
 
-@pytest.mark.parametrize("width", [2, 3])
-@given(corpus=deletions(), query=queries(), deletion_pieces=st.sampled_from([1, 2, 3]))
+@given(
+    width=st.sampled_from([2, 3]),
+    corpus=deletions(),
+    query=queries(),
+    deletion_pieces=st.sampled_from([1, 2, 3]),
+)
 @examples(120)
 def test_answers_equal_the_oracle_without_the_deleted_documents(width, corpus, query, deletion_pieces):
     compare_with_oracle(width, corpus, query, deletion_pieces)

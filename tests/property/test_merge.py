@@ -56,8 +56,8 @@ def compare_with_sorting(
     assert summary == (entry.tokens, entry.documents, entry.bytes, int(entry.checksum, 16))
 
 
-@pytest.mark.parametrize("width", [2, 3])
 @given(
+    width=st.sampled_from([2, 3]),
     corpus=deletions(),
     order_depth=st.sampled_from([1, 3, 4, 5, 7, 8, 9, 16, 64, 1000]),
     threads=st.sampled_from([1, 3]),
