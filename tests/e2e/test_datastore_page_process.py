@@ -11,7 +11,8 @@ import pytest
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
 from tests.support.browser import ENTER, RIGHT, Page, chromium, needs_browser
-from tests.support.processes import Running, running
+from tests.support.forked import running
+from tests.support.processes import Running
 from tests.support.relay import Relay
 from tests.support.stores import byte_tokenizer, make_text_store
 

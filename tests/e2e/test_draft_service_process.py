@@ -18,10 +18,11 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from tests.support import processes
 from tests.support.brute_force import assert_same_tree
 from tests.support.draft_server import drafted
-from tests.support.forked import suffolk
-from tests.support.processes import WAIT, running
+from tests.support.forked import running, suffolk
+from tests.support.processes import WAIT
 from tests.support.stores import make_store, word_tokenizer
 from tests.support.waiting import HANG, until
 
@@ -42,7 +43,7 @@ def serve(store: Path, *words: str) -> tuple[str, ...]:
 def test_serve_answer_and_stop(store: Path, tmp_path: Path) -> None:
     local = open_datastore(store)
     path = tmp_path / "s.sock"
-    with running(
+    with processes.running(
         "serve", f"code={store}", *serve(store, "--listen", "127.0.0.1:0", "--listen", f"unix:{path}")[1:]
     ) as server:
         assert re.fullmatch(
@@ -185,7 +186,7 @@ run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),), grac
 
 def test_second_signal_forces() -> None:
     """The test sends each signal only when the server is in the state that it needs, because loaded machines are slow."""
-    with running(command=(sys.executable, "-c", STUCK)) as server:
+    with processes.running(command=(sys.executable, "-c", STUCK)) as server:
         remote = connect(f"grpc://{server.endpoint()}", HANG)
         errors: list[SuffolkError] = []
 

@@ -15,9 +15,7 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.manifest import tokenizer_name
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.clients.remote_datastore import RemoteDatastore, connect
-from tests.support import forked
-from tests.support.forked import suffolk
-from tests.support.processes import running
+from tests.support.forked import running, suffolk
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
 from tests.support.waiting import HANG
@@ -93,7 +91,7 @@ def test_a_worker_follows(tmp_path: Path) -> None:
     make_store(store, [[list(range(66, 92)) * 9, [70, 71]]], vocab_size=257, tokenizer=mark).close()
     shutil.copy(model / "tokenizer.json", store / tokenizer_name(mark))
     listen = ("--listen", "127.0.0.1:0", "--http", "off")
-    with forked.running("worker", "--model", str(model), "--datastore", str(store), *listen) as worker:
+    with running("worker", "--model", str(model), "--datastore", str(store), *listen) as worker:
         generate = ("generate", "--worker", f"grpc://{worker.endpoint()}", "--max-new-tokens", "20", "abcabc")
         before = suffolk(*generate)
         deleted = suffolk("delete", str(store), "--id", "segment 0 document 0")

@@ -11,7 +11,7 @@ import pytest
 import suffolk
 from suffolk.cli.main import main
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
-from tests.support.processes import running
+from tests.support.forked import running
 from tests.support.stores import word_tokenizer
 
 FREE = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")

@@ -16,7 +16,8 @@ from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_loop
-from tests.support.processes import WAIT, Running, running
+from tests.support.forked import running
+from tests.support.processes import WAIT, Running
 from tests.support.stores import make_store
 from tests.support.tiny_models import VOCAB, tiny_model
 from tests.support.waiting import HANG, until

@@ -15,8 +15,8 @@ from tests.support import oracle
 from tests.support.stores import make_store
 
 BOUNDS = {"max_match": 8, "min_match": 1, "max_depth": 6, "max_nodes": 40}
-SEGMENTS = {2: 16, 3: 16, 4: 2}
-"""Number of segments by token width. With 4-byte tokens each segment has a table of 64 MB."""
+SEGMENTS = {2: (1, 16), 3: (1, 16), 4: (2,)}
+"""Numbers of segments by token width. With 4-byte tokens each segment has a table of 64 MB."""
 
 
 def make_documents(width: int, seed: int) -> Documents:
@@ -54,7 +54,7 @@ def test_the_answer_depends_on_the_corpus_alone(width: int, seed: int, tmp_path:
     left = [document for number, document in enumerate(documents) if number not in gone]
     before = [(oracle.lookup(documents, ids, 8, 1), oracle.draft(documents, ids, **BOUNDS)) for ids in contexts]
     after = [(oracle.lookup(left, ids, 8, 1), oracle.draft(left, ids, **BOUNDS)) for ids in contexts]
-    for pieces in (1, SEGMENTS[width]):
+    for pieces in SEGMENTS[width]:
         path = tmp_path / str(pieces)
         cuts = [list(part) for part in np.array_split(np.arange(len(documents)), pieces)]
         origins = [[(f"document {number}", {"fifth": number in gone}) for number in part] for part in cuts]

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,8 +61,13 @@ def cut(documents: Documents, pieces: int) -> list[Documents]:
     return [part for part in (documents[start::pieces] for start in range(pieces)) if part]
 
 
-@pytest.mark.parametrize("width", [2, 3])
-@given(documents=corpora(), query=queries(), pieces=st.sampled_from([1, 2, 5]), threads=st.sampled_from([1, 4]))
+@given(
+    width=st.sampled_from([2, 3]),
+    documents=corpora(),
+    query=queries(),
+    pieces=st.sampled_from([1, 2, 5]),
+    threads=st.sampled_from([1, 4]),
+)
 @examples(100)
 def test_lookup_and_draft_equal_the_oracle(width, documents, query, pieces, threads):
     """``test_one_answer.py`` has tokens of 4 bytes too."""

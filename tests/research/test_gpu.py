@@ -32,8 +32,16 @@ def test_a_checkout_is_measured_beside_another(words: list[str], tmp_path: Path)
     assert {path.name for path in (tmp_path / "out/older").iterdir()} == {"passes.json", "start.json"}
 
 
-def test_what_a_checkout_cannot_run_is_stated(words: list[str], tmp_path: Path) -> None:
-    """The older checkout has no Suffolk, only what looks like its core."""
+def test_what_a_checkout_cannot_run_is_stated(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older checkout has no Suffolk, only what looks like its core. This one is measured with scripts that do nothing."""
+    usual = gpu._adapted
+
+    def nothing_here(script: str | None, checkout: Path) -> str | None:
+        return "print('{}')" if checkout == ROOT else usual(script, checkout)
+
+    monkeypatch.setattr(gpu, "_adapted", nothing_here)
     (tmp_path / "old/datastore").mkdir(parents=True)
     (tmp_path / "old/datastore/_native.so").touch()
     (tmp_path / "old/suffolk.py").write_text("raise SystemExit('error: too old')")

@@ -35,9 +35,9 @@ def test_late_drafts_count_as_failed_if_steps_wait_for_them(folder: Path, monkey
     costs = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "made up")
     monkeypatch.setattr(remote_overlap, "find_costs", lambda *given: costs)
     decoding = DecodingOptions(str(folder / "model"), (folder / "p.jsonl",), max_new_tokens=6, ignore_eos=True)
-    options = RemoteOverlapOptions(folder / "store", decoding, delays_ms=(0.0, 400.0), deadline_ms=200.0)
+    options = RemoteOverlapOptions(folder / "store", decoding, delays_ms=(0.0, 100.0), deadline_ms=50.0)
     found = measure_remote_overlap(options)
-    assert found["400 ms"]["waiting"]["counters"]["failed"] > 0
+    assert found["100 ms"]["waiting"]["counters"]["failed"] > 0
     for ways in found.values():
         assert ways["none"]["counters"] == {}
         assert all(row["identical"] == row["prompts"] == 1 for row in ways.values())

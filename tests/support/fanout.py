@@ -10,7 +10,8 @@ from pathlib import Path
 import suffolk
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
 from suffolk.serving.clients.fanout.replica_client import ReplicaClient
-from tests.support.processes import Running, running
+from tests.support.forked import running
+from tests.support.processes import Running
 
 
 def serve(store: Path, endpoint: str = "127.0.0.1:0", name: str = "code") -> tuple[str, ...]:

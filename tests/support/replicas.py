@@ -12,7 +12,8 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.store.live_store.store import create_live_store
 from suffolk.serving.store.replication.messages import ReplicaStatus
 from suffolk.serving.store.replication.peer import read_replicas
-from tests.support.processes import Running, running
+from tests.support.forked import running
+from tests.support.processes import Running
 from tests.support.replica_pair import make_replica
 from tests.support.waiting import until
 

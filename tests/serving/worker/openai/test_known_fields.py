@@ -25,11 +25,16 @@ TEXTS: dict[str, Any] = {"prompt": "abcabc", "max_tokens": 40, "temperature": 0}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[WorkerServer]:
+def target() -> Target:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE.replace("<assistant>", "") + (
         "{% if thinking %}!{% endif %}{{ reasoning_effort or '' }}{% if add_generation_prompt %}<assistant>{% endif %}"
     )
+    return target
+
+
+@pytest.fixture(scope="module")
+def server(target: Target) -> Iterator[WorkerServer]:
     with answering(target) as server:
         yield server
 
@@ -316,10 +321,11 @@ def test_whole_floats_are_integers(server: WorkerServer) -> None:
     assert (status, reply["error"]["param"]) == (400, "max_tokens")
 
 
-def test_other_names_of_no_limit_act_in_completions(server: WorkerServer) -> None:
-    """Regression: n_predict -1 left the default of 16 tokens."""
-    for name in ("max_tokens", "n_predict", "num_predict"):
-        fields = {"prompt": "abc", "ignore_eos": True, name: -1}
-        assert ask(server, "POST", TEXT, fields)[2]["usage"]["completion_tokens"] > 16, name
-    limited = {"prompt": "abc", "ignore_eos": True, "max_tokens": 3, "n_predict": -1}
-    assert ask(server, "POST", TEXT, limited)[2]["usage"]["completion_tokens"] == 3
+def test_other_names_of_no_limit_act_in_completions(target: Target) -> None:
+    """Regression: n_predict -1 left the default of 16 tokens. The worker has room for 64."""
+    with answering(target, capacity=64) as server:
+        for name in ("max_tokens", "n_predict", "num_predict"):
+            fields = {"prompt": "abc", "ignore_eos": True, name: -1}
+            assert ask(server, "POST", TEXT, fields)[2]["usage"]["completion_tokens"] > 16, name
+        limited = {"prompt": "abc", "ignore_eos": True, "max_tokens": 3, "n_predict": -1}
+        assert ask(server, "POST", TEXT, limited)[2]["usage"]["completion_tokens"] == 3

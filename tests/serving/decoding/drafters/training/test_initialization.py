@@ -53,11 +53,21 @@ def test_a_started_eagle_head_is_the_best_linear_map_of_a_pair() -> None:
     assert all(weight.grad is not None and float(weight.grad.abs().max()) > 0 for weight in grown)
 
 
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model())
+
+
+@pytest.fixture(scope="module")
+def batch(target: Target) -> Batch:
+    return heads.texts_of(target, 40, SamplingSettings(30, 1.0, ignore_eos=True, seed=3))
+
+
 @pytest.mark.parametrize("output", ["target", "own"])
 @pytest.mark.parametrize("recurrent", [True, False])
-def test_a_started_recurrent_head_knows_more_than_a_random_one(output: str, recurrent: bool) -> None:
-    target = Target.wrap(tiny_model())
-    batch = heads.texts_of(target, 40, SamplingSettings(30, 1.0, ignore_eos=True, seed=3))
+def test_a_started_recurrent_head_knows_more_than_a_random_one(
+    target: Target, batch: Batch, output: str, recurrent: bool
+) -> None:
     losses, taken = [], []
     for started in (False, True):
         head = heads.random_head(target, loss=LossConfig(3), output=output, recurrent=recurrent)
@@ -68,8 +78,7 @@ def test_a_started_recurrent_head_knows_more_than_a_random_one(output: str, recu
     assert len(taken) == 1  # the first batch has enough rows
 
 
-def test_blocks_of_another_width_stay_as_they_are() -> None:
-    target = Target.wrap(tiny_model())
+def test_blocks_of_another_width_stay_as_they_are(target: Target) -> None:
     head = heads.random_head(target, exit_dim=48, output="target")
     before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
     head.initialize(iter(()))
