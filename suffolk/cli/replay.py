@@ -51,7 +51,7 @@ suffolk worker --model MODEL_FOLDER --record day.jsonl                    record
 suffolk replay day.jsonl --datastore code/ --nodes 8 16 64
 suffolk replay day.jsonl --datastore code/ --datastore chat/ --drafter hybrid --max-match 12
 suffolk replay day.jsonl --datastore code/ --drafter hybrid --calibration code.json      learns, for the service to begin with
-suffolk replay requests.jsonl --tokenizer MODEL_FOLDER --datastore code/  a log of OpenAI's API
+suffolk replay requests.jsonl --tokenizer MODEL_FOLDER --datastore code/    a log of OpenAI's API
 suffolk replay day.jsonl.zst --datastore code/ --costs costs.json         as 'suffolk profile --output costs.json' wrote it
 suffolk replay day.jsonl --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/ --costs stored
 """

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.cli.commands import command_module, split_command
-from suffolk.cli.options.parser import make_parser, parse_words
+from suffolk.cli.commands import COMMANDS, command_module, split_command
+from suffolk.cli.options.parser import example_lines, make_parser, parse_words
 from suffolk.cli.options.setting import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,11 +44,22 @@ def test_the_command_for_tables_reads_what_spreadsheets_write(tmp_path: Path) ->
 )
 def test_documented_commands_are_understood(page: Path) -> None:
     for line in commands(page):
-        words = shlex.split(re.split(r" {2,}| [<>] [\w.]+$| \| ", line)[0], comments=True)
-        if words[-1] == "--help" or words[:2] == ["config", "show"]:  # the latter takes another command's options
-            continue
-        name, rest = split_command(words)
-        settings = settings_of(command_module(name).Options)
-        parse_words(
-            make_parser(f"suffolk {name}", "", "", settings), settings, [word for word in rest if word != "..."]
-        )
+        check(re.split(r" {2,}", line)[0])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_of_help_run_as_they_are_pasted(command: str) -> None:
+    """A remark is a comment of the shell, so the whole line is a command."""
+    for line in example_lines(command_module(command).EXAMPLES):
+        if found := re.match(r"  (?:\w+=\S+ )*suffolk (.+)$", line):
+            check(found[1])
+
+
+def check(line: str) -> None:
+    """Parse a command without the word ``suffolk``, and up to a redirection. Raises InvalidArgument, or ValueError for a quote."""
+    words = shlex.split(re.split(r" [<>] [\w.]+(?=$| +#)| \| ", line)[0], comments=True)
+    if words[-1] == "--help" or words[:2] == ["config", "show"]:  # the latter takes another command's options
+        return
+    name, rest = split_command(words)
+    settings = settings_of(command_module(name).Options)
+    parse_words(make_parser(f"suffolk {name}", "", "", settings), settings, [word for word in rest if word != "..."])

@@ -12,7 +12,7 @@ from typing import NoReturn
 from suffolk.cli.options.setting import REQUIRED, Setting
 from suffolk.datastore.errors import InvalidArgument
 
-_REMARK = re.compile(r"^(suffolk .*?\S +) {2}(?=[^#\s])")
+_REMARK = re.compile(r"^((?:\w+=\S+ )*suffolk .*?\S +) {2}(?=[^#\s])")
 """A command, and the gap before its remark."""
 
 
