@@ -36,7 +36,7 @@ def run(folder: Path, model: str | None, prompts: int | None, max_new_tokens: in
     Args:
         folder: the model and the datastore are kept there, and used again.
         model: folder or hub name; None: a small one is downloaded.
-        prompts: number of first prompts; None: all.
+        prompts: number of prompts, chosen at random; None: all.
 
     Raises as ``fetch_model``.
     """

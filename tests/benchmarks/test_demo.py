@@ -43,6 +43,13 @@ def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest
         assert f"suffolk lookup {run.python_store(tmp_path / 'cache', str(model))} 'raise" in output
 
 
+def test_a_wrong_number_of_prompts_is_refused_before_the_download(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--prompts", "-1", "--model", str(tmp_path / "missing")]) == 2
+    assert capsys.readouterr().err == "suffolk: --prompts is -1; it must be 1 or more\n"
+
+
 def test_a_build_that_fails_ends_the_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
