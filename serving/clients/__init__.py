@@ -3,7 +3,8 @@
 ``remote_datastore`` is a client of one server, ``fanout`` one of several with shards and copies. ``text_appender`` appends finished
 texts in the background. They know a server's messages, and nothing of how it works.
 
-Threads: clients are thread-safe. Those of several servers ask them in a pool. No call outlives its deadline.
+Threads: clients are thread-safe. A call to several servers waits in the thread of its caller; prefetched drafts run in a pool, and
+another thread probes the servers. No draft or lookup outlives its deadline.
 
 Begin with ``connect.py``.
 """

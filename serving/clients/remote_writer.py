@@ -45,8 +45,7 @@ class _Invoke(Protocol):
 class RemoteWriter(Appendable):
     """Appends, deletes, flushes and counts over gRPC. Arguments, results and errors are those of ``LiveStore``.
 
-    An append whose answer is lost may have been made. It is repeated once with its key, which makes it once. Other calls are not
-    repeated.
+    An append whose answer is lost is repeated once. Its key makes sure that it takes effect once. Other calls are not repeated.
     """
 
     _stub: draft_pb2_grpc.DraftServiceStub
@@ -56,7 +55,7 @@ class RemoteWriter(Appendable):
         self, documents: Sequence[Document], group: Groups = None, replace: bool = False, key: str | None = None
     ) -> Appended:
         """See ``LiveStore.append_batch``. One call takes 4 MiB, about a million tokens."""
-        key = key or new_key()
+        key = new_key() if key is None else key
         try:
             return self.append_once(documents, group, replace, key)
         except (Unavailable, DeadlineExceeded) as error:
@@ -65,7 +64,7 @@ class RemoteWriter(Appendable):
             unknown = error
         try:
             return self.append_once(documents, group, replace, key)
-        except (Unavailable, DeadlineExceeded):  # of the first call it is still unknown what it did
+        except (Unavailable, DeadlineExceeded):  # the first call may still have taken effect
             raise unknown from None
 
     def append_once(
@@ -184,6 +183,6 @@ def _parts(documents: Iterable[Document]) -> Iterator[list[Document]]:
             yield part
             part, size = [], 0
         part.append(document)
-        size += tokens + 16
+        size += tokens + 16  # so that many short documents are cut into parts too
     if part:
         yield part

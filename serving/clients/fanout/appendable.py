@@ -19,7 +19,7 @@ from suffolk.datastore.appendable import (
     LiveStats,
     new_key,
 )
-from suffolk.datastore.arguments import check_deadline, check_flag, check_groups
+from suffolk.datastore.arguments import check_flag, check_groups
 from suffolk.datastore.context_query import Groups
 from suffolk.datastore.documents import Document, check_documents
 from suffolk.datastore.errors import (
@@ -30,21 +30,20 @@ from suffolk.datastore.errors import (
     Unavailable,
     Unsupported,
 )
-from suffolk.serving.clients.fanout.address import parse_address
-from suffolk.serving.clients.fanout.datastore import FanoutDatastore
+from suffolk.serving.clients.fanout.datastore import FanoutDatastore, open_servers
 from suffolk.serving.clients.fanout.placement import shard_of
 from suffolk.serving.clients.fanout.replica_set import ReplicaSet
 from suffolk.serving.clients.fanout.servers import Servers
-from suffolk.serving.clients.remote_datastore import DEFAULT_DEADLINE, MAX_DEADLINE, RemoteDatastore
+from suffolk.serving.clients.remote_datastore import RemoteDatastore
 from suffolk.serving.net.url import tenant_of
 
 T = TypeVar("T")
 REPEAT_SECONDS = 10.0
 """How long a change of which the outcome is unknown is repeated."""
 REFUSED_SECONDS = 3.0
-"""The same for a change that is refused: another copy leads soon, if one can."""
+"""How long a change that is refused is repeated. By then another copy leads, if one can."""
 TRY_SECONDS = 1.0
-"""Deadline of the first try of a change. After each that was too short, the next has twice as much: large changes may need it."""
+"""Deadline of the first try of a change. Each try after a late one has twice as much, because large changes may need it."""
 FIND_SECONDS = 0.5
 """Deadline of the question who leads."""
 PAUSE_SECONDS = 0.1
@@ -54,14 +53,11 @@ _LARGEST = ("generation", "next_sequence", "flushed_sequence", "clock_behind_sec
 
 def connect_to_append(name: str, deadline: float | None = None) -> AppendableFanout:
     """Open the live datastore at an address with several servers. Arguments and errors as ``connect_several``."""
-    address = parse_address(name)
-    deadline = deadline or address.deadline or DEFAULT_DEADLINE
-    check_deadline(deadline, MAX_DEADLINE)
-    return AppendableFanout(Servers(name, address, deadline), deadline)
+    return AppendableFanout(*open_servers(name, deadline))
 
 
 class Leader(NamedTuple):
-    """The copy that led last, and its epoch. ``remote``: None if it did not answer since."""
+    """The copy that led last, and its epoch. ``remote`` is None before the first call, and after one that failed."""
 
     epoch: int = 0
     remote: RemoteDatastore | None = None
@@ -70,7 +66,7 @@ class Leader(NamedTuple):
 class AppendableFanout(FanoutDatastore, Appendable):
     """A ``FanoutDatastore`` that appends and deletes at the copy that leads. Thread-safe.
 
-    A group lies in one shard, by consistent hashing of tenant and group. A document without a group may lie in any; those of one
+    A group lies in one shard, by rendezvous hashing of tenant and group. A document without a group may lie in any; those of one
     append lie together. Arguments, results and errors are those of ``LiveStore``. A change that a server refused is made at the
     leader. A change that no copy takes, or of which the outcome is unknown, is repeated for some seconds, since another copy may
     lead soon. Appends are made once, by their keys. A repeated deletion counts what was left.
@@ -98,8 +94,8 @@ class AppendableFanout(FanoutDatastore, Appendable):
                 f"the groups of {len(documents)} documents are in {len(shards)} shards; append the documents of each group alone"
             )
         shard = shards.pop() if shards else self._any_shard(documents)
-        named = new_key() if key is None else key
-        return self._make(shard, lambda seconds, store: store.append_once(documents, group, replace, named, seconds))
+        once = new_key() if key is None else key
+        return self._make(shard, lambda seconds, store: store.append_once(documents, group, replace, once, seconds))
 
     def get(self, id: str) -> DocumentState:
         """See ``LiveStore.get``. The leader of each shard is asked; numbers add up, and the sequence is the largest."""

@@ -41,11 +41,16 @@ def connect_several(name: str, deadline: float | None = None) -> FanoutDatastore
         NotFound: the topology file cannot be read.
         Others as ``connect``, if no server answers.
     """
+    return FanoutDatastore(*open_servers(name, deadline))
+
+
+def open_servers(name: str, deadline: float | None) -> tuple[Servers, float]:
+    """The connected servers, and the seconds that a draft or lookup may take. Arguments and errors as ``connect_several``."""
     address = parse_address(name)
     if deadline is None:
         deadline = address.deadline or DEFAULT_DEADLINE
     check_deadline(deadline, MAX_DEADLINE)
-    return FanoutDatastore(Servers(name, address, deadline), deadline)
+    return Servers(name, address, deadline), deadline
 
 
 class FanoutDatastore(Retriever):
@@ -121,9 +126,9 @@ class FanoutDatastore(Retriever):
         return [place for shard, limit in shares.items() if limit for place in find(shard, limit)]
 
     def info(self) -> dict[str, Any]:
-        """The info of the datastore, with ``url`` and ``servers``: by URL, shard, zone, generation and problem.
+        """The info of the datastore, with ``url`` and ``servers``: for each URL its shard, zone, generation and problem.
 
-        That of several shards has sums, as ``merged_info``, and ``shards``, the info of each that answers.
+        With several shards, it is ``merged_info`` of those that answer, and ``shards`` holds the info of each.
         """
         shards = self._ask_all(lambda remote: remote.info())
         if len(self.servers.shards) == 1:

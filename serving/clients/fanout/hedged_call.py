@@ -23,7 +23,8 @@ class HedgedCall:
     A failed call goes to the next replica at once. A late one goes to a second replica too, within the set's budget of hedges.
 
     Attributes:
-        answer: the first answer, once the call has ended.
+        winner: the replica that answered first; None before, and if none did.
+        answer: its answer.
         error: why there is none; None if there is one.
     """
 

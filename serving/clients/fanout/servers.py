@@ -33,7 +33,7 @@ class Servers:
 
     Attributes:
         vocab_size: the vocabulary size of the datastore.
-        shards: the replica sets of now.
+        shards: the current replica sets.
         names: the names of its datastores, searched as one; one for most.
         partial: answers that lack a shard, and those whose counts are not proven.
     """

@@ -95,7 +95,7 @@ class ShardCall:
                     wanted.setdefault(shard, []).append((at, paths))
 
         def send(shard: int) -> Send:
-            contexts = [_end(query, at, merges[at]) for at, _ in wanted[shard]]
+            contexts = [_matched(query, at, merges[at]) for at, _ in wanted[shard]]
             trees = [paths for _, paths in wanted[shard]]
             return lambda remote, seconds: self._select(remote).start_counts(contexts, trees, seconds)
 
@@ -110,7 +110,7 @@ class ShardCall:
     ) -> ContextQuery:
         lengths = [merges[at].match_length for at, _ in wanted]
         return ContextQuery(
-            [_end(query, at, merges[at]) for at, _ in wanted],
+            [_matched(query, at, merges[at]) for at, _ in wanted],
             max(lengths),
             min(lengths),
             query.max_depth,
@@ -173,7 +173,7 @@ def _share(queries: int) -> int:
     return min(MAX_LISTED_NODES, MAX_BATCH_NODES // queries)
 
 
-def _end(query: ContextQuery, at: int, merge: ShardMerge) -> Any:
+def _matched(query: ContextQuery, at: int, merge: ShardMerge) -> Any:
     """The match of a context."""
     context = query.contexts[at]
     return context[len(context) - merge.match_length :]

@@ -95,6 +95,18 @@ def test_a_group_is_in_one_shard(cluster: Cluster) -> None:
             store.delete(group="a")
 
 
+def test_an_empty_key_and_a_deadline_of_0_are_refused_as_by_one_server(cluster: Cluster) -> None:
+    cluster.lead_first()
+    for address in (cluster.address, cluster.urls[0][0]):
+        with (
+            suffolk.open(address, deadline=HANG, append=True) as store,
+            pytest.raises(InvalidArgument, match="key is ''"),
+        ):
+            store.append_batch([suffolk.Document(None, {}, np.array([1]))], key="")
+        with pytest.raises(InvalidArgument, match="deadline is 0 s; it must be above 0"):
+            suffolk.open(address, deadline=0, append=True)
+
+
 def test_a_query_for_a_group_goes_to_its_shard(cluster: Cluster) -> None:
     cluster.urls = [urls[:1] for urls in cluster.urls]  # the other copies do not follow
     cluster.lead_first()
