@@ -288,7 +288,7 @@ def _open(
             if memory is not None and name == options.remember and not is_remote(name):
                 store = memory
             else:
-                store = connect_any(name, deadline) if is_remote(name) else WatchedDatastore(name)
+                store = connect_any(name, deadline) if is_remote(name) else WatchedDatastore(name, "auto")
             stores.append(store)
             require_match(store, name, options.limits, model, mark, vocab_size)
     except SuffolkError:
