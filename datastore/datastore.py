@@ -44,8 +44,8 @@ def open_datastore(
             into memory.
             ``auto``: ``warm`` if the files take at most a quarter of the free memory, else ``mmap``.
             ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
-        threads: threads that share one batch, including the calling one, 1..1024; 0: one per core. The first batch of more
-            than eight contexts starts them. A process that is forked later uses one thread.
+        threads: threads that share one batch, including the calling one, 1..1024; 0: one per core that the caller may run
+            on. The first batch of more than eight contexts starts them. A process that is forked later uses one thread.
         previous: an open generation of the same datastore. Segments that both generations have are mapped once, and a tokenizer
             that it has read is not read again.
 

@@ -1,5 +1,6 @@
-"""The name of Suffolk's proposer in vLLM's ``speculative_config``: ``suffolk.vllm.Proposer``."""
+"""The names of Suffolk's drafters in vLLM's ``speculative_config``: ``suffolk.vllm.Proposer`` and ``suffolk.vllm.Speculator``."""
 
 from suffolk.serving.integrations.vllm.proposer import Proposer
+from suffolk.serving.integrations.vllm.speculator import Speculator
 
-__all__ = ["Proposer"]
+__all__ = ["Proposer", "Speculator"]

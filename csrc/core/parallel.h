@@ -13,6 +13,10 @@
 #include <thread>
 #include <vector>
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
 #include "core/error.h"
 
 namespace suffolk {
@@ -28,8 +32,18 @@ struct Work {
   std::atomic<bool> stop = false;
 };
 
-// The number of threads to use: `wanted`, or one for each core if it is 0.
-inline unsigned thread_count(unsigned wanted) { return wanted != 0 ? wanted : std::max(1U, std::thread::hardware_concurrency()); }
+// The number of cores that the calling thread, and the threads that it starts, may run on. hardware_concurrency counts all cores:
+// in a process that is bound to one, further threads only make each other wait.
+inline unsigned usable_cores() {
+#ifdef __linux__
+  cpu_set_t cores;
+  if (::sched_getaffinity(0, sizeof(cores), &cores) == 0) return static_cast<unsigned>(std::max(1, CPU_COUNT(&cores)));
+#endif
+  return std::max(1U, std::thread::hardware_concurrency());  // also for machines with more cores than a cpu_set_t has
+}
+
+// The number of threads to use: `wanted`, or one for each core that the caller may run on if it is 0.
+inline unsigned thread_count(unsigned wanted) { return wanted != 0 ? wanted : usable_cores(); }
 
 // Throws kResourceExhausted for a thread that the system refuses.
 [[noreturn]] inline void fail_thread(const std::system_error& error) {

@@ -14,6 +14,7 @@ from suffolk.datastore.tree_paths import accepted_length
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import SOURCE
 from suffolk.serving.decoding.engine.costs.draft_budget import DraftCandidate
 from suffolk.serving.decoding.engine.policy.planner import Planner
+from suffolk.serving.decoding.engine.policy.speculation_budget import UsualTime
 from suffolk.serving.integrations.datastore_gate import DatastoreGate
 from suffolk.serving.integrations.linear_costs import LinearCosts
 
@@ -49,6 +50,9 @@ class ChainPlanner:
         self._ready = row_cost is not None
         self._open: set[int] = set()
         self._sent: dict[int, _Sent] = {}
+        self._usual = (
+            UsualTime()
+        )  # of a request's draft: other programs that interrupt it would interrupt the pass instead
         self._left: float | None = None  # when the last step ended
 
     def begin(self, number: int) -> None:
@@ -117,7 +121,9 @@ class ChainPlanner:
         """
         if searched:
             self._gate.learn_time(len(searched), seconds)
-        own = 0.0 if searched else seconds / max(1, len(chains))  # the gate limits the time of searches
+        if chains and not searched:  # the gate limits the time of searches
+            self._usual.add(seconds / len(chains))
+        own = 0.0 if searched else self._usual.seconds
         self._sent = {}
         for number, chain in chains.items():
             candidate = DraftCandidate(number, chain.scores, np.zeros(len(chain), np.bool_), own)

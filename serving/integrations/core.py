@@ -23,7 +23,7 @@ from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.clients.text_appender import TextAppender
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.decoding.drafters.retrieval.datastore import SHORT_MATCHES, DatastoreDrafter
 from suffolk.serving.decoding.drafters.retrieval.limits import require_match
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.drafters.retrieval.retrieval_source import RetrievalSource
@@ -43,6 +43,8 @@ from suffolk.serving.open_store import open_appendable
 Result = TypeVar("Result")
 _NODES = 2
 """Nodes to look up per token of the longest chain. More nodes take longer and do not improve chains."""
+CHAIN_MATCHES = (3,)
+"""``short_matches`` of a host that verifies chains. A chain is one path, to which more endings add cost and no accepted tokens."""
 SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
 """Settings for requests with sampling, since the host's noise is unknown."""
 
@@ -82,6 +84,7 @@ class DraftCore:
         tokenizer: str | Path | None = None,
         on_finish: Callable[[FinishedText], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        short_matches: Sequence[int] = SHORT_MATCHES,
     ) -> None:
         """Opens the datastores.
 
@@ -90,6 +93,7 @@ class DraftCore:
             tokenizer: the model's folder, its tokenizer.json or hub name; None to skip the comparison of tokenizers.
             on_finish: called with each ended text, for example to append it to a datastore.
             clock: returns seconds; used to time passes.
+            short_matches: lengths of shorter endings to look up besides the longest match.
 
         Raises:
             Unsupported: a datastore was built with another tokenizer, or has more ids than the model.
@@ -109,7 +113,8 @@ class DraftCore:
         self._without_remote = DraftOptions(datastores=tuple(sorted(local)))
         calibration = Calibration()
         sources: list[RetrievalSource] = [
-            DatastoreDrafter(store, vocab_size, options.limits, calibration, prefetch=False) for store in self._stores
+            DatastoreDrafter(store, vocab_size, options.limits, calibration, False, short_matches)
+            for store in self._stores
         ]
         if options.prompt_lookup:
             sources.insert(0, PromptLookupDrafter(vocab_size, options.limits, calibration))
@@ -283,7 +288,7 @@ def _open(
             if memory is not None and name == options.remember and not is_remote(name):
                 store = memory
             else:
-                store = connect_any(name, deadline) if is_remote(name) else WatchedDatastore(name)
+                store = connect_any(name, deadline) if is_remote(name) else WatchedDatastore(name, "auto")
             stores.append(store)
             require_match(store, name, options.limits, model, mark, vocab_size)
     except SuffolkError:

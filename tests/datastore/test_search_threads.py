@@ -60,6 +60,17 @@ def test_threads_start_with_the_first_large_batch(path: Path) -> None:
         until(lambda: started_since(before) == 3)
 
 
+def test_a_caller_bound_to_one_core_gets_no_threads(path: Path) -> None:
+    before, cores = threads(), os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        with open_datastore(path) as store:
+            store.draft_batch(CONTEXTS)
+            until(lambda: started_since(before) == 0)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def test_many_callers_share_the_threads(path: Path) -> None:
     with open_datastore(path, threads=3) as store:
         expected = draft(store, 50)

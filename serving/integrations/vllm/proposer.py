@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.integrations.core import DraftCore, FinishedText
+from suffolk.serving.integrations.core import CHAIN_MATCHES, DraftCore, FinishedText
 from suffolk.serving.integrations.options import read_options
 from suffolk.serving.integrations.running_requests import Context
 from suffolk.serving.integrations.vllm import proposer as runner_hook
@@ -46,7 +46,14 @@ class Proposer:
         self._core: DraftCore | None = None
         if _is_output_rank():
             tokenizer = None if model.skip_tokenizer_init else model.tokenizer
-            self._core = DraftCore(options, model.get_vocab_size(), model.model, tokenizer, type(self).on_finish)
+            self._core = DraftCore(
+                options,
+                model.get_vocab_size(),
+                model.model,
+                tokenizer,
+                type(self).on_finish,
+                short_matches=CHAIN_MATCHES,
+            )
             runner_hook.install()
         self._batch: Any = None
         self._allowed = self._most

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import cycle, repeat
+
 import numpy as np
 import pytest
 
@@ -17,7 +20,9 @@ class Host:
     A pass takes ``base`` + ``row`` seconds a row, and a drafted token is accepted with probability ``CHANCE``.
     """
 
-    def __init__(self, base: float, row: float) -> None:
+    def __init__(self, base: float, row: float, searches: Iterable[float] = repeat(0.0)) -> None:
+        """``searches``: seconds of each search."""
+        self.searches = iter(searches)
         self.now, self.base, self.row = 0.0, base, row
         self.planner = ChainPlanner(clock=lambda: self.now)
         self.planner.begin(1)
@@ -28,7 +33,9 @@ class Host:
         """Run one pass. Returns the number of drafted tokens."""
         scores = (CHANCE ** np.arange(1, 9)).astype(np.float32)
         chain = DraftTree(np.arange(8, dtype=np.int32), np.arange(-1, 7, dtype=np.int32), scores, np.ones(8, np.uint32))
-        cut = self.planner.cut({1: chain} if self.planner.may_draft(1) else {}, set(), 1, 50.0, 0.0)
+        chains, seconds = ({1: chain}, next(self.searches)) if self.planner.may_draft(1) else ({}, 0.0)
+        self.now += seconds
+        cut = self.planner.cut(chains, set(), 1, 50.0, seconds)
         size = len(cut.get(1, ()))
         self.planner.leave()
         self.now += self.base + self.row * (1 + size)
@@ -72,3 +79,17 @@ def test_the_first_pass_has_no_drafts() -> None:
     host = Host(0.1, 0.001)
     assert host.step() == 0
     assert host.step() > 0
+
+
+def test_searches_that_other_programs_interrupt_do_not_end_drafting() -> None:
+    """One search in three is interrupted for ten passes, as any part of a step may be. The others take a hundredth of a pass."""
+    host = Host(0.1, 0.001, cycle([0.001, 0.001, 1.0]))
+    for _ in range(300):
+        host.step()
+    assert np.mean([host.step() > 0 for _ in range(100)]) > 0.9
+
+
+def test_searches_that_are_always_slow_end_drafting() -> None:
+    host = Host(0.1, 0.001, repeat(1.0))
+    sizes = [host.step() for _ in range(600)]
+    assert sum(size > 0 for size in sizes[100:]) < 10

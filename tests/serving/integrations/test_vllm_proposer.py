@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from suffolk.datastore.context_query import ContextQuery
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.watched_datastore import WatchedDatastore
 from suffolk.serving.integrations.core import FinishedText
 from suffolk.serving.integrations.vllm import plugin
 from suffolk.serving.integrations.vllm import proposer as runner_hook
@@ -79,6 +82,21 @@ def test_rows_get_their_continuations(vllm: ModuleType, tmp_path: Path) -> None:
     drafts = propose(proposer, [30, 40, 50], [[1], [], [1, 2]])
     assert drafts == [TEXTS[0][30:34], [], TEXTS[2][50:54]]
     assert proposer.stats()["draft_tokens"] == 8
+
+
+def test_a_step_looks_up_two_endings_of_each_request_in_one_call(
+    vllm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[int]] = []
+    find = WatchedDatastore.find_drafts
+
+    def watched(store: WatchedDatastore, query: ContextQuery) -> list[DraftTree]:
+        calls.append([len(context) for context in query.contexts])
+        return find(store, query)
+
+    monkeypatch.setattr(WatchedDatastore, "find_drafts", watched)
+    propose(Proposer(config_of(options_of(tmp_path))), [30, 40])
+    assert calls == [[16, 3, 16, 3]]
 
 
 def test_drafts_end_with_the_longest_text(vllm: ModuleType, tmp_path: Path) -> None:

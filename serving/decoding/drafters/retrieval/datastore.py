@@ -72,6 +72,7 @@ class DatastoreDrafter:
         limits: Limits | None = None,
         calibration: Calibration | Part | None = None,
         prefetch: bool | None = None,
+        short_matches: Sequence[int] = SHORT_MATCHES,
     ) -> None:
         """``close`` leaves ``retriever`` open.
 
@@ -80,6 +81,7 @@ class DatastoreDrafter:
             calibration: the calibrators, stored under the datastore's name.
             prefetch: for a remote datastore: True to prefetch every draft, False to wait for every answer, None to choose the
                 faster of both in each step.
+            short_matches: lengths of shorter endings to look up besides the longest match.
 
         Raises:
             InvalidArgument: ``retriever`` is a draft service, and ``limits`` are deeper than its drafts.
@@ -88,7 +90,7 @@ class DatastoreDrafter:
         self.datastores = retriever.names
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
+        shorter = [length for length in short_matches if self._limits.min_match <= length < self._limits.max_match]
         self._lengths = (self._limits.max_match, *shorter)
         self._scorer = RetrievalScorer(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
         self._prefetcher = None
@@ -108,7 +110,7 @@ class DatastoreDrafter:
         return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``. Looks up the longest match, and shorter endings (``SHORT_MATCHES``)."""
+        """See ``RetrievalSource``. Looks up the longest match, and shorter endings."""
         selected = self._selected(requests)
         found = dict(zip(selected, self._draft([requests[at] for at in selected]), strict=True)) if selected else {}
         return [found.get(at, []) for at in range(len(requests))]
