@@ -36,7 +36,7 @@ from suffolk.serving.net.url import names_several
 from suffolk.serving.open_store import open_appendable
 from suffolk.serving.store.live_store.store import LiveStore
 from suffolk.serving.worker.openai.errors import error_body
-from suffolk.serving.worker.openai.server import check_origins
+from suffolk.serving.worker.openai.origins import check_origins
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.drafters.calibration.calibration import Calibration

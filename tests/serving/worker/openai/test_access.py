@@ -19,7 +19,7 @@ from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
 from suffolk.serving.net.tls import TlsFiles
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.openai.server import check_origins
+from suffolk.serving.worker.openai.origins import check_origins
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.http_requests import ask
