@@ -16,22 +16,11 @@ _CHAINS = 8
 """Number of roots of a tree. The chains below them differ in length by one node at most."""
 
 
-class UselessDrafter:
-    """Drafts random chains side by side, to measure the largest loss from drafting.
+class _BoundingDrafter:
+    """Learns nothing."""
 
-    Every node has score 1 and a source that no other drafter uses. Not thread-safe.
-    """
-
-    name = USELESS
-
-    def __init__(self, vocab_size: int) -> None:
-        self._vocab_size = vocab_size
-        self._generator = np.random.default_rng(0)
+    def __init__(self) -> None:
         self._calls = 0
-
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        self._calls += 1
-        return [self._draft(request.max_nodes) for request in requests]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         pass
@@ -45,13 +34,31 @@ class UselessDrafter:
     def close(self) -> None:
         pass
 
+
+class UselessDrafter(_BoundingDrafter):
+    """Drafts random chains side by side, to measure the largest loss from drafting.
+
+    Every node has score 1 and a source that no other drafter uses. Not thread-safe.
+    """
+
+    name = USELESS
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self._vocab_size = vocab_size
+        self._generator = np.random.default_rng(0)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        self._calls += 1
+        return [self._draft(request.max_nodes) for request in requests]
+
     def _draft(self, size: int) -> DraftTree:
         tokens = self._generator.integers(0, self._vocab_size, size, dtype=np.int32)
         parents = np.maximum(np.arange(size, dtype=np.int32) - np.int32(_CHAINS), np.int32(-1))
         return DraftTree(tokens, parents, np.ones(size, np.float32), np.full(size, SOURCE, np.uint32))
 
 
-class RecordedDrafter:
+class RecordedDrafter(_BoundingDrafter):
     """Drafts the rest of a text that was generated before, as a datastore would that always knows what comes.
 
     Its speed is the ceiling of all drafters at these costs and limits. Every node has score 1 and a source that no other drafter
@@ -61,8 +68,8 @@ class RecordedDrafter:
     name = RECORDED
 
     def __init__(self) -> None:
+        super().__init__()
         self._text = np.zeros(0, np.int32)
-        self._calls = 0
 
     def replay(self, prompt: Sequence[int], generated: Sequence[int]) -> None:
         """Draft ``generated`` for all requests whose text begins as this one, in place of an earlier text."""
@@ -71,18 +78,6 @@ class RecordedDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
         return [self._draft(request) for request in requests]
-
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        pass
-
-    def release(self, request_id: int) -> None:
-        pass
-
-    def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "failed": 0}
-
-    def close(self) -> None:
-        pass
 
     def _draft(self, request: DraftRequest) -> DraftTree:
         known = len(request.tokens)
