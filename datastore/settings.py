@@ -46,6 +46,7 @@ class Within:
 
 
 Share = Annotated[float, Within(ABOVE_0, 1)]
+Count = Annotated[int, Within(1)]
 
 
 def check_fields(config: Any, of: str = "") -> None:

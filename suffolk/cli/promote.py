@@ -3,8 +3,9 @@
 A copy that has everything leads by itself when the leader is gone. The command moves the lead: it
 names the copy that is to have it. A copy that is not known to be in sync is refused, unless
 --accept-loss is given. Then the output says what may be lost. That is for a store of which too many
-copies are gone for good. With --dry-run, it names any number of copies and changes nothing. The
-command needs the role 'admin', with --dry-run 'read'.
+copies are gone for good. With --dry-run, it names any number of copies and changes nothing; the
+exit code is 2 if one of them does not answer. The command needs the role 'admin', with --dry-run
+'read'.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class Options(setting.Options):
 
 def run(options: Options) -> int:
     if options.dry_run:
-        for urls in _shards(options.replicas):
-            _print_found(read_replicas(urls), options.json)
-        return 0
+        shards = [read_replicas(urls) for urls in _shards(options.replicas)]
+        for found in shards:
+            _print_found(found, options.json)
+        return 2 if any(isinstance(each, SuffolkError) for found in shards for each in found.values()) else 0
     if len(options.replicas) != 1 or names_several(options.replicas[0]):
         raise InvalidArgument("name the one copy that is to lead; --dry-run shows what the copies are")
     [url] = options.replicas

@@ -191,6 +191,9 @@ def test_errors_do_not_go_to_stdout_if_stderr_is_closed(tmp_path):
         (["profile"], "model folder /nowhere does not exist"),
         (["train", "eagle", "--corpus", "x", "--output", "y"], "model folder /nowhere does not exist"),
         (["hierarchy", "plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
+        (["bench", "decode", "--prompts", "x", "--limit", "-1"], "--limit is -1"),
+        (["bench", "prediction", "--limit", "0"], "--limit is 0"),
+        (["bench", "rollouts", "--prompts", "x", "--samples", "0"], "--samples is 0"),
     ],
 )
 def test_options_that_fit_no_model_are_refused_before_torch_is_loaded(without_torch, words, message):

@@ -32,3 +32,13 @@ def test_a_copy_that_lags_leads_only_at_a_loss(tmp_path: Path, capsys: pytest.Ca
             assert "changes that only others have" in capsys.readouterr().out
             assert copy.status().leads
             assert contents(copy) == []
+
+
+def test_a_dry_run_fails_if_a_copy_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with make_replica(tmp_path / "x" / "chat") as leader, serving({"chat": leader}) as server:
+        lead(leader)
+        urls = [f"grpc://{server.listening[0]}/chat", "grpc://127.0.0.1:1/chat"]
+        assert main(["promote", "--dry-run", *urls]) == 2
+    first, second = capsys.readouterr().out.splitlines()
+    assert "leads" in first
+    assert "no answer" in second

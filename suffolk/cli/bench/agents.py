@@ -12,6 +12,7 @@ from suffolk.cli.bench.decode import DecodeModelOptions
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import REQUIRED, option, passed_on
+from suffolk.datastore.settings import Count
 
 EXAMPLES = """
 suffolk bench agents --model MODEL_FOLDER --files src/ --json agents.json
@@ -21,11 +22,11 @@ suffolk bench agents --model MODEL_FOLDER --files src/ --sessions 4 --temperatur
 @dataclass(frozen=True, kw_only=True)
 class Options(DecodeModelOptions, PlannerOptions, ReportOptions):
     files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
-    limit: int = option(3, "files, chosen at random")
-    lines: int = option(25, "lines of each file, from its beginning")
-    sessions: int = option(3, "sessions that edit each file, each from its first version on")
-    turns: int = option(2, "edits in each session, 1 to 4")
-    max_new_tokens: int = option(320, "longest answer, in tokens")
+    limit: Count = option(3, "files, chosen at random")
+    lines: Count = option(25, "lines of each file, from its beginning")
+    sessions: Count = option(3, "sessions that edit each file, each from its first version on")
+    turns: Count = option(2, "edits in each session, 1 to 4")
+    max_new_tokens: Count = option(320, "longest answer, in tokens")
     temperature: float = option(0.0, "0: greedy; then sessions of one file repeat each other (default: 0)", metavar="T")
 
 

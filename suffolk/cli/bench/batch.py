@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from suffolk.cli.bench.decode import DecodeOptions
 from suffolk.cli.options.setting import Assignable, option
+from suffolk.datastore.settings import Count
 
 EXAMPLES = """
 suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --batches 1 2 4 8 16 --json batch.json
@@ -18,7 +19,7 @@ suffolk bench batch --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --pr
 
 @dataclass(frozen=True, kw_only=True)
 class Options(DecodeOptions, Assignable):
-    batches: tuple[int, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
+    batches: tuple[Count, ...] = option((1, 2, 4, 8, 16), "requests at once", several=True, group="prompts")
 
 
 def run(options: Options) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from suffolk.cli.bench.report_options import WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.cli.options.values import comma_list
+from suffolk.datastore.settings import Count
 
 EXAMPLES = "suffolk bench build --tokenizer MODEL_FOLDER src/ --json build.json"
 
@@ -19,15 +20,15 @@ class Options(WorkdirOptions):
     extensions: str = option(
         "", "extensions of the files to read from folders, such as .py,.md", metavar="LIST", blank=True
     )
-    rounds: int = option(1, "runs of each, in turn")
+    rounds: Count = option(1, "runs of each, in turn")
     threads: int = option(0, "processes and threads of the build and of its sort (default: one for each core)")
-    sort_tokens: tuple[int, ...] = option(
+    sort_tokens: tuple[Count, ...] = option(
         (20_000_000, 80_000_000),
         "number of tokens to sort in the comparison with pydivsufsort, at most all; 0 skips the comparison",
         several=True,
     )
-    sort_rounds: int = option(3, "rounds of each sort")
-    sort_repeats: int = option(
+    sort_rounds: Count = option(3, "rounds of each sort")
+    sort_repeats: Count = option(
         10_000_000, "number of tokens of the inputs that consist of repeats; 0 skips these inputs"
     )
 

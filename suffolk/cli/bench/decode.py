@@ -17,6 +17,7 @@ from suffolk.cli.model import MODEL, DeviceOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
 from suffolk.cli.options.values import comma_list
+from suffolk.datastore.settings import Count
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.decode.options import DecodingOptions
@@ -44,8 +45,8 @@ class DecodePromptOptions(setting.Options):
     GROUP = "prompts"
     prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
     style: str = option("both", "how to ask a prompt that has the beginning of its answer", choices=STYLES)
-    limit: int | None = option(None, "number of prompts of each file, chosen at random (default: all)")
-    max_new_tokens: int = option(128, "longest answer, in tokens")
+    limit: Count | None = option(None, "number of prompts of each file, chosen at random (default: all)")
+    max_new_tokens: Count = option(128, "longest answer, in tokens")
     ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
 
 
@@ -66,7 +67,7 @@ class ComparedOptions(DrafterOptions):
 class DecodeOptions(DecodeModelOptions, DecodePromptOptions, ComparedOptions, PlannerOptions, ReportOptions):
     """What ``bench decode`` and ``bench batch`` share."""
 
-    rounds: int = option(1, "runs of all prompts", group="prompts")
+    rounds: Count = option(1, "runs of all prompts", group="prompts")
     temperature: float = option(
         0.0, "temperature of the answers; 0 is greedy decoding (default: 0)", metavar="T", group="prompts"
     )

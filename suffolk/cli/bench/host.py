@@ -10,6 +10,7 @@ from pathlib import Path
 
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.options.setting import option, passed_on
+from suffolk.datastore.settings import Count
 
 EXAMPLES = """
 suffolk bench host --json host.json
@@ -19,22 +20,22 @@ suffolk bench host --costs costs.json --rounds 10"""
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReportOptions):
-    requests: tuple[int, ...] = option((1, 8, 64), "requests at once", several=True)
+    requests: tuple[Count, ...] = option((1, 8, 64), "requests at once", several=True)
     drafters: tuple[str, ...] = option(
         ("plain", "hybrid"),
         "plain decoding, or drafters to measure",
         choices=("plain", "prompt-lookup", "datastore", "hybrid"),
         several=True,
     )
-    tokens: int = option(128, "tokens of each answer")
-    prompt: int = option(256, "tokens of each prompt")
+    tokens: Count = option(128, "tokens of each answer")
+    prompt: Count = option(256, "tokens of each prompt")
     temperature: float = option(0.0, "sampling temperature; 0: greedy")
     costs: Path | None = option(
         None,
         "times of passes that the policy is told, stored by 'suffolk profile' (default: 70 ms a pass)",
         metavar="FILE",
     )
-    rounds: int = option(3, "batches of requests")
+    rounds: Count = option(3, "batches of requests")
 
 
 def run(options: Options) -> int:

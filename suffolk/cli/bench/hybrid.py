@@ -21,6 +21,7 @@ from suffolk.cli.drafting import DrafterOptions, PlannerOptions
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
 from suffolk.cli.options.values import comma_list
+from suffolk.datastore.settings import Count
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.hybrid.options import HybridOptions
@@ -37,7 +38,7 @@ class MeasuredOptions(setting.Options):
     GROUP = "measured"
     output: Path = option(REQUIRED, "folder for answers, rows, report and plot", metavar="DIR")
     parts: tuple[str, ...] = option(PARTS, "what to measure", choices=PARTS, several=True)
-    nodes: tuple[int, ...] = option((8, 16, 64), "nodes of trees, for M", several=True)
+    nodes: tuple[Count, ...] = option((8, 16, 64), "nodes of trees, for M", several=True)
     drafters: str | None = option(
         None,
         "names, separated by commas (default: all that can run); --parts nodes also takes 'hindsight: NETWORK'",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
+from suffolk.datastore.settings import Count
 
 EXAMPLES = "suffolk bench live STORE --against arctic-inference --json live.json"
 
@@ -14,17 +15,17 @@ EXAMPLES = "suffolk bench live STORE --against arctic-inference --json live.json
 @dataclass(frozen=True, kw_only=True)
 class Options(ReportOptions):
     store: Path = argument(REQUIRED, "a datastore, whose documents are appended", metavar="STORE")
-    tokens: int = option(8_000_000, "tokens to append")
+    tokens: Count = option(8_000_000, "tokens to append")
     rival_tokens: int = option(2_000_000, "tokens to append to the other index, which takes more memory")
-    document_tokens: int = option(500, "tokens of a document; longer ones are cut")
-    turns: int = option(8, "parts of the insertion; the indexes take turns")
-    rate: int = option(100_000, "tokens appended a second while drafts are measured")
-    queries: int = option(4_000, "contexts")
-    groups: int = option(100_000, "groups of one document of one token each")
-    max_match: int = option(16, "longest match")
-    min_match: int = option(2, "shortest match")
-    max_depth: int = option(10, "depth of a draft")
-    max_nodes: int = option(64, "nodes of a draft")
+    document_tokens: Count = option(500, "tokens of a document; longer ones are cut")
+    turns: Count = option(8, "parts of the insertion; the indexes take turns")
+    rate: Count = option(100_000, "tokens appended a second while drafts are measured")
+    queries: Count = option(4_000, "contexts")
+    groups: Count = option(100_000, "groups of one document of one token each")
+    max_match: Count = option(16, "longest match")
+    min_match: Count = option(2, "shortest match")
+    max_depth: Count = option(10, "depth of a draft")
+    max_nodes: Count = option(64, "nodes of a draft")
     against: str | None = option(None, "also measure this package, on the same tokens", choices=("arctic-inference",))
 
 

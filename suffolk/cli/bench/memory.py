@@ -8,6 +8,7 @@ from pathlib import Path
 from suffolk.cli.bench.report_options import WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.datastore.datastore import RESIDENCIES
+from suffolk.datastore.settings import Count
 
 EXAMPLES = "suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json"
 
@@ -19,8 +20,8 @@ class Options(WorkdirOptions):
         (1.0, 0.5, 0.2), "share of the store that memory may hold; 1 sets no limit", metavar="SHARE", several=True
     )
     residency: tuple[str, ...] = option(("mmap", "warm"), "policies to measure", choices=RESIDENCIES, several=True)
-    queries: int = option(1000, "contexts")
-    rounds: int = option(2, "rounds after the cold one")
+    queries: Count = option(1000, "contexts")
+    rounds: Count = option(2, "rounds after the cold one")
 
 
 def run(options: Options) -> int:

@@ -14,6 +14,7 @@ from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import REQUIRED, option, passed_on
 from suffolk.cli.options.values import comma_list
+from suffolk.datastore.settings import Count
 
 EXAMPLES = """
 suffolk bench prediction --model MODEL_FOLDER --files src/ --limit 8 --json prediction.json
@@ -23,9 +24,9 @@ suffolk bench prediction --model MODEL_FOLDER --files src/ --drafters prediction
 @dataclass(frozen=True, kw_only=True)
 class Options(DecodeModelOptions, PlannerOptions, ReportOptions):
     files: tuple[Path, ...] = option(REQUIRED, "Python files to edit, or folders of them", metavar="PATH", several=True)
-    limit: int = option(8, "files, chosen at random")
-    lines: int = option(30, "lines of each file, from its beginning")
-    max_new_tokens: int = option(400, "longest answer, in tokens")
+    limit: Count = option(8, "files, chosen at random")
+    lines: Count = option(30, "lines of each file, from its beginning")
+    max_new_tokens: Count = option(400, "longest answer, in tokens")
     shares: tuple[float, ...] = option(
         (0.0, 0.05, 0.2, 0.5, 1.0), "shares of the lines that are wrong in a prediction, each 0..1", several=True
     )

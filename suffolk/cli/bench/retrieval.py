@@ -7,6 +7,7 @@ from pathlib import Path
 
 from suffolk.cli.bench.report_options import WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
+from suffolk.datastore.settings import Count
 
 EXAMPLES = "suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json"
 
@@ -14,11 +15,11 @@ EXAMPLES = "suffolk bench retrieval STORE --against draftretriever --grpc --json
 @dataclass(frozen=True, kw_only=True)
 class Options(WorkdirOptions):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
-    queries: int = option(20_000, "contexts of each kind")
-    called: int = option(
+    queries: Count = option(20_000, "contexts of each kind")
+    called: Count = option(
         1000, "number of contexts of each kind that are also timed from Python, over gRPC and in draftretriever"
     )
-    rounds: int = option(3, "number of timed rounds, after one round to warm up")
+    rounds: Count = option(3, "number of timed rounds, after one round to warm up")
     contexts: tuple[Path, ...] = option(
         (),
         "text or .jsonl files outside the corpus, for the unseen contexts (default: seen contexts with a token replaced)",
@@ -26,10 +27,10 @@ class Options(WorkdirOptions):
     )
     against: str | None = option(None, "also measure this package, on the same tokens", choices=("draftretriever",))
     grpc: bool = option(False, "also measure batches through 'suffolk serve'")
-    batches: tuple[int, ...] = option((1, 8, 32), "numbers of contexts in a call, with --grpc", several=True)
-    tokens: int | None = option(None, "use only the first N tokens (default: all)")
+    batches: tuple[Count, ...] = option((1, 8, 32), "numbers of contexts in a call, with --grpc", several=True)
+    tokens: Count | None = option(None, "use only the first N tokens (default: all)")
     checked: int = option(20, "number of answers of each kind to check by a scan of all tokens")
-    max_nodes: int = option(64, "nodes in a draft")
+    max_nodes: Count = option(64, "nodes in a draft")
 
 
 def run(options: Options) -> int:

@@ -14,6 +14,7 @@ from suffolk.cli.bench.report_options import ReportOptions
 from suffolk.cli.drafting import PlannerOptions
 from suffolk.cli.options.setting import option, passed_on
 from suffolk.cli.options.values import comma_list
+from suffolk.datastore.settings import Count
 
 EXAMPLES = """
 suffolk bench rollouts --model MODEL_FOLDER --prompts reasoning.jsonl --limit 8 --json rollouts.json
@@ -23,7 +24,7 @@ suffolk bench rollouts --model MODEL_FOLDER --earlier-model OTHER_FOLDER --promp
 
 @dataclass(frozen=True, kw_only=True)
 class Options(DecodeModelOptions, DecodePromptOptions, PlannerOptions, ReportOptions):
-    samples: int = option(8, "answers to each prompt in each epoch; they are one batch", group="prompts")
+    samples: Count = option(8, "answers to each prompt in each epoch; they are one batch", group="prompts")
     temperatures: tuple[float, ...] = option(
         (1.0, 1.0), "temperature of each epoch; as many epochs as values", several=True, group="prompts"
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from suffolk.cli.bench.decode import DecodeOptions
 from suffolk.cli.options.setting import Assignable, option
+from suffolk.datastore.settings import Count
 
 EXAMPLES = """
 suffolk bench worker --model MODEL_FOLDER --prompts prompts/ --limit 4 --drafters none --json worker.json
@@ -18,7 +19,7 @@ suffolk bench worker --model MODEL_FOLDER --datastore STORE --prompts prompts/ -
 
 @dataclass(frozen=True, kw_only=True)
 class Options(DecodeOptions, Assignable):
-    streams: tuple[int, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
+    streams: tuple[Count, ...] = option((1, 8, 32), "requests at once", several=True, group="prompts")
 
 
 def run(options: Options) -> int:
