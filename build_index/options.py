@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suffolk.datastore.errors import Field, InvalidArgument
 
-DEFAULT_SEGMENT_TOKENS = 64 << 20
+DEFAULT_SEGMENT_TOKENS = 128 << 20
 DEFAULT_ORDER_DEPTH = 64
 MAX_SEGMENT_TOKENS = (1 << 31) - (1 << 28)
 """A segment takes whole blocks, so it may exceed its size by one block. The sort takes at most 2^31 tokens."""
