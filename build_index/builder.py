@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.encode_block import EncodeSetup
-from suffolk.build_index.gather import Gatherer
-from suffolk.build_index.here import segments_here
+from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker
 from suffolk.build_index.input_file import TOKEN_KINDS
 from suffolk.build_index.inputs import Inputs, find_inputs
 from suffolk.build_index.journal import (
@@ -23,11 +21,11 @@ from suffolk.build_index.journal import (
 )
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
+from suffolk.build_index.pool import segments_here
 from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
 from suffolk.build_index.report import BuildReport, count
-from suffolk.build_index.skipped import SkippedLog
-from suffolk.build_index.state import BuildState, OpenMaker
+from suffolk.build_index.skipped import BuildCounts, SkippedLog
 from suffolk.build_index.target import BuildTarget, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument

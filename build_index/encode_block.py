@@ -11,13 +11,12 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.build_index.block import Lines, Payload, Records, TokenRun
-from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.documents import parse_documents
 from suffolk.build_index.encoder import EncodedTexts, Encoder
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import load_fast
 from suffolk.build_index.records import RecordRules
-from suffolk.build_index.skipped import Skipped
+from suffolk.build_index.skipped import BuildCounts, Skipped
 from suffolk.datastore.documents import NO_METADATA, Metadata
 from suffolk.datastore.errors import Field, InvalidArgument, Unsupported
 from suffolk.datastore.segment import separator, token_dtype

@@ -12,8 +12,8 @@ from typing import Any
 
 from suffolk.build_index.documents import REPLACEMENT, holds_content, no_content
 from suffolk.build_index.foreign_chats import file_command
+from suffolk.build_index.input_file import find_packing, unpack_start, without_ending
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.packing import find_packing, unpack_start, without_ending
 from suffolk.build_index.read_lines import array_elements
 from suffolk.build_index.read_parquet import unread_parquet
 

@@ -1,20 +1,22 @@
-"""Gathers encoded blocks into segments, sorts each segment, and records it in the journal."""
+"""Gathers encoded blocks into segments, sorts each segment, and records it in the journal and the state of the build."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from suffolk.build_index.block import Block, Position
-from suffolk.build_index.counts import BuildCounts
-from suffolk.build_index.encode_block import EncodedBlock
+from suffolk.build_index.block import START, Block, Position
+from suffolk.build_index.encode_block import EncodedBlock, EncodeSetup
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.journal import FinishedSegment, reached, record_segment
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import WorkProgress, rate
+from suffolk.build_index.proof import Proof
 from suffolk.build_index.report import megabytes
-from suffolk.build_index.skipped import Skipped, SkippedLog
+from suffolk.build_index.skipped import BuildCounts, Skipped, SkippedLog
 from suffolk.build_index.target import BuildTarget
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace
@@ -121,3 +123,44 @@ class Gatherer:
         seconds, run = max(time.monotonic() - self._began, 1e-9), self.run
         speed = f"{run.text_bytes / 1e6 / seconds:.1f} MB/s, {run.tokens / seconds:,.0f} tokens/s"
         return f"{megabytes(run.text_bytes)}, {speed}"
+
+
+@dataclass(slots=True)
+class BuildState:
+    """The state of a build.
+
+    Attributes:
+        generation: the generation that the build publishes.
+        proof: how text is tokenized.
+        workers: tokenizing processes.
+        finished: the segments in the journal, in order.
+        resumed: number of segments of an interrupted run.
+    """
+
+    generation: int
+    proof: Proof
+    workers: int
+    finished: list[FinishedSegment]
+    resumed: int
+
+    @property
+    def next(self) -> Position:
+        """Where reading continues after the finished segments."""
+        return self.finished[-1].next if self.finished else START
+
+
+class SegmentMaker(Protocol):
+    """Makes the missing segments of a build, and adds them to the journal and to ``state.finished``."""
+
+    def __call__(self, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+        """Returns the peak memory of this process and its workers, in bytes.
+
+        Raises:
+            SuffolkError: a block cannot be read or encoded, or the disk is full.
+        """
+        ...
+
+
+OpenMaker = Callable[[int], AbstractContextManager[SegmentMaker]]
+"""Called at the start of a build, with the number of tokenizing processes: those on this machine start while the builder reads
+the tokenizer and compares samples."""

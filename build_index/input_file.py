@@ -1,17 +1,45 @@
-"""One file of a corpus, on disk or in storage."""
+"""One file of a corpus, on disk or in storage, perhaps compressed."""
 
 from __future__ import annotations
 
+import bz2
+import logging
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import zstandard
 
 from suffolk.build_index.block import BLOCK_BYTES
+from suffolk.datastore.errors import Corruption
 from suffolk.datastore.file_systems import is_storage_url
 from suffolk.datastore.remote_files import open_url, read_head
 
 TOKEN_KINDS = ("npy", "bin")
 RECORD_KINDS = ("lines", "array", "parquet")
 KINDS = ("text", *RECORD_KINDS, *TOKEN_KINDS)
+log = logging.getLogger(__name__)
+
+MAGIC = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}
+"""Name of a format -> first bytes of its files."""
+MAGIC_BYTES = 64
+"""Bytes of a file that show its format, also behind a short frame that is skipped."""
+SKIPPED_MAGIC = b"\x2a\x4d\x18"
+"""Bytes 1 to 3 of a frame that is skipped. Byte 0 is 0x50 to 0x5f."""
+ENDINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz")
+FRAME_BYTES = {"zstandard": 512, "gzip": 16 << 10, "xz": 2 << 10}
+"""Bytes of a stream that are read at a time. Unpacked, they have about 16 MiB at most: 32,000, 1,030 and 7,000 times as much."""
+MAX_WINDOW = 1 << 31
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {"bzip2": bz2.BZ2File}
+_FRAMES: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: zlib.decompressobj(wbits=31),
+    "zstandard": lambda: zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).decompressobj(),
+    "xz": lzma.LZMADecompressor,
+}
+"""Format -> a new decompressor of one frame. Other formats have readers in the standard library that read all frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +49,7 @@ class InputFile:
     Attributes:
         path: path or URL.
         kind: one of KINDS.
-        packing: a key of ``packing.MAGIC``; empty if the file is not compressed.
+        packing: a key of MAGIC; empty if the file is not compressed.
         size: bytes on disk.
         modified_ns: time of the last change; for a URL a number that changes with the file.
         named: whether the user gave this path. A named file must not be skipped.
@@ -50,3 +78,102 @@ def read_start(path: str, size: int) -> bytes:
         return read_head(path, size)
     with open(path, "rb") as file:
         return file.read(size)
+
+
+def find_packing(head: bytes) -> str:
+    """The format of a compressed file, by its first bytes; empty if it is not compressed."""
+    start = _behind_skipped(head)
+    return next((name for name, magic in MAGIC.items() if start.startswith(magic)), "")
+
+
+def _behind_skipped(head: bytes) -> bytes:
+    """``head`` without the frames at its start that a reader of zstd skips. ``pzstd`` writes one before each frame."""
+    while _is_skipped(head):
+        head = head[8 + int.from_bytes(head[4:8], "little") :]
+    return head
+
+
+def _is_skipped(head: bytes) -> bool:
+    return head[1:4] == SKIPPED_MAGIC and head[0] >> 4 == 5
+
+
+def without_ending(name: str) -> str:
+    """The name of a file in lower case, without the ending of a compressed file."""
+    lower = name.lower()
+    return next((lower.removesuffix(ending) for ending in ENDINGS if lower.endswith(ending)), lower)
+
+
+def unpack_start(packing: str, head: bytes, size: int) -> bytes:
+    """The first ``size`` bytes, or fewer, of what a file unpacks to that begins with ``head``. Empty if it is damaged."""
+    try:
+        if packing == "gzip":
+            return zlib.decompressobj(wbits=31).decompress(head, size)
+        if packing == "zstandard":
+            decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+            return bytes(decompressor.stream_reader(head, read_across_frames=True).read(size))
+        return (bz2.BZ2Decompressor() if packing == "bzip2" else lzma.LZMADecompressor()).decompress(head, size)
+    except (*DAMAGE, OSError):
+        return b""
+
+
+def read_chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
+    """Yield about 1 MiB of unpacked data at a time, with the number of bytes of the file read so far.
+
+    Raises:
+        Corruption: the compressed stream is broken or cut off.
+    """
+    with file.open() as stream:
+        pieces: list[bytes] = []
+        size = 0
+        for piece in _unpack(stream, file):
+            pieces.append(piece)
+            size += len(piece)
+            if size >= BLOCK_BYTES:
+                yield b"".join(pieces), stream.tell()
+                pieces, size = [], 0
+        if pieces:
+            yield b"".join(pieces), stream.tell()
+
+
+def _unpack(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
+    if not file.packing:
+        yield from iter(lambda: stream.read(BLOCK_BYTES), b"")
+        return
+    try:
+        if file.packing in _FRAMES:
+            yield from _unpack_frames(stream, file)
+            return
+        with _OPENERS[file.packing](stream) as unpacked:
+            yield from iter(lambda: unpacked.read(BLOCK_BYTES), b"")
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _broken(file, error) from error
+    except DAMAGE as error:
+        raise _broken(file, error) from error
+
+
+def _unpack_frames(stream: BinaryIO, file: InputFile) -> Iterator[bytes]:
+    """Unpack frame by frame: a stream that stops inside a frame is cut off. What follows the last frame is left out."""
+    new_frame, magic, size = _FRAMES[file.packing], MAGIC[file.packing], FRAME_BYTES[file.packing]
+    chunk = stream.read(size)
+    while chunk:
+        frame = new_frame()
+        while not frame.eof:
+            if not chunk:
+                raise EOFError("the last frame is cut off")
+            if data := frame.decompress(chunk):
+                yield data
+            chunk = b"" if frame.eof else stream.read(size)
+        chunk = (frame.unused_data or stream.read(size)).lstrip(b"\0")  # tapes and disk images are filled up with zeros
+        while len(chunk) < MAGIC_BYTES and (more := stream.read(size)):
+            chunk = (chunk + more).lstrip(b"\0")
+        if chunk and not chunk.startswith(magic) and not _is_skipped(chunk):
+            log.warning("%s: what follows the end of the %s stream is left out, as it is none", file.path, file.packing)
+            return
+
+
+def _broken(file: InputFile, reason: object) -> Corruption:
+    return Corruption(
+        f"corpus {file.path}: broken {file.packing} stream ({reason}); fetch the file again or leave it out"
+    )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.build_index.block import Position
-from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.proof import Proof
+from suffolk.build_index.skipped import BuildCounts
 from suffolk.build_index.workspace import Workspace, disk_error
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import Manifest, write_atomically

@@ -1,21 +1,29 @@
-"""Encodes blocks in parallel processes and returns them in order. Memory is bounded."""
+"""Makes the segments of a build, on this machine or on Ray.
+
+On this machine, parallel processes encode blocks, which are returned in order. Memory is bounded.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Protocol
 
 from suffolk.build_index.block import Block, Payload
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
-from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
+from suffolk.build_index.gather import BuildState, Gatherer, OpenMaker, SegmentMaker
+from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.report import peak_memory
+from suffolk.datastore.errors import Internal, SuffolkError, Unavailable, Unsupported
 
 BLOCKS_PER_WORKER = 3
 """Blocks in flight per worker: one is being encoded, one is queued, and one waits for its result to be received."""
@@ -149,3 +157,38 @@ def _death(worker: _Worker) -> Unavailable:
         f"a tokenizing process ended with code {code} (-9: killed, often for memory); run the command again to resume, "
         "with fewer --threads if memory is short"
     )
+
+
+@contextmanager
+def segments_here(workers: int) -> Iterator[SegmentMaker]:
+    """Reads in this process, tokenizes in ``workers`` processes, and sorts one segment after the other. See ``OpenMaker``."""
+    with open_encoders(workers) as encoders:
+        yield partial(_make_segments, encoders)
+
+
+def _make_segments(encoders: BlockEncoders, gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+    blocks = read_blocks(gatherer.inputs, gatherer.options, gatherer.target.token_width, state.next)
+    encoded = encoders.encode(setup, blocks)
+    state.finished.extend(gatherer.gather(encoded, len(state.finished), state.generation))
+    return peak_memory() + sum(peak_memory(process) for process in encoders.processes())
+
+
+def on_ray(address: str, url: str | None = None) -> OpenMaker:
+    """Lets ``build`` work on a cluster.
+
+    Args:
+        address: HOST:PORT of the cluster, "auto" for the one that runs on this machine, or "local" to start one here.
+        url: where the tasks send finished segments; None: they return them to this process.
+
+    Raises:
+        Unsupported: Ray is not installed.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise Unsupported("Ray is not installed, and --ray needs it; pip install 'suffolk[ray]'")
+
+    def make(gatherer: Gatherer, state: BuildState, setup: EncodeSetup) -> int:
+        from suffolk.build_index.on_ray.segments import make_segments
+
+        return make_segments(address, url, gatherer, state, setup)
+
+    return lambda workers: nullcontext(make)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from suffolk.build_index.block import BLOCK_BYTES, MAX_LINE_BYTES, Lines
-from suffolk.build_index.input_file import InputFile
-from suffolk.build_index.packing import read_chunks
+from suffolk.build_index.input_file import InputFile, read_chunks
 from suffolk.datastore.errors import InvalidArgument
 
 DAMAGED_CHARACTERS = 200

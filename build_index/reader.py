@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from suffolk.build_index.block import BLOCK_BYTES, START, Block, Payload, Position, Texts
-from suffolk.build_index.input_file import InputFile
+from suffolk.build_index.input_file import InputFile, read_chunks
 from suffolk.build_index.inputs import Inputs, read_error
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.packing import read_chunks
 from suffolk.build_index.read_lines import read_array, read_lines
 from suffolk.build_index.read_parquet import read_parquet
 from suffolk.build_index.read_tokens import read_bin, read_npy

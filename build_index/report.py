@@ -1,7 +1,8 @@
-"""The report of a finished build."""
+"""The report of a finished build, and the peak memory of its processes."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -130,3 +131,17 @@ def megabytes(size: float) -> str:
 def count(number: int, noun: str) -> str:
     """A number and a noun; the noun is in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def peak_memory(process: int | None = None) -> int:
+    """The largest resident size of a process since its start, in bytes; 0 if it has ended.
+
+    If ``process`` is None, that of this process. The size is read from /proc, because getrusage of a child process includes its
+    parent's size at the fork.
+    """
+    try:
+        with open(f"/proc/{process or os.getpid()}/status") as status:
+            line = next((line for line in status if line.startswith("VmHWM:")), "VmHWM: 0 kB")
+    except OSError:
+        return 0
+    return int(line.split()[1]) * 1024

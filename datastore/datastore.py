@@ -28,6 +28,7 @@ RESIDENCIES = ("auto", "mmap", "warm", "locked")
 _SHARE = 0.25
 """With residency "auto", the files are read into memory if they take at most this share of the free memory."""
 MAX_THREADS = 1024
+"""Most CPU threads of a datastore or a model."""
 
 
 def open_datastore(

@@ -13,8 +13,8 @@ from suffolk.cli.main import exit_code_of
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.checks import whole_within
+from suffolk.datastore.datastore import MAX_THREADS
 from suffolk.serving.decoding.engine.sampling.settings import MAX_SEED
-from suffolk.serving.net.limits import MAX_THREADS
 
 MOST_ROUNDS = 10_000
 

@@ -27,7 +27,7 @@ from suffolk.datastore.manifest import read_manifest
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.clients.connect import connect_any
 from suffolk.serving.clients.fanout.datastore import FanoutDatastore
-from suffolk.serving.net.limits import TokenBucket
+from suffolk.serving.net.admission import TokenBucket
 
 DEADLINE = 5.0
 SLOW_MS, SLOW_SHARE = 20.0, 0.05

@@ -18,6 +18,7 @@ import torch
 
 from research.command import command_parser, run_command
 from suffolk.datastore.arguments import check_range
+from suffolk.datastore.datastore import MAX_THREADS
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.loop.request import Request
 from suffolk.serving.decoding.engine.loop.slots import LEAST_REUSED
@@ -25,7 +26,6 @@ from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.net.limits import MAX_THREADS
 
 _SLOTS = 8
 _CASES = ("chat", "system prompt", "samples")

@@ -30,7 +30,7 @@ from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.datastore.json_file import write_json
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.engine.loop.step import Step
-from suffolk.serving.worker.step_joiner import StepJoiner
+from suffolk.serving.worker.call import StepJoiner
 
 _TIMEOUT = 600
 """Seconds without a byte."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.arguments import check_range
+from suffolk.datastore.datastore import MAX_THREADS
 from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.decoding.drafters.drafter_config import DrafterConfig
 from suffolk.serving.decoding.drafters.retrieval.limits import Limits
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.net.limits import MAX_THREADS
 
 PLAIN = "none"
 CONTROL = "none, again"

@@ -34,7 +34,6 @@ from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.endpoint import parse_endpoint
-from suffolk.serving.worker.openai.server import OpenAIServer
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.service import DecodeService
 
@@ -79,7 +78,7 @@ def measure_worker(options: DecodingOptions, streams: Sequence[int]) -> dict[str
         config = ServerConfig((parse_endpoint(_LOOPBACK, "--listen"),), parse_endpoint(_LOOPBACK, "--http"), grace=0)
         with (
             Engine(target, drafters, costs, slots=most, capacity=capacity, queue=most, prefix_reuse=False) as engine,
-            OpenAIServer(config, DecodeService(engine, Path(options.model).name, options.max_nodes)) as server,
+            WorkerServer(config, DecodeService(engine, Path(options.model).name, options.max_nodes)) as server,
         ):
             turns = _turns(server, [ids for _, ids in encoded], streams, options)
             count = options.rounds * len(streams) * len(options.drafters)

@@ -12,10 +12,8 @@ from typing import Any
 
 import ray
 
-from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.encode_block import EncodeSetup
-from suffolk.build_index.gather import Gatherer
-from suffolk.build_index.memory import peak_memory
+from suffolk.build_index.gather import BuildState, Gatherer
 from suffolk.build_index.on_ray.blocks import BlockSource, EncodedReference
 from suffolk.build_index.on_ray.cluster import Cluster, find_cluster, working_nodes
 from suffolk.build_index.on_ray.connection import connected
@@ -23,8 +21,8 @@ from suffolk.build_index.on_ray.failures import Lost, ray_errors
 from suffolk.build_index.on_ray.tasks import Sorted, SortSetup, sort_segment
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.plan import STORE_BYTES_PER_TOKEN, WORKER_BYTES, segment_bytes
-from suffolk.build_index.report import count
-from suffolk.build_index.state import BuildState
+from suffolk.build_index.report import count, peak_memory
+from suffolk.build_index.skipped import BuildCounts
 from suffolk.build_index.workspace import disk_error
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Field, Unavailable

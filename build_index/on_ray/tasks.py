@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.build_index.block import Payload, Position
-from suffolk.build_index.counts import BuildCounts
 from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
 from suffolk.build_index.input_file import InputFile
 from suffolk.build_index.inputs import Inputs
-from suffolk.build_index.memory import peak_memory
 from suffolk.build_index.on_ray.scratch import scratch_folder
 from suffolk.build_index.on_ray.units import Place
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
-from suffolk.build_index.skipped import Skipped
+from suffolk.build_index.report import peak_memory
+from suffolk.build_index.skipped import BuildCounts, Skipped
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import named_by_content
 from suffolk.datastore import _native

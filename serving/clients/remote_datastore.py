@@ -32,8 +32,7 @@ from suffolk.serving.net.channel import open_channel, parse_server_info
 from suffolk.serving.net.messages import columns
 from suffolk.serving.net.messages.choices import DatastoreChoice, pack_choices, parse_choices
 from suffolk.serving.net.messages.documents import pack_groups
-from suffolk.serving.net.messages.occurrences import unpack_occurrences
-from suffolk.serving.net.messages.tokenizer_frame import unpack_tokenizer
+from suffolk.serving.net.messages.replies import unpack_occurrences, unpack_tokenizer
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.net.tokens import pack_tokens, to_tokens
 from suffolk.serving.net.url import ServiceUrl, describe_url, parse_url

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from suffolk.datastore.errors import ResourceExhausted, Unavailable
-from suffolk.serving.net.limits import MAX_RETRY_SECONDS, TokenBucket
+from suffolk.serving.net.call_errors import MAX_RETRY_SECONDS
 
 RETRY_SECONDS = 0.1
 """Least time after which a refused caller is asked to come back."""
@@ -136,3 +137,35 @@ class AdmissionController:
         """Block until no call runs, or until ``seconds`` have passed. Returns whether no call runs."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._in_flight and not self._aside, max(0.0, seconds))
+
+
+class TokenBucket:
+    """Holds up to ``most`` tokens, at first all of them, and gains ``rate`` a second; both may be replaced. Thread-safe."""
+
+    def __init__(self, rate: float, most: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate, self.most, self._clock = rate, most, clock
+        self._lock = threading.Lock()
+        self._held, self._at = most, clock()
+
+    def add(self, tokens: float) -> None:
+        """Add ``tokens``. A negative number may leave a debt."""
+        with self._lock:
+            self._fill()
+            self._held = min(self.most, self._held + tokens)
+
+    def take(self, tokens: float, needed: float | None = None) -> float:
+        """Take ``tokens`` if ``needed`` are held, by default as many. More than are held leave a debt.
+
+        Returns the seconds until ``needed`` are held; 0: the tokens are taken.
+        """
+        needed = tokens if needed is None else needed
+        with self._lock:
+            self._fill()
+            if self._held < needed:
+                return (needed - self._held) / self.rate if self.rate else math.inf
+            self._held -= tokens
+            return 0.0
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._held, self._at = min(self.most, self._held + (now - self._at) * self.rate), now

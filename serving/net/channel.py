@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 
 from suffolk.datastore.errors import Field, Internal, InvalidArgument, NotFound, PermissionDenied
-from suffolk.serving.net.limits import MAX_METADATA_BYTES
 from suffolk.serving.net.tls import TlsFiles, channel_credentials
 from suffolk.serving.net.url import ServiceUrl
 
@@ -18,6 +17,10 @@ MAX_TOKEN = 1024
 MAX_BACKOFF_SECONDS = 0.5
 """Longest delay between connection attempts. gRPC adds up to 20 % jitter."""
 _HOUR = 3600.0
+MAX_METADATA_BYTES = 8 << 10
+"""Headers of one call."""
+PING_SECONDS = 20.0
+"""Seconds between keepalive pings of a client. A server closes a connection that pings much more often."""
 
 
 def read_token(file: str) -> str:

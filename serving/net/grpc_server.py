@@ -23,8 +23,8 @@ from suffolk.datastore.errors import ResourceExhausted
 from suffolk.serving.net.admission import AdmissionController
 from suffolk.serving.net.authenticator import Authenticator
 from suffolk.serving.net.call_errors import abort_call
+from suffolk.serving.net.channel import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.net.grpc_interceptors import OPEN_SERVICE, AccessInterceptor, Handler, MalformedRequestInterceptor
-from suffolk.serving.net.limits import MAX_METADATA_BYTES, PING_SECONDS
 from suffolk.serving.net.metrics import RequestMetrics
 
 ARENAS = 2

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from suffolk.serving.net.admission import TokenBucket
 from suffolk.serving.net.endpoint import Endpoint
 from suffolk.serving.net.http_middleware import SUBJECTS
-from suffolk.serving.net.limits import TokenBucket
 from suffolk.serving.net.tls import ServerTls
 
 READ_RATE = 16 << 20

@@ -14,8 +14,8 @@ from typing import Any
 
 from suffolk.datastore.checks import check_keys
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
+from suffolk.serving.net.admission import TokenBucket
 from suffolk.serving.net.identity import caller
-from suffolk.serving.net.limits import TokenBucket
 
 LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.001, 60.0
 """Shortest and longest time after which a caller without quota is asked to try again."""

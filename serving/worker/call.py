@@ -1,14 +1,20 @@
-"""A request for one text, from any transport. Does not import torch."""
+"""A call of a worker, from any transport: its request, the rights of its caller, and the steps that are sent together.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore.errors import Field, InvalidArgument, PermissionDenied
 from suffolk.serving.decoding.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
+from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 
@@ -31,3 +37,78 @@ class GenerateCall:
     max_nodes: int | None = None
     options: DraftOptions = DEFAULT_OPTIONS
     kind: str = "token_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePolicy:
+    """What callers of a worker may ask for. Immutable.
+
+    Under verification ``typical`` a caller that chooses tiny thresholds, or flattens the distribution by a high temperature,
+    gets the drafted tokens themselves: text of the worker's datastores. So it needs a floor under the model's own distribution.
+
+    Attributes:
+        typical_floor: least probability of a token that ``typical`` may accept, under the model's own distribution; 0 refuses
+            ``typical``. From 0.5 on only the model's likeliest token passes, so that datastores reveal nothing.
+        share_learning: whether drafters learn from the requests of all tenants together. Response times may then reveal
+            parts of one tenant's texts to another.
+        traces: whether callers that may see sources may also see draft trees and passages of datastores.
+    """
+
+    typical_floor: float = 0.0
+    share_learning: bool = False
+    traces: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.typical_floor <= 1:
+            raise InvalidArgument(
+                Field("typical_floor"), f" is {self.typical_floor}; it must be between 0 (refuse typical) and 1"
+            )
+
+    def apply(self, settings: SamplingSettings) -> SamplingSettings:
+        """The settings with which to decode. Raises PermissionDenied for verification ``typical`` without a floor."""
+        if settings.verification != "typical":
+            return settings
+        if not self.typical_floor:
+            raise PermissionDenied(
+                Field("verification"),
+                " is 'typical', which this worker refuses: it may reveal text of its datastores; use match or "
+                "rejection, or ask the operator to set ",
+                Field("typical_floor"),
+            )
+        return replace(settings, typical_floor=max(settings.typical_floor, self.typical_floor))
+
+
+class StepJoiner:
+    """Joins the steps of one stream that arrive within one interval. Not thread-safe.
+
+    The first step, which always has one token, and the last one are sent at once. Packet sizes and times of an
+    encrypted stream reveal the number of accepted tokens per step. From these numbers the topic of a text can be
+    inferred (arXiv 2411.01076).
+    """
+
+    def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """``interval``: least seconds between two packets; 0 sends every step. ``clock``: seconds."""
+        self._interval = interval
+        self._clock = clock
+        self._due = 0.0
+        self._held: list[Step] = []
+
+    def add(self, step: Step) -> Step | None:
+        """Join ``step`` to the steps held back, and return one step. Returns None if ``step`` is held back too."""
+        self._held.append(step)
+        now = self._clock()
+        if not step.finish and now < self._due:
+            return None
+        held, self._held, self._due = self._held, [], now + self._interval
+        return held[0] if len(held) == 1 else _joined(held)
+
+
+def _joined(steps: list[Step]) -> Step:
+    return Step(
+        tokens=tuple(token for step in steps for token in step.tokens),
+        sources=tuple(source for step in steps for source in step.sources),
+        pieces=tuple(piece for step in steps for piece in step.pieces),
+        finish=steps[-1].finish,
+        log_probabilities=tuple(each for step in steps for each in step.log_probabilities),
+        traces=tuple(each for step in steps for each in step.traces),
+    )

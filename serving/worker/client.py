@@ -18,8 +18,7 @@ from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.decoding.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings, settings_or_default
 from suffolk.serving.net.call_errors import call_error
-from suffolk.serving.net.channel import open_channel, parse_server_info
-from suffolk.serving.net.limits import PING_SECONDS
+from suffolk.serving.net.channel import PING_SECONDS, open_channel, parse_server_info
 from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.net.url import WORKER_PORT, describe_url, parse_url
 from suffolk.serving.worker import limits

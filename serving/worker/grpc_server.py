@@ -16,10 +16,9 @@ from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.net.tokens import unpack_tokens
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.call import GenerateCall, StepJoiner
 from suffolk.serving.worker.service import DecodeService
 from suffolk.serving.worker.settings import require_known, unpack_settings
-from suffolk.serving.worker.step_joiner import StepJoiner
 from suffolk.serving.worker.wire import pack_step, unpack_options
 
 OnEnd = Callable[[Callable[[], None]], bool]

@@ -1,8 +1,9 @@
-"""The worker's server: gRPC for generation, HTTP for metrics and health, on one engine."""
+"""The worker's server: generation over gRPC, OpenAI's API with metrics and health over HTTP, on one engine."""
 
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 
 import grpc
@@ -12,14 +13,14 @@ from starlette.types import ASGIApp
 from suffolk.datastore.errors import Internal
 from suffolk.serving.net.config import ServerConfig
 from suffolk.serving.net.grpc_server import build_grpc_server
-from suffolk.serving.net.http_app import build_app
-from suffolk.serving.net.http_body import plain_error
 from suffolk.serving.net.http_server import SPARE_CONNECTIONS, HttpLimits
 from suffolk.serving.net.metrics import QuotaMetrics
 from suffolk.serving.net.proto import decode_pb2_grpc
 from suffolk.serving.net.server import Server
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.grpc_server import DecodeServicer
+from suffolk.serving.worker.openai.app import build_openai_app
+from suffolk.serving.worker.openai.tool_format import AUTO
 from suffolk.serving.worker.service import DecodeService
 
 LOG = logging.getLogger("suffolk.worker")
@@ -32,8 +33,11 @@ class WorkerServer(Server):
 
     If the engine dies, health checks report NOT_SERVING, running calls fail with the cause, and ``wait`` raises it."""
 
-    def __init__(self, config: ServerConfig, service: DecodeService) -> None:
+    def __init__(
+        self, config: ServerConfig, service: DecodeService, cors_origins: tuple[str, ...] = (), tool_format: str = AUTO
+    ) -> None:
         super().__init__(config, service.admission)
+        self._cors_origins, self._tool_format = cors_origins, tool_format
         self.service = service
         service.metrics.registry.register(QuotaMetrics(self.authenticator.usages))
 
@@ -64,8 +68,10 @@ class WorkerServer(Server):
         )
 
     def build_app(self) -> ASGIApp:
-        return build_app(
-            [], self.service.metrics, self.ready, plain_error, self.authenticator, self.config.host_rules()
+        started = int(time.time())
+        hosts = self.config.host_rules(self._cors_origins)
+        return build_openai_app(
+            self.service, self.ready, self.authenticator, hosts, started, self._cors_origins, self._tool_format
         )
 
     def http_limits(self) -> HttpLimits:

@@ -31,10 +31,9 @@ from suffolk.serving.net.proto import decode_pb2
 from suffolk.serving.net.quota import take_queries
 from suffolk.serving.net.url import tenant_of
 from suffolk.serving.worker import limits
-from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.call import GenerateCall, RemotePolicy
 from suffolk.serving.worker.metrics import AppenderMetrics, WorkerMetrics
 from suffolk.serving.worker.passages import Passages, find_passages
-from suffolk.serving.worker.remote_policy import RemotePolicy
 
 LOG = logging.getLogger("suffolk.worker")
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Annotated
 
 from suffolk.build_index.builder import build, plan_build
-from suffolk.build_index.here import segments_here
-from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import (
     DEFAULT_ORDER_DEPTH,
     DEFAULT_SEGMENT_TOKENS,
@@ -29,6 +27,7 @@ from suffolk.build_index.options import (
     TOKENIZATIONS,
     BuildOptions,
 )
+from suffolk.build_index.pool import on_ray, segments_here
 from suffolk.build_index.progress import show_progress
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on

@@ -11,7 +11,7 @@ from suffolk.datastore.draft_tree import RETRIEVED
 from suffolk.datastore.json_file import write_text
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.engine.loop.step import Step, StepTrace
-from suffolk.serving.net.playground.report import report_page
+from suffolk.serving.net.playground.pages import report_page
 from suffolk.serving.worker.passages import Passages, find_passages
 from suffolk.serving.worker.trace_json import trace_json
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
+from suffolk.datastore.datastore import MAX_THREADS
 from suffolk.datastore.settings import Within
 from suffolk.serving.decoding.engine.model.model_folder import find_folder
-from suffolk.serving.net.limits import MAX_THREADS
 
 if TYPE_CHECKING:
     from suffolk.serving.decoding.engine.model.target import Target

@@ -158,7 +158,7 @@ def _opened_service(
     from suffolk.serving.decoding.engine.costs.cost_store import find_costs
     from suffolk.serving.decoding.engine.loop.engine import Engine
     from suffolk.serving.decoding.replay.recorder import opened_recorder
-    from suffolk.serving.worker.remote_policy import RemotePolicy
+    from suffolk.serving.worker.call import RemotePolicy
     from suffolk.serving.worker.service import DecodeService
 
     costs = find_costs(target, options.slots, options.costs, options.pass_mode).costs if drafters else None
@@ -195,10 +195,10 @@ def _opened_service(
 
 def _serve(options: Options, server: ServerConfig, service: DecodeService, starting: ExitStack) -> None:
     """Serve until a signal. Closes ``starting``, which holds the port, first."""
-    from suffolk.serving.worker.openai.server import OpenAIServer
+    from suffolk.serving.worker.server import WorkerServer
 
     LOG.info("%s", _facts(service))
-    running = OpenAIServer(server, service, check_origins(options.cors_origin), options.tool_format)
+    running = WorkerServer(server, service, check_origins(options.cors_origin), options.tool_format)
     live = server_settings(running) | {"stream_interval": service.set_stream_interval}
     running.reloads["the settings"] = SettingsReload(options, live)
     starting.close()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from suffolk.build_index.builder import build
-from suffolk.build_index.here import segments_here
+from suffolk.build_index.gather import SegmentMaker
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.state import SegmentMaker
+from suffolk.build_index.pool import segments_here
 from suffolk.datastore.errors import NotFound
 from tests.support.building import make_texts, write_jsonl, write_tokenizer
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.browser import Page, chromium, needs_browser
-from tests.support.openai_server import answering
-from tests.support.worker_server import talking_target
+from tests.support.worker_server import talking_target, working
 
 PACKAGE = Path(__file__).parents[2] / ".venv-clients/node_modules/openai"
 PAGE = """<!doctype html><title>page</title><output></output><script type="module">
@@ -56,7 +55,7 @@ def files(folder: Path) -> Iterator[str]:
 @pytest.mark.skipif(not PACKAGE.exists(), reason="needs the clients: make clients")
 def test_a_page_of_an_allowed_origin_streams_with_openais_client(tmp_path: Path) -> None:
     (tmp_path / "openai").symlink_to(PACKAGE.resolve())
-    with files(tmp_path) as origin, answering(talking_target(), cors_origins=(origin,)) as server:
+    with files(tmp_path) as origin, working(talking_target(), cors_origins=(origin,)) as server:
         (tmp_path / "page.html").write_text(PAGE % f"http://{server.http}")
         with chromium(tmp_path / "profile") as browser:
             page = Page(browser)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.clients.checks import CHECKS, Worker
 from tests.serving.worker.openai.test_tools import TEMPLATE
 from tests.support.grammars import ending_target
-from tests.support.openai_server import answering
+from tests.support.worker_server import working
 
 
 def test_openais_python_client() -> None:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE
-    with answering(target) as server:
+    with working(target) as server:
         for name, check in CHECKS["openai"][1](Worker(f"http://{server.http}", "")):
             print(name)  # shown if the check fails
             check()

@@ -14,9 +14,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.support.openai_server import answering
 from tests.support.waiting import HANG, until
-from tests.support.worker_server import talking_target
+from tests.support.worker_server import talking_target, working
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
 PAGE = Path(__file__).parents[2] / "docs/how-to/proxies.md"
@@ -60,7 +59,7 @@ def is_open(port: int) -> bool:
 
 def test_workers_behind_nginx(tmp_path: Path) -> None:
     with (
-        answering(talking_target(), slots=1, allowed_hosts=("llm.example",)) as server,
+        working(talking_target(), slots=1, allowed_hosts=("llm.example",)) as server,
         nginx(tmp_path, f"127.0.0.1:{free_port()}", str(server.http)) as port,  # the first worker is down
         openai.OpenAI(
             base_url=f"http://127.0.0.1:{port}/v1",

@@ -9,8 +9,7 @@ import pytest
 
 from research.stream_fingerprint import main, named, one_by_one, send
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from tests.support.openai_server import answering
-from tests.support.worker_server import talking_target
+from tests.support.worker_server import talking_target, working
 
 STEPS = [[3], [1, 4], [2], [5, 1, 1], [2]]
 
@@ -42,7 +41,7 @@ def test_the_study_reads_the_steps_of_a_worker(tmp_path: Path, capsys: pytest.Ca
     rows = [{"messages": [{"role": "user", "content": each * 9}]} for each in ("ab", "cde", "fghi")]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     target = talking_target()
-    with answering(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
+    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
         words = ["--runs", "2", "--tokens", "20", "--streams", "2", "--temperatures", "0.3", "--intervals", "0", "200"]
         out = str(tmp_path / "out.json")
         assert main(["--worker", str(server.http), "--prompts", str(file), *words, "--json", out]) == 0

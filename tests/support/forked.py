@@ -20,7 +20,7 @@ IMPORTED = (
     "matplotlib.figure",
     "suffolk.benchmarks.batch.measure",
     "suffolk.benchmarks.worker.measure",
-    "suffolk.serving.worker.openai.server",
+    "suffolk.serving.worker.server",
     "tests.support.quick_costs",
 )
 

@@ -1,26 +1,16 @@
-"""Workers with OpenAI's API for tests, their clients, and the events of a stream."""
+"""Clients of workers with OpenAI's API, and the events of a stream."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import openai
 
-from suffolk.serving.worker.openai.server import OpenAIServer
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.waiting import HANG
-from tests.support.worker_server import working
-
-
-@contextmanager
-def answering(*args: Any, cors_origins: tuple[str, ...] = (), **settings: Any) -> Iterator[WorkerServer]:
-    """A worker as ``working`` makes it, with OpenAI's API."""
-    with working(*args, kind=partial(OpenAIServer, cors_origins=cors_origins), **settings) as server:
-        yield server
 
 
 @contextmanager

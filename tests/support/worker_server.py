@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,8 +16,8 @@ from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.replay.recorder import Recorder
 from suffolk.serving.net.config import ServerConfig
+from suffolk.serving.worker.call import RemotePolicy
 from suffolk.serving.worker.client import WorkerClient, connect_worker
-from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.service import DEFAULT_POLICY, DecodeService
 from tests.support.draft_server import LOOPBACK
@@ -64,13 +64,13 @@ def working(
     policy: RemotePolicy = DEFAULT_POLICY,
     datastores: Sequence[Retriever] = (),
     names: Sequence[str] = (),
-    kind: Callable[[ServerConfig, DecodeService], WorkerServer] = WorkerServer,
+    cors_origins: tuple[str, ...] = (),
     **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
         Engine(target, drafters, FixedCosts(), slots, capacity, queue=queue) as engine,
-        kind(
+        WorkerServer(
             config,
             DecodeService(
                 engine,
@@ -83,6 +83,7 @@ def working(
                 datastores=datastores,
                 names=names,
             ),
+            cors_origins,
         ) as server,
     ):
         yield server

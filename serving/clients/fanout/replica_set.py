@@ -12,7 +12,7 @@ import numpy as np
 from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
 from suffolk.serving.clients.fanout.replica_client import ReplicaClient
 from suffolk.serving.clients.remote_datastore import RemoteDatastore
-from suffolk.serving.net.limits import TokenBucket
+from suffolk.serving.net.admission import TokenBucket
 
 T = TypeVar("T")
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from suffolk.build_index.input_file import InputFile, read_start
-from suffolk.build_index.packing import MAGIC_BYTES, find_packing
+from suffolk.build_index.input_file import MAGIC_BYTES, InputFile, find_packing, read_start
 from suffolk.build_index.read_lines import read_lines
 from suffolk.build_index.records import is_recording
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError

@@ -25,7 +25,7 @@ from suffolk.serving.net.call_errors import abort_call
 from suffolk.serving.net.messages import columns
 from suffolk.serving.net.messages.choices import unpack_choices
 from suffolk.serving.net.messages.documents import unpack_documents, unpack_groups
-from suffolk.serving.net.messages.occurrences import pack_occurrences
+from suffolk.serving.net.messages.replies import pack_occurrences
 from suffolk.serving.net.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.net.tokens import unpack_tokens
 from suffolk.serving.store.draft_service import streams

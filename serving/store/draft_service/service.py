@@ -25,11 +25,11 @@ from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.tree_paths import Paths, path_counts, paths_of
 from suffolk.serving.net.admission import AdmissionController
+from suffolk.serving.net.call_errors import MAX_RETRY_SECONDS
 from suffolk.serving.net.identity import Role, caller
-from suffolk.serving.net.limits import MAX_RETRY_SECONDS
 from suffolk.serving.net.messages.choices import DatastoreChoice, check_choices
 from suffolk.serving.net.messages.documents import pack_groups, unpack_groups
-from suffolk.serving.net.messages.tokenizer_frame import pack_tokenizer
+from suffolk.serving.net.messages.replies import pack_tokenizer
 from suffolk.serving.net.quota import take_queries
 from suffolk.serving.net.url import short_name, tenant_of
 from suffolk.serving.store.draft_service.hidden_paths import HiddenPaths, public_info
@@ -181,7 +181,7 @@ class DraftService:
         }
 
     def tokenizer(self, name: str) -> bytes:
-        """The tokenizer.json of a datastore as a zstd frame (tokenizer_frame.py).
+        """The tokenizer.json of a datastore as a zstd frame (replies.py).
 
         Raises:
             NotFound: there is no datastore of that name, or it has no tokenizer.

@@ -12,8 +12,7 @@ import grpc
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.net.call_errors import call_error
-from suffolk.serving.net.channel import open_channel
-from suffolk.serving.net.limits import PING_SECONDS
+from suffolk.serving.net.channel import PING_SECONDS, open_channel
 from suffolk.serving.net.proto import replication_pb2, replication_pb2_grpc
 from suffolk.serving.net.url import parse_url
 from suffolk.serving.store.replication.messages import ReplicaStatus

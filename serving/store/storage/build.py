@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from suffolk.build_index.builder import build
-from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.pool import on_ray
 from suffolk.build_index.progress import WorkProgress
 from suffolk.build_index.report import BuildReport
 from suffolk.build_index.target import find_target

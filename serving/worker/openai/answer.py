@@ -6,7 +6,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from suffolk.datastore.version import __version__
@@ -18,7 +18,6 @@ from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.openai.schema import GenerationBody, StreamOptions
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
-from suffolk.serving.worker.openai.usage import usage
 from suffolk.serving.worker.trace_json import TraceBudget
 
 BodyT = TypeVar("BodyT", bound=GenerationBody)
@@ -189,3 +188,29 @@ def _by_source(drafted: DraftCounts) -> dict[str, dict[str, int]]:
         for (source, _), count in counts.items():
             found.setdefault(source_name(source), Counter())[name] += count
     return {source: {name: counts[name] for name in names} for source, counts in sorted(found.items())}
+
+
+def usage(runs: Sequence[TextRun]) -> dict[str, Any]:
+    """The counts of all texts of a request so far. A prompt with several texts counts once.
+
+    Cached tokens of the prompt were not read: the worker had the rows of another text that begins like it.
+
+    The counts of a prediction are present only if one was sent. Rejected tokens are prediction tokens that are missing
+    from the text.
+    """
+    stats = [run.stats for run in runs]
+    prompts = [run.stats for run in runs if run.first_of_prompt]
+    prompt = sum(each.prompt_tokens for each in prompts)
+    completion = sum(each.tokens for each in stats)
+    counts: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in prompts)},
+    }
+    if any(run.call.options.prediction is not None for run in runs):
+        counts["completion_tokens_details"] = {
+            "accepted_prediction_tokens": sum(each.accepted_prediction_tokens for each in stats),
+            "rejected_prediction_tokens": sum(each.rejected_prediction_tokens for each in stats),
+        }
+    return counts

@@ -17,14 +17,18 @@ from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.call import GenerateCall
 from suffolk.serving.worker.openai.content import text_of
-from suffolk.serving.worker.openai.functions import as_tools, call_messages, read_function_call
-from suffolk.serving.worker.openai.generic_tools import generic_messages, takes_tools
 from suffolk.serving.worker.openai.guided import read_grammar, read_guided
-from suffolk.serving.worker.openai.history import check_message, in_call_order, message_text
-from suffolk.serving.worker.openai.integers import NO_LIMIT
+from suffolk.serving.worker.openai.history import (
+    call_messages,
+    check_message,
+    in_call_order,
+    message_text,
+    template_messages,
+)
 from suffolk.serving.worker.openai.sampling_fields import drops_answer, sampling_settings
 from suffolk.serving.worker.openai.schema import (
     MAX_TEXTS,
+    NO_LIMIT,
     ChatBody,
     CompletionBody,
     DraftFields,
@@ -32,8 +36,8 @@ from suffolk.serving.worker.openai.schema import (
     Message,
     TemplateFields,
 )
-from suffolk.serving.worker.openai.tool_choice import ToolChoice, read_tool_choice, template_messages
-from suffolk.serving.worker.openai.tool_format import ToolFormat
+from suffolk.serving.worker.openai.tool_choice import ToolChoice, as_tools, read_function_call, read_tool_choice
+from suffolk.serving.worker.openai.tool_format import ToolFormat, generic_messages, takes_tools
 from suffolk.serving.worker.service import DecodeService
 
 COMPLETION_TOKENS = 16

@@ -12,10 +12,10 @@ from suffolk.serving.net.metrics import CallOutcome
 from suffolk.serving.worker.openai.answer import Answer
 from suffolk.serving.worker.openai.calls import chosen_tools
 from suffolk.serving.worker.openai.chat_message import ChatMessage
-from suffolk.serving.worker.openai.functions import first_call
 from suffolk.serving.worker.openai.schema import ChatBody
 from suffolk.serving.worker.openai.text_run import TextRun, TextRuns
 from suffolk.serving.worker.openai.token_texts import TokenTexts
+from suffolk.serving.worker.openai.tool_choice import first_call
 from suffolk.serving.worker.openai.tool_format import ToolFormat
 
 

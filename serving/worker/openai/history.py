@@ -1,11 +1,13 @@
-"""Messages of a request, as chat templates read them."""
+"""Messages of a request, as chat templates read them: roles, earlier calls of tools, and their results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from suffolk.datastore.errors import Field, InvalidArgument
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker.openai.content import text_of
 from suffolk.serving.worker.openai.schema import Message
@@ -54,3 +56,58 @@ def in_call_order(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         found += run
         order = {str(call.get("id")): at for at, call in enumerate(run[-1].get("tool_calls") or ())}
     return found
+
+
+def call_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``messages`` with calls of functions and their results in the form of tools. Other messages are unchanged.
+
+    Raises InvalidArgument if a call has no name.
+    """
+    found = [dict(message) for message in messages]
+    name = ""
+    for at, message in enumerate(found):
+        call = message.get("function_call")
+        if isinstance(call, Mapping):
+            if not isinstance(call.get("name"), str):
+                raise InvalidArgument(Field("messages"), f"[{at}].function_call has no name; give name and arguments")
+            name = f"call{at:05}"  # 9 characters, as Mistral's templates want
+            del message["function_call"]
+            message["tool_calls"] = [{"id": name, "type": "function", "function": dict(call)}]
+        elif message["role"] == "function":
+            message |= {"role": "tool", "tool_call_id": name}
+    return found
+
+
+def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
+
+    Raises InvalidArgument if calls are no list, or arguments are not a JSON object.
+    """
+    found = [dict(message) for message in messages]
+    for at, message in enumerate(found):
+        calls = message.get("tool_calls")
+        if calls is None:
+            continue
+        if not isinstance(calls, list):
+            raise InvalidArgument(
+                Field("messages"), f"[{at}].tool_calls is of type {type(calls).__name__}; give a list"
+            )
+        message["tool_calls"] = [_template_call(at, call) for call in calls]
+    return found
+
+
+def _template_call(at: int, call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise InvalidArgument(Field("messages"), f"[{at}].tool_calls has an entry without function.name")
+    arguments = function.get("arguments", {})
+    try:
+        arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        arguments = False
+    arguments = {} if arguments in (None, []) else arguments  # of functions without parameters; PHP writes {} as []
+    if not isinstance(arguments, dict):
+        raise InvalidArgument(
+            Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
+        )
+    return dict(call) | {"function": dict(function) | {"arguments": arguments}}

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from suffolk.serving.net.http_body import InvalidField
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.content import FIRST_ERROR, Content, text_of
-from suffolk.serving.worker.openai.integers import Count, Int, no_limit
-from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, GenerationBody, Message
+from suffolk.serving.worker.openai.schema import MAX_LOGPROBS, ChatBody, Count, GenerationBody, Int, Message, no_limit
 
 if TYPE_CHECKING:
     from typing_extensions import Self

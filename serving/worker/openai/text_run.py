@@ -12,9 +12,8 @@ from suffolk.serving.decoding.engine.loop.generation import Generation
 from suffolk.serving.decoding.engine.loop.stats import GenerationStats
 from suffolk.serving.decoding.engine.loop.step import Step
 from suffolk.serving.net.metrics import CallOutcome
-from suffolk.serving.worker.call import GenerateCall
+from suffolk.serving.worker.call import GenerateCall, StepJoiner
 from suffolk.serving.worker.service import DecodeService
-from suffolk.serving.worker.step_joiner import StepJoiner
 
 
 @dataclass(slots=True)

@@ -1,4 +1,7 @@
-"""``tools`` and ``tool_choice`` of a request: the functions that may be called, and the grammar of required calls."""
+"""``tools`` and ``tool_choice``, or their older names ``functions`` and ``function_call`` of a request.
+
+They are the functions that may be called, and give the grammar of required calls.
+"""
 
 from __future__ import annotations
 
@@ -170,41 +173,6 @@ def _read_allowed(
     return {name: functions[name] for name in names}, str(mode)
 
 
-def template_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``messages`` with the arguments of their calls as objects, which chat templates expect. Other messages are unchanged.
-
-    Raises InvalidArgument if calls are no list, or arguments are not a JSON object.
-    """
-    found = [dict(message) for message in messages]
-    for at, message in enumerate(found):
-        calls = message.get("tool_calls")
-        if calls is None:
-            continue
-        if not isinstance(calls, list):
-            raise InvalidArgument(
-                Field("messages"), f"[{at}].tool_calls is of type {type(calls).__name__}; give a list"
-            )
-        message["tool_calls"] = [_template_call(at, call) for call in calls]
-    return found
-
-
-def _template_call(at: int, call: Any) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise InvalidArgument(Field("messages"), f"[{at}].tool_calls has an entry without function.name")
-    arguments = function.get("arguments", {})
-    try:
-        arguments = json.loads(arguments.strip() or "{}") if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        arguments = False
-    arguments = {} if arguments in (None, []) else arguments  # of functions without parameters; PHP writes {} as []
-    if not isinstance(arguments, dict):
-        raise InvalidArgument(
-            Field("messages"), f"[{at}]: the arguments of {function['name']} are no JSON object; send one, as text"
-        )
-    return dict(call) | {"function": dict(function) | {"arguments": arguments}}
-
-
 def _rules(choice: ToolChoice, form: ToolFormat, tokenizer: Any, schemas: Mapping[str, Grammar]) -> str:
     """Rules in llguidance's Lark syntax.
 
@@ -241,3 +209,30 @@ def _mark(mark: str, tokenizer: Any) -> str:
     """A mark as one token if the tokenizer has it, else as text; empty if there is no mark."""
     token = tokenizer.get_added_vocab().get(mark) if mark else None
     return f"<[{token}]>" if token is not None else json.dumps(mark) if mark else ""
+
+
+def as_tools(functions: Sequence[Any]) -> list[dict[str, Any]]:
+    """``functions`` in the form of ``tools``."""
+    return [{"type": "function", "function": function} for function in functions]
+
+
+def read_function_call(functions: Sequence[Any], choice: str | Mapping[str, Any] | None) -> ToolChoice | None:
+    """The functions that the answer may call; None if there are none.
+
+    Args:
+        functions: [{"name", "description", "parameters"}, ...].
+        choice: ``function_call``: none, auto or {"name": ...}; None for auto.
+
+    Raises InvalidArgument: ``functions`` or ``choice`` has another form.
+    """
+    found = read_functions(functions, "functions[{}]")
+    if isinstance(choice, Mapping):
+        return named_choice(found, choice.get("name"), "function_call")
+    if choice not in (None, "none", "auto"):
+        raise InvalidArgument(Field("function_call"), f" is {choice!r}; it must be none, auto or {{'name': ...}}")
+    return ToolChoice(found, is_required=False, is_single=True) if found and choice != "none" else None
+
+
+def first_call(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``function_call`` for each part of the first call. A message has no place for further calls, so they are left out."""
+    return [dict(call["function"]) for call in calls if call["index"] == 0]

@@ -13,8 +13,7 @@ from suffolk.serving.worker.server import WorkerServer
 from tests.support.building import make_texts
 from tests.support.forked import suffolk
 from tests.support.measurements import bench, read_report, result_files
-from tests.support.openai_server import answering
-from tests.support.worker_server import talking_target
+from tests.support.worker_server import talking_target, working
 
 pytest.importorskip("matplotlib")
 
@@ -47,7 +46,7 @@ def test_a_count_below_one_is_refused(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transport", TRANSPORTS[1:])
 def test_an_error_of_the_worker_ends_the_measurement(transport: str) -> None:
-    with answering(talking_target()) as server:
+    with working(talking_target()) as server:
         requests = _unknown_drafter(server, transport)
         with pytest.raises(Exception, match="no-such-drafter") as raised:
             asking(requests)(requests.prompts[0])

@@ -15,8 +15,8 @@ import pytest
 import s3fs
 
 from suffolk.build_index.builder import build
-from suffolk.build_index.on_ray.build import on_ray
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.pool import on_ray
 from suffolk.build_index.progress import SilentProgress
 from suffolk.build_index.workspace import Workspace
 from suffolk.datastore.datastore import open_datastore

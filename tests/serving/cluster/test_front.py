@@ -25,8 +25,7 @@ from suffolk.serving.net.endpoint import Endpoint
 from suffolk.serving.net.identity import Role
 from suffolk.serving.net.tls import TlsFiles
 from tests.support.certificates import make_certificates, needs_openssl
-from tests.support.openai_server import answering
-from tests.support.worker_server import talking_target
+from tests.support.worker_server import talking_target, working
 
 BODY = {"model": "tiny", "prompt": "abcabc", "max_tokens": 12, "temperature": 0}
 
@@ -92,7 +91,7 @@ class Ending:
 
 
 def test_answers_are_those_of_the_worker() -> None:
-    with answering(talking_target()) as server:
+    with working(talking_target()) as server:
         address = str(server.http)
         whole = asyncio.run(asked([closed_port(), address], BODY))
         stream = asyncio.run(asked([address], BODY | {"stream": True}))
@@ -125,7 +124,7 @@ def test_another_worker_answers_when_one_ends_or_refuses(sent: bytes) -> None:
         async with ending as dying:
             return await asked([dying, address], BODY), ending.calls
 
-    with answering(talking_target()) as server:
+    with working(talking_target()) as server:
         answer, calls = asyncio.run(both(str(server.http)))
     assert (answer.status_code, calls) == (200, 1)
 
@@ -164,7 +163,7 @@ def test_workers_over_tls_get_the_token_of_the_caller_and_show_facts_to_that_of_
     assert workers.https is not None
     trusted, unknown = workers.https.https(), ServerClient(ca=str(tmp_path / "stranger.pem")).https()
     tls = TlsFiles(str(tmp_path / "server.pem"), str(tmp_path / "server.key"))
-    with answering(talking_target(), tls=tls, access=tmp_path / "access.toml") as server:
+    with working(talking_target(), tls=tls, access=tmp_path / "access.toml") as server:
         address = str(server.http)
         answer = asyncio.run(asked([address], BODY, https=trusted, authorization=f"Bearer {caller}"))
         assert answer.status_code == 200

@@ -22,6 +22,8 @@ from suffolk.datastore.errors import (
 )
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.call_errors import (
+    MAX_ERROR_TEXT,
+    MAX_RETRY_SECONDS,
     RETRY_KEY,
     STATUS_CODES,
     abort_call,
@@ -34,7 +36,6 @@ from suffolk.serving.net.call_errors import (
     retry_trailer,
     sent_retry_seconds,
 )
-from suffolk.serving.net.limits import MAX_ERROR_TEXT, MAX_RETRY_SECONDS
 from suffolk.serving.net.tls import TlsFiles
 from suffolk.serving.store.draft_service.server import DraftServer
 from suffolk.serving.worker.client import connect_worker

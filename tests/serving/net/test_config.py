@@ -20,8 +20,7 @@ from suffolk.serving.store.draft_service.server import DraftServerConfig
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import LOOPBACK, serving
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering
-from tests.support.worker_server import talking_target
+from tests.support.worker_server import talking_target, working
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_a_draft_service_answers_its_own_names_only() -> None:
 
 
 def test_a_worker_answers_its_own_names_and_the_pages_that_may_read(target: Target) -> None:
-    with answering(target, cors_origins=("https://a.example",)) as server:
+    with working(target, cors_origins=("https://a.example",)) as server:
 
         def status(**headers: str) -> tuple[int, Any]:
             code, _, reply = ask(server, "GET", "/v1/models", headers=headers)
@@ -119,7 +118,7 @@ def test_a_worker_answers_its_own_names_and_the_pages_that_may_read(target: Targ
             assert (code, reply["error"]["type"]) == (403, "permission_error")
         assert status(Origin="https://a.example")[0] == 200
         assert status(Origin="https://a.example", Host="a.example")[0] == 403
-    with answering(target, cors_origins=("*",)) as server:
+    with working(target, cors_origins=("*",)) as server:
         assert status(Origin="https://evil.example")[0] == 200
         assert status(Origin="https://evil.example", Host="evil.example")[0] == 403
 

@@ -15,7 +15,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.serving.decoding.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.net import tracing
-from suffolk.serving.worker.openai.server import OpenAIServer
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import connected, serving
@@ -61,7 +60,7 @@ def test_a_trace_goes_from_the_caller_to_the_draft_service(spans: InMemorySpanEx
     store = BruteForceRetriever([list(b"abcabcabcabc")], target.vocab_size)
     with serving({"wiki": store}) as server, connected(server) as remote:
         drafter = DatastoreDrafter(remote, target.vocab_size, prefetch=prefetch)
-        with working(target, {"datastore": drafter}, kind=OpenAIServer) as worker:
+        with working(target, {"datastore": drafter}) as worker:
             spans.clear()  # of ``connect``
             assert complete(worker, HEADERS) == "my-request"
         until(lambda: len(named(spans, "POST /v1/completions")) == 1)
@@ -99,7 +98,7 @@ def test_without_tracing_only_the_request_id_travels() -> None:
     with tracing.server_span("nothing", HEADERS), tracing.client_span("Lookup", 1) as metadata:
         assert metadata is None
     target = talking_target()
-    with working(target, kind=OpenAIServer) as worker:
+    with working(target) as worker:
         made = complete(worker, {**HEADERS, "X-Request-Id": "line\tbreak"})
         assert made is not None
         assert len(made) == 16  # a malformed one is replaced

@@ -21,8 +21,7 @@ from suffolk.serving.net.http_body import InvalidField, parse_body
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.openai.schema import ChatBody, CompletionBody
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering
-from tests.support.worker_server import calling
+from tests.support.worker_server import calling, working
 
 PIECE = prompts._PIECE
 
@@ -58,7 +57,7 @@ def test_a_long_text_is_refused_after_a_part_of_it(letter: str, target: Target) 
 
 def test_a_worker_refuses_a_megabyte_of_text(target: Target) -> None:
     slow = replace(target, tokenizer=Counting(target.tokenizer))
-    with answering(slow) as server:
+    with working(slow) as server:
         before = slow.tokenizer.characters
         with calling(server) as client:
             for prompt in ("x" * (1 << 20), [("user", "x" * ((1 << 20) - 4))]):
@@ -93,7 +92,7 @@ def test_long_lists_end_at_their_limit(kind: type[Any], body: Any) -> None:
 
 
 def test_bodies_are_admitted_before_they_are_parsed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    with answering(target, slots=1, queue=0) as server:
+    with working(target, slots=1, queue=0) as server:
         parsed: list[bytes] = []
         monkeypatch.setattr("suffolk.serving.worker.openai.endpoint.parse_body", lambda kind, data: parsed.append(data))
         monkeypatch.setattr("suffolk.serving.worker.openai.app.parse_body", lambda kind, data: parsed.append(data))

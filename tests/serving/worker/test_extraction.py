@@ -14,7 +14,7 @@ from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.worker.remote_policy import RemotePolicy
+from suffolk.serving.worker.call import RemotePolicy
 from tests.support.stores import make_store
 from tests.support.worker_server import calling, working
 

@@ -12,7 +12,6 @@ from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.store.live_store.store import LiveStore, create_live_store
-from suffolk.serving.worker.openai.server import OpenAIServer
 from tests.support.http_requests import ask
 from tests.support.waiting import until
 from tests.support.worker_server import calling, page, working
@@ -29,7 +28,7 @@ def store(tmp_path: Path, target: Target) -> Iterator[LiveStore]:
 def test_finished_texts_are_remembered(target: Target, store: LiveStore) -> None:
     with (
         TextAppender(store) as appender,
-        working(target, appender=appender, kind=OpenAIServer) as server,
+        working(target, appender=appender) as server,
         calling(server) as client,
     ):
         texts = []

@@ -23,11 +23,10 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
+from suffolk.serving.worker.call import RemotePolicy
 from suffolk.serving.worker.client import WorkerClient, connect_worker
-from suffolk.serving.worker.remote_policy import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering
 from tests.support.stores import make_store
 from tests.support.worker_server import working
 
@@ -66,7 +65,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, answer: list[int]) -> Iterat
 @pytest.fixture(scope="module")
 def server(target: Target, store: Datastore, folder: Path) -> Iterator[WorkerServer]:
     hybrid = load_hybrid(LoadContext(257, retrievers=[store], calibration=Calibration()), {})
-    with answering(target, {"hybrid": hybrid}, access=folder / "access.toml") as server:
+    with working(target, {"hybrid": hybrid}, access=folder / "access.toml") as server:
         yield server
 
 

@@ -17,7 +17,7 @@ from suffolk.serving.decoding.engine.loop.step_loop import StepLoop
 from suffolk.serving.decoding.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
-from suffolk.serving.worker.step_joiner import StepJoiner
+from suffolk.serving.worker.call import StepJoiner
 from suffolk.serving.worker.wire import pack_options
 from tests.support.drafters import MadeUpDrafter, alone, knowing, tree
 from tests.support.tiny_models import VOCAB

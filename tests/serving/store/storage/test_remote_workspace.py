@@ -10,11 +10,10 @@ import pytest
 
 from suffolk.build_index.builder import build
 from suffolk.build_index.encode_block import EncodeSetup
-from suffolk.build_index.gather import Gatherer
-from suffolk.build_index.here import segments_here
+from suffolk.build_index.gather import BuildState, Gatherer
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.pool import segments_here
 from suffolk.build_index.report import BuildReport
-from suffolk.build_index.state import BuildState
 from suffolk.datastore.errors import Corruption, InvalidArgument, Unavailable
 from suffolk.datastore.manifest import SEGMENTS_NAME, read_manifest
 from suffolk.datastore.remote_folder import RemoteFolder

@@ -10,8 +10,8 @@ import pytest
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.worker.server import WorkerServer
-from tests.support.openai_server import answering, client_of
-from tests.support.worker_server import talking_target
+from tests.support.openai_server import client_of
+from tests.support.worker_server import talking_target, working
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def server(target: Target) -> Iterator[WorkerServer]:
-    with answering(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
+    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
         yield server
 
 

@@ -23,8 +23,8 @@ from suffolk.serving.worker.openai.origins import check_origins
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.certificates import make_certificates, needs_openssl
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering
 from tests.support.waiting import HANG
+from tests.support.worker_server import working
 
 CHAT = "/v1/chat/completions"
 USER = [{"role": "user", "content": "abc"}]
@@ -40,7 +40,7 @@ def test_a_token_is_needed_where_an_access_file_is_set(target: Target, tmp_path:
     file = tmp_path / "access.toml"
     readers = [add_token(file, name, {"default": Role.READ}) for name in ("alice", "bob")]
     operator = add_token(file, "prometheus", {"*": Role.READ})
-    with answering(target, access=file) as server:
+    with working(target, access=file) as server:
         for path in ("/health", "/ready", "/livez", "/readyz", "/healthz"):
             assert ask(server, "GET", path)[0] == 200
         for token in (*readers, operator):
@@ -74,7 +74,7 @@ def test_web_pages_of_allowed_origins_may_read_answers(target: Target, tmp_path:
     headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     headers |= {"Access-Control-Request-Headers": CLIENT_HEADERS, "Access-Control-Request-Private-Network": "true"}
     token = add_token(tmp_path / "access.toml", "page", {"default": Role.READ})
-    with answering(target, access=tmp_path / "access.toml", cors_origins=("https://a.example",)) as server:
+    with working(target, access=tmp_path / "access.toml", cors_origins=("https://a.example",)) as server:
         status, found, _ = ask(server, "OPTIONS", CHAT, headers=headers)
         assert (status, found["access-control-allow-origin"]) == (200, "https://a.example")
         assert set(CLIENT_HEADERS.split(",")) <= set(found["access-control-allow-headers"].split(","))
@@ -86,7 +86,7 @@ def test_web_pages_of_allowed_origins_may_read_answers(target: Target, tmp_path:
         assert found["access-control-expose-headers"] == "x-request-id, retry-after"
         found = ask(server, "GET", "/v1/models", headers={"Origin": "https://b.example"} | key)[1]
         assert "access-control-allow-origin" not in found
-    with answering(target) as server:
+    with working(target) as server:
         assert "access-control-allow-origin" not in ask(server, "OPTIONS", CHAT, headers=headers)[1]
         assert ask(server, "POST", CHAT, {"messages": USER}, {"Content-Type": "text/plain"})[0] == 415
 
@@ -94,7 +94,7 @@ def test_web_pages_of_allowed_origins_may_read_answers(target: Target, tmp_path:
 @needs_openssl
 def test_tls(target: Target, tmp_path: Path) -> None:
     folder = make_certificates(tmp_path)
-    with answering(target, tls=TlsFiles(f"{folder}/server.pem", f"{folder}/server.key")) as server:
+    with working(target, tls=TlsFiles(f"{folder}/server.pem", f"{folder}/server.key")) as server:
         assert f"https {server.http}" in server.announcement()
         context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
         with urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context) as reply:
@@ -102,7 +102,7 @@ def test_tls(target: Target, tmp_path: Path) -> None:
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             ask(server, "GET", "/v1/models")
     mutual = TlsFiles(f"{folder}/server.pem", f"{folder}/server.key", f"{folder}/ca.pem")
-    with answering(target, tls=mutual) as server:
+    with working(target, tls=mutual) as server:
         with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
             urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context)
         context.load_cert_chain(f"{folder}/client.pem", f"{folder}/client.key")
@@ -111,7 +111,7 @@ def test_tls(target: Target, tmp_path: Path) -> None:
     access = tmp_path / "access.toml"
     for subject, status in (("client", 200), ("another", 401)):
         access.write_text(f'[[subject]]\nname = "{subject}"\nroles = {{ default = "read" }}\n')
-        with answering(target, tls=mutual, access=access) as server:
+        with working(target, tls=mutual, access=access) as server:
             try:
                 reply = urllib.request.urlopen(f"https://{server.http}/v1/models", timeout=HANG, context=context)
             except urllib.error.HTTPError as error:
@@ -261,7 +261,7 @@ def test_another_model_is_not_found(server: WorkerServer) -> None:
 
 
 def test_a_model_may_have_several_names(target: Target) -> None:
-    with answering(target, names=("big", "gpt-4o")) as server:
+    with working(target, names=("big", "gpt-4o")) as server:
         assert server.subject() == "big"
         assert [each["id"] for each in ask(server, "GET", "/v1/models")[2]["data"]] == ["big", "gpt-4o"]
         for name in ("big", "gpt-4o"):
@@ -320,7 +320,7 @@ def test_large_bodies_are_rejected_unread(server: WorkerServer) -> None:
 
 
 def test_a_fault_of_the_worker_is_an_error_500(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    with answering(target) as server:
+    with working(target) as server:
         monkeypatch.setattr(server.service, "start", lambda call: 1 // 0)
         status, _, reply = ask(server, "POST", CHAT, chat())
         assert (status, reply["error"]["type"]) == (500, "server_error")

@@ -15,9 +15,9 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering, client_of, events
+from tests.support.openai_server import client_of, events
 from tests.support.waiting import HANG
-from tests.support.worker_server import calling, page
+from tests.support.worker_server import calling, page, working
 
 MESSAGES: list[Any] = [{"role": "user", "content": "abcabcabc, abcabc: "}]
 PROMPT = "abcabcabc, abcabc: "
@@ -84,7 +84,7 @@ def test_usage_and_the_end(server: WorkerServer, client: openai.OpenAI) -> None:
 
 
 def test_a_chat_goes_on_to_the_end_of_its_slot(target: Target) -> None:
-    with answering(target, capacity=300) as server, client_of(server) as client:
+    with working(target, capacity=300) as server, client_of(server) as client:
         whole = client.chat.completions.create(
             model="tiny", messages=MESSAGES, temperature=0, extra_body={"ignore_eos": True}
         )
@@ -221,7 +221,7 @@ def test_content_comes_as_text_or_parts_and_nulls_are_defaults(server: WorkerSer
 def test_speculation_is_reported_in_vllms_form(target: Target) -> None:
     fields: Any = {"model": "tiny", "prompt": [5, 6] * 200, "max_tokens": 60, "temperature": 0}
     drafters = {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}
-    with answering(target, drafters) as server, client_of(server) as client:  # its planner has not seen other texts
+    with working(target, drafters) as server, client_of(server) as client:  # its planner has not seen other texts
         whole = client.completions.create(**fields)
         plain = client.completions.create(**fields, extra_body={"suffolk": {"drafter": "none"}})
         counted = page(server, "/metrics")[1]

@@ -10,13 +10,14 @@ import jsonschema
 import pytest
 
 from suffolk.serving.worker.openai.chat_message import ChatMessage
-from suffolk.serving.worker.openai.functions import first_call, read_function_call
+from suffolk.serving.worker.openai.tool_choice import first_call, read_function_call
 from suffolk.serving.worker.openai.tool_format import FORMATS
 from suffolk.serving.worker.server import WorkerServer
 from tests.serving.worker.openai.test_tools import ASKED, PARAMETERS, TEMPLATE, TOOLS
 from tests.support.grammars import ending_target
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering, client_of
+from tests.support.openai_server import client_of
+from tests.support.worker_server import working
 
 FUNCTIONS: Any = [tool["function"] for tool in TOOLS]
 NAMED = {"name": "weather"}
@@ -26,7 +27,7 @@ NAMED = {"name": "weather"}
 def server() -> Iterator[WorkerServer]:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE
-    with answering(target) as server:
+    with working(target) as server:
         yield server
 
 

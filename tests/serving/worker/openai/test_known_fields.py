@@ -15,8 +15,7 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.grammars import END, ending_target, tokens_of
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering
-from tests.support.worker_server import TEMPLATE
+from tests.support.worker_server import TEMPLATE, working
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 USER = [{"role": "user", "content": "abc"}]
@@ -35,7 +34,7 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def server(target: Target) -> Iterator[WorkerServer]:
-    with answering(target) as server:
+    with working(target) as server:
         yield server
 
 
@@ -323,7 +322,7 @@ def test_whole_floats_are_integers(server: WorkerServer) -> None:
 
 def test_other_names_of_no_limit_act_in_completions(target: Target) -> None:
     """Regression: n_predict -1 left the default of 16 tokens. The worker has room for 64."""
-    with answering(target, capacity=64) as server:
+    with working(target, capacity=64) as server:
         for name in ("max_tokens", "n_predict", "num_predict"):
             fields = {"prompt": "abc", "ignore_eos": True, name: -1}
             assert ask(server, "POST", TEXT, fields)[2]["usage"]["completion_tokens"] > 16, name

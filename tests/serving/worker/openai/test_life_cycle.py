@@ -18,12 +18,12 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.decoding.replay.read import read_recordings
 from suffolk.serving.decoding.replay.recorder import Recorder
+from suffolk.serving.worker.call import StepJoiner
 from suffolk.serving.worker.server import WorkerServer
-from suffolk.serving.worker.step_joiner import StepJoiner
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering, client_of, events
+from tests.support.openai_server import client_of, events
 from tests.support.waiting import HANG, until
-from tests.support.worker_server import calling, page, talking_target
+from tests.support.worker_server import calling, page, talking_target, working
 
 LONG: dict[str, Any] = {
     "model": "tiny",
@@ -36,7 +36,7 @@ SHORT = LONG | {"max_tokens": 3}
 
 
 def test_a_stream_that_is_closed_frees_its_slot(target: Target) -> None:
-    with answering(target, slots=1, queue=1) as server, client_of(server) as client:
+    with working(target, slots=1, queue=1) as server, client_of(server) as client:
         stream = client.chat.completions.create(**LONG, stream=True)
         next(iter(stream))
         stream.close()
@@ -50,7 +50,7 @@ def test_a_stream_that_is_closed_frees_its_slot(target: Target) -> None:
 
 
 def test_more_texts_than_the_worker_ever_takes_are_a_wrong_value(target: Target) -> None:
-    with answering(target, slots=1, queue=1) as server:
+    with working(target, slots=1, queue=1) as server:
         for path, body in (
             ("chat/completions", {"messages": [{"role": "user", "content": "abc"}], "n": 3}),
             ("completions", {"prompt": ["a"] * 3}),
@@ -72,7 +72,7 @@ def test_more_texts_than_the_worker_ever_takes_are_a_wrong_value(target: Target)
 @pytest.mark.parametrize("texts", [1, 2])
 def test_a_client_that_hangs_up_frees_its_slots(texts: int, target: Target) -> None:
     """A client that disconnects frees its slots, whether it streams or not, and whether its text runs or waits."""
-    with answering(target, slots=1, queue=3) as server:
+    with working(target, slots=1, queue=3) as server:
         engine = server.service.engine
         body = (
             b'{"messages": [{"role": "user", "content": "abc"}], "max_tokens": 3900, "n": %d, "ignore_eos": true}'
@@ -104,14 +104,14 @@ def test_the_asynchronous_client(target: Target) -> None:
                 await asyncio.sleep(0.01)
             waiting.cancel()
 
-    with answering(target) as server:
+    with working(target) as server:
         asyncio.run(run(server))
         until(lambda: server.in_flight() == 0)
         until(lambda: server.service.engine.stats()["finished"] == {"length": 7, "cancelled": 1})
 
 
 def test_a_full_queue_rejects_at_once(target: Target) -> None:
-    with answering(target, slots=1, queue=1) as server, client_of(server) as client:
+    with working(target, slots=1, queue=1) as server, client_of(server) as client:
         stream = client.chat.completions.create(**LONG, stream=True)
         next(iter(stream))
         with calling(server) as other:  # gRPC takes the second place: there is one queue
@@ -135,7 +135,7 @@ def test_a_slow_reader_holds_no_slot_and_is_cut_off(target: Target) -> None:
     )
     body += b'"logprobs": true, "top_logprobs": 20}'
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-    with answering(target, slots=1, queue=1, slow_client_seconds=0.3) as server:
+    with working(target, slots=1, queue=1, slow_client_seconds=0.3) as server:
         assert server.http is not None
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -147,7 +147,7 @@ def test_a_slow_reader_holds_no_slot_and_is_cut_off(target: Target) -> None:
 
 
 def test_stopping_lets_running_texts_finish(target: Target) -> None:
-    with answering(target, slots=1, grace=HANG) as server, client_of(server) as client:
+    with working(target, slots=1, grace=HANG) as server, client_of(server) as client:
         stream = iter(client.chat.completions.create(**LONG | {"max_tokens": 300}, stream=True))
         next(stream)
         stopping = threading.Thread(target=server.stop)
@@ -165,7 +165,7 @@ def test_texts_that_outlast_the_grace_end_with_an_error(
 ) -> None:
     body = LONG | LONG["extra_body"] | {"stream": stream}
     del body["extra_body"]  # what the client does: its fields are fields of the request
-    with answering(target, slots=1, grace=0.1) as server, ThreadPoolExecutor(2) as pool:
+    with working(target, slots=1, grace=0.1) as server, ThreadPoolExecutor(2) as pool:
         answers = [
             pool.submit(ask, server, "POST", "/v1/chat/completions", body) for _ in range(2)
         ]  # one runs, one waits
@@ -181,7 +181,7 @@ def test_texts_that_outlast_the_grace_end_with_an_error(
 
 
 def test_stopping_cancels_texts_that_outlast_the_grace(target: Target) -> None:
-    with answering(target, slots=1, grace=0.1) as server, client_of(server) as client:
+    with working(target, slots=1, grace=0.1) as server, client_of(server) as client:
         stream = iter(client.chat.completions.create(**LONG, stream=True))
         next(stream)
         server.stop()
@@ -192,7 +192,7 @@ def test_stopping_cancels_texts_that_outlast_the_grace(target: Target) -> None:
 
 def test_an_engine_that_dies_ends_the_stream_with_an_error() -> None:
     target = talking_target()
-    with answering(target, slots=1) as server, client_of(server) as client:
+    with working(target, slots=1) as server, client_of(server) as client:
         stream = iter(client.chat.completions.create(**LONG, stream=True))
         next(stream)
 
@@ -209,7 +209,7 @@ def test_texts_are_recorded_unless_they_are_to_be_forgotten(target: Target, tmp_
     path = tmp_path / "day.jsonl"
     with (
         Recorder(path, target.vocab_size) as recorder,
-        answering(target, recorder=recorder) as server,
+        working(target, recorder=recorder) as server,
         client_of(server) as client,
     ):
         client.chat.completions.create(**SHORT, n=2)
@@ -222,7 +222,7 @@ def test_texts_are_recorded_unless_they_are_to_be_forgotten(target: Target, tmp_
 
 def test_a_stream_interval_joins_steps(target: Target) -> None:
     body = {"messages": LONG["messages"], "max_tokens": 60, "temperature": 0, "stream": True, "ignore_eos": True}
-    with answering(target) as server, answering(target, stream_interval=60.0) as joined:
+    with working(target) as server, working(target, stream_interval=60.0) as joined:
         one, other = (events(ask(each, "POST", "/v1/chat/completions", body)[2]) for each in (server, joined))
         with calling(joined) as client:
             replies = list(client.generate("abc", SamplingSettings(60, ignore_eos=True)))

@@ -17,8 +17,7 @@ import pytest
 
 from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.worker.server import WorkerServer
-from tests.support.openai_server import answering
-from tests.support.worker_server import talking_target
+from tests.support.worker_server import talking_target, working
 
 WAIT = 300
 """Seconds: only a hang lasts longer."""
@@ -39,7 +38,7 @@ metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 @pytest.fixture(scope="module")
 def worker() -> Iterator[WorkerServer]:
     target = talking_target()
-    with answering(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}, slots=4, queue=16) as server:
+    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}, slots=4, queue=16) as server:
         yield server
 
 

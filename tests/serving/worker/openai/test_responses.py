@@ -15,7 +15,8 @@ from suffolk.serving.worker.server import WorkerServer
 from tests.serving.worker.openai.test_tools import PARAMETERS, TEMPLATE
 from tests.support.grammars import ending_target
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering, client_of
+from tests.support.openai_server import client_of
+from tests.support.worker_server import working
 
 PATH = "/v1/responses"
 ASKED: dict[str, Any] = {"model": "tiny", "input": "Is it cold?", "max_output_tokens": 30, "temperature": 0}
@@ -33,7 +34,7 @@ NOW = {"type": "function", "name": "now"}
 def server() -> Iterator[WorkerServer]:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE
-    with answering(target) as server:
+    with working(target) as server:
         yield server
 
 

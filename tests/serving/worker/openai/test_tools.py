@@ -14,7 +14,8 @@ from suffolk.serving.decoding.drafters.retrieval.prompt_lookup import PromptLook
 from suffolk.serving.worker.server import WorkerServer
 from tests.support.grammars import ending_target
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering, client_of
+from tests.support.openai_server import client_of
+from tests.support.worker_server import working
 
 TEMPLATE = (
     "{% for tool in tools or [] %}<tool>{{ tool | tojson }}{% endfor %}"
@@ -46,7 +47,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arg
 def server() -> Iterator[WorkerServer]:
     target = ending_target()
     target.tokenizer.chat_template = TEMPLATE
-    with answering(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
+    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
         yield server
 
 
@@ -185,7 +186,7 @@ def test_a_template_without_tools_gets_them_as_text(choice: Any) -> None:
         {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
     ]
     fields = ASKED | {"messages": messages, "tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False}
-    with answering(target) as server, client_of(server) as client:
+    with working(target) as server, client_of(server) as client:
         tokens = ask(server, "POST", "/tokenize", {"messages": messages, "tools": TOOLS[1:]})[2]["tokens"]
         prompt = ask(server, "POST", "/detokenize", {"tokens": tokens})[2]["prompt"]
         tokens = ask(server, "POST", "/tokenize", {"messages": messages})[2][

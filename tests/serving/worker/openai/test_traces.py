@@ -18,14 +18,15 @@ from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.net.access_file import add_token
 from suffolk.serving.net.identity import Role
-from suffolk.serving.worker.remote_policy import RemotePolicy
+from suffolk.serving.worker.call import RemotePolicy
 from suffolk.serving.worker.server import WorkerServer
 from suffolk.serving.worker.trace_json import TraceBudget
 from tests.support.draft_server import connected, serving
 from tests.support.drafters import alone
 from tests.support.http_requests import ask
-from tests.support.openai_server import answering, events
+from tests.support.openai_server import events
 from tests.support.stores import make_text_store
+from tests.support.worker_server import working
 
 CHAT, PASSAGES = "/v1/chat/completions", "/suffolk/passages"
 USER = [{"role": "user", "content": "abc"}]
@@ -65,7 +66,7 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def shows(target: Target, store: Retriever, traces: bool = True, share_learning: bool = False, **more: Any) -> Any:
     hybrid = load_hybrid(LoadContext(257, retrievers=[store]), {})
     policy = RemotePolicy(traces=traces, share_learning=share_learning)
-    return answering(target, {"hybrid": hybrid}, policy=policy, datastores=[store], **more)
+    return working(target, {"hybrid": hybrid}, policy=policy, datastores=[store], **more)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ import base64
 import hashlib
 import re
 
-from suffolk.serving.net.playground.pages import FOLDER
-from suffolk.serving.net.playground.report import bundled, report_page
+from suffolk.serving.net.playground.pages import FOLDER, bundled, report_page
 
 
 def test_the_modules_of_a_page_become_one_script() -> None:
