@@ -41,7 +41,7 @@ def test_every_transport_gives_the_texts_of_the_engine(folder: Path, model: Path
 def test_a_count_below_one_is_refused(model: Path, tmp_path: Path) -> None:
     done = suffolk("bench", "worker", "--model", model, "--prompts", tmp_path, "--streams", "0")
     assert done.returncode == 2
-    assert "streams [0]; they must be 1 or more" in done.stderr
+    assert "--streams is 0; it must be 1 or more" in done.stderr
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS[1:])
