@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from suffolk.benchmarks.folder import make_folder, whole_file
+from suffolk.benchmarks.parts import stop_lines
 from suffolk.benchmarks.plot import Panel, svg
-from suffolk.benchmarks.stopping import stop_lines
 from suffolk.datastore.text_table import Table
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.folder import make_folder, whole_file
-from suffolk.benchmarks.provenance import missing
+from suffolk.benchmarks.report import missing
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442")
 """Colours that colour-blind readers can tell apart, on white and on black (Okabe and Ito). Further series are hatched."""

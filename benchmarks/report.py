@@ -1,19 +1,29 @@
-"""Writes the results of one measurement as JSON, with everything needed to judge and repeat it, the machine included."""
+"""Writes the results of one measurement as JSON, with everything needed to judge and repeat it: settings, code and machine."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shlex
+import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from suffolk.benchmarks.folder import make_folder
-from suffolk.benchmarks.provenance import commit, package_versions
+from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.json_file import write_json
+from suffolk.datastore.version import __version__
+
+INSTALL = "pip install 'suffolk[bench]'"
+HOME = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +115,49 @@ def _accelerators() -> list[str]:
     if torch is None or not torch.cuda.is_available():
         return []
     return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+
+
+def quantiles_us(seconds: Sequence[float] | npt.NDArray[np.float64]) -> dict[str, float]:
+    """Return p50, p90, p99 and mean in microseconds, and the number of calls. Without calls, only that number."""
+    if not len(seconds):
+        return {"calls": 0}
+    p50, p90, p99 = (float(value) * 1e6 for value in np.percentile(seconds, [50, 90, 99]))
+    return {
+        "p50_us": p50,
+        "p90_us": p90,
+        "p99_us": p99,
+        "mean_us": float(np.mean(seconds)) * 1e6,
+        "calls": len(seconds),
+    }
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    """Versions of Suffolk and of those ``packages`` that are installed."""
+    versions = {"suffolk": __version__}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def commit() -> str | None:
+    """The commit of this checkout, followed by ``+changes`` if files differ from it; None outside a checkout."""
+    try:
+        _git("ls-files", "--error-unmatch", ".")  # an unrelated checkout contains the installed package
+        head = _git("rev-parse", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):  # no git, or an installed package: the commit is unknown
+        return None
+    return f"{head}+changes" if changed else head
+
+
+def missing(package: str) -> Unsupported:
+    """Create the error for an optional package that is not installed."""
+    return Unsupported(f"this measurement needs the package {package}; install it with: {INSTALL}")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(HOME), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()

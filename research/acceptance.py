@@ -24,8 +24,7 @@ from suffolk.benchmarks.decode.setup import (
     require_drafters,
 )
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
-from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.report import describe_machine
+from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.json_file import write_json
 from suffolk.datastore.text_table import format_table

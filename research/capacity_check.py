@@ -22,9 +22,8 @@ from research.command import command_parser, run_command
 from suffolk.benchmarks.capacity.calls import DEADLINE, draft_request, serve_command
 from suffolk.benchmarks.capacity.profile import sample_contexts
 from suffolk.benchmarks.capacity.search import MAX_DEPTH, MAX_MATCH
-from suffolk.benchmarks.service.cores import on_core
 from suffolk.benchmarks.service.draft_server import serving
-from suffolk.benchmarks.service.load import run_closed, run_open
+from suffolk.benchmarks.service.load import on_core, run_closed, run_open
 from suffolk.benchmarks.service.measure import cpu_seconds
 from suffolk.capacity.need import Need
 from suffolk.capacity.service_costs import ServiceCosts, read_costs

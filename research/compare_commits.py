@@ -26,9 +26,9 @@ from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.piece import MOST_TOKENS, Piece, beside_plain, ratios
 from suffolk.benchmarks.decode.report import with_interval
+from suffolk.benchmarks.parts import exit_code, keep, stop_lines
 from suffolk.benchmarks.prompts import STYLES, encode_prompt, load_prompts
 from suffolk.benchmarks.report import Report, write_report
-from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind

@@ -16,8 +16,7 @@ import numpy as np
 
 from research.command import command_parser, run_command
 from research.delayed_server import delayed_server
-from suffolk.benchmarks.quantiles import quantiles_us
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import Report, quantiles_us, write_report
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.build_index.split import split
 from suffolk.datastore.arguments import check_range

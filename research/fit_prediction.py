@@ -20,7 +20,7 @@ from research.command import add_seed, command_parser, run_command
 from research.edits import read_edits
 from research.fit_priors import RIDGE, fit_source
 from research.prior_evidence import gather
-from suffolk.benchmarks.provenance import commit
+from suffolk.benchmarks.report import commit
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.json_file import write_json
 from suffolk.datastore.text_table import format_table

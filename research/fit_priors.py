@@ -22,8 +22,7 @@ from research.command import add_evidence, command_parser, run_command
 from research.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from research.prior_evidence import TERMS, Evidence, gather, join
 from suffolk.benchmarks.decode.options import LIMITS
-from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.report import describe_machine
+from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.json_file import write_json

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.quantiles import quantiles_us
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import Report, quantiles_us, write_report
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.build_index.builder import build
 from suffolk.build_index.compact import compact

@@ -20,8 +20,7 @@ from tokenizers import Tokenizer
 from research.command import command_parser, run_command
 from suffolk.benchmarks.folder import whole_file
 from suffolk.benchmarks.prompts import messages_of, read_rows, row_name
-from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.report import describe_machine
+from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import InvalidArgument

@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.turns import alternating
+from suffolk.benchmarks.parts import alternating
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.text_table import format_table
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter

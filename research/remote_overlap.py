@@ -16,10 +16,10 @@ from research.delayed_server import delayed_server
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
 from suffolk.benchmarks.decode.options import LIMITS, DecodingOptions
 from suffolk.benchmarks.decode.setup import encode_prompts, load_target
+from suffolk.benchmarks.parts import rotated
 from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.report import Report, plain, write_report
 from suffolk.benchmarks.service.draft_server import served
-from suffolk.benchmarks.turns import rotated
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.text_table import format_table

@@ -24,9 +24,9 @@ from suffolk.benchmarks.decode.setup import (
     opened_datastores,
     require_drafters,
 )
+from suffolk.benchmarks.parts import exit_code, keep, stop_lines
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.report import describe_machine
-from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.json_file import write_json
 from suffolk.datastore.text_table import format_table

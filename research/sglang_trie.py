@@ -23,10 +23,9 @@ import numpy as np
 import pybind11
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.process_memory import grown_memory, resident_memory
-from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.report import describe_machine
-from suffolk.benchmarks.retrieval.substore import first_tokens
+from suffolk.benchmarks.folder import first_tokens
+from suffolk.benchmarks.processes import grown_memory, resident_memory
+from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, NotFound
 from suffolk.datastore.json_file import write_json

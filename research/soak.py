@@ -19,7 +19,7 @@ import numpy as np
 
 from research.command import add_seed, command_parser, run_command
 from research.soak_calls import APPENDED, Caller
-from suffolk.benchmarks.process_memory import family_memory
+from suffolk.benchmarks.processes import family_memory
 from suffolk.benchmarks.report import Report, write_report
 from suffolk.build_index.builder import build
 from suffolk.build_index.options import BuildOptions

@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from research.command import add_seed, command_parser, run_command
 from suffolk.benchmarks.prompts import Prompt, load_prompts
-from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.report import describe_machine
+from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.datastore.json_file import write_json

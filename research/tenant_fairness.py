@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.quantiles import quantiles_us
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import Report, quantiles_us, write_report
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.datastore import open_datastore

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from research.command import command_parser, run_command
-from suffolk.benchmarks.quantiles import quantiles_us
-from suffolk.benchmarks.report import Report, write_report
+from suffolk.benchmarks.report import Report, quantiles_us, write_report
 from suffolk.datastore.arguments import check_range
 from suffolk.datastore.errors import SuffolkError, Unavailable
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings

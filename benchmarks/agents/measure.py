@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffolk.benchmarks.agents.edits import EDITS, edited_file, task
-from suffolk.benchmarks.agents.options import AgentOptions
 from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
-from suffolk.benchmarks.decode.options import LIMITS, PLAIN
+from suffolk.benchmarks.decode.options import LIMITS, PLAIN, DecodingOptions
 from suffolk.benchmarks.decode.setup import load_target, target_facts
+from suffolk.benchmarks.parts import keep, rotated
+from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prediction.edits import source_files
 from suffolk.benchmarks.prompts import Prompt, encode_prompt
 from suffolk.benchmarks.rollouts.memory import GroupAlone, LiveMemory, Memory, NoMemory, new_store
-from suffolk.benchmarks.stopping import keep
-from suffolk.benchmarks.turns import rotated
 from suffolk.build_index.progress import show_part
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Field, InvalidArgument
+from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
@@ -29,6 +29,50 @@ from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 
 METHODS = ("prompt-lookup", "own store", "shared store")
+EDITS = (
+    "Add a comment line above every function and class.",
+    "Add type hints to every function.",
+    "Rename the first variable or parameter of every function to a clearer name.",
+    "Add a docstring to every function.",
+)
+_TASK = "{edit} Change nothing else. Answer with the whole file and no explanation.\n\n```python\n{file}\n```"
+_BLOCK = re.compile(r"```[a-z]*\n(.*?)(?:\n```|$)", re.DOTALL)
+HEADERS = ("sessions", "method", "tokens/s", "speed-up", "least", "M", "identical")
+NOTES = (
+    "a turn: the prompt holds the file as it is now and asks for one edit; the answer is the whole file",
+    "own store: prompt lookup, and a live store of the session's earlier answers; shared store: of all sessions' answers",
+    "speed-up: ratio of all tokens per second to plain decoding, without the prompt's pass; least: the worst turn",
+    "M: tokens generated per target pass; identical: answers equal to plain decoding's token for token",
+    "the methods run every turn one after the other, in rotating order",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """Settings of ``suffolk bench agents``. Checked when made.
+
+    Attributes:
+        decoding: the model, the length of answers, and the temperature. Its prompts and drafters are not used.
+        files: source files to edit, or folders of them.
+        limit: number of files, chosen at random.
+        lines: number of lines used from the beginning of each file.
+        sessions: sessions that edit each file, each from its first version on.
+        turns: edits in each session, 1 to the number of ``EDITS``.
+    """
+
+    decoding: DecodingOptions
+    files: tuple[Path, ...]
+    limit: int = 3
+    lines: int = 25
+    sessions: int = 3
+    turns: int = 2
+
+    def __post_init__(self) -> None:
+        for name, value in (("limit", self.limit), ("lines", self.lines), ("sessions", self.sessions)):
+            if value < 1:
+                raise InvalidArgument(f"{name} is {value}; it must be 1 or more")
+        if not 1 <= self.turns <= len(EDITS):
+            raise InvalidArgument(Field("turns"), f" is {self.turns}; it must be 1 to {len(EDITS)}")
 
 
 def measure_agents(options: AgentOptions) -> dict[str, Any]:
@@ -173,3 +217,39 @@ def _rate(runs: Sequence[dict[str, Any]]) -> float:
     """Tokens after the first per second."""
     seconds = sum(run["decode_seconds"] for run in runs)
     return float((sum(run["tokens"] for run in runs) - len(runs)) / seconds) if seconds else 0.0
+
+
+def task(edit: str, file: str) -> str:
+    """The request of a turn: the agent has read ``file`` again."""
+    return _TASK.format(edit=edit, file=file)
+
+
+def edited_file(answer: str) -> str:
+    """The file in ``answer``: its first code block, or all of it."""
+    found = _BLOCK.search(answer)
+    return found.group(1) if found else answer
+
+
+def agent_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table."""
+    return [Table(HEADERS, [_row(each) for each in results["summary"]])]
+
+
+def agent_panels(results: dict[str, Any]) -> list[Panel]:
+    """Plot the speed-up by method, one bar for each part of the sessions."""
+    summary = results["summary"]
+    parts, ways = (list(dict.fromkeys(each[name] for each in summary)) for name in ("part", "way"))
+    bars = {part: [each["speed_up"] for each in summary if each["part"] == part] for part in parts}
+    return [Panel("speed-up", "times plain decoding", ways, bars)]
+
+
+def _row(each: dict[str, Any]) -> list[object]:
+    return [
+        each["part"],
+        each["way"],
+        f"{each['tokens_per_second']:.1f}",
+        f"{each['speed_up']:.2f}",
+        f"{each['speed_up_least']:.2f}",
+        f"{each['mean_generated_length']:.2f}",
+        f"{each['identical']} of {each['turns']}",
+    ]

@@ -18,8 +18,8 @@ from suffolk.benchmarks.decode.setup import (
     require_drafters,
     target_facts,
 )
+from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.benchmarks.stopping import keep
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs

@@ -22,8 +22,8 @@ from suffolk.benchmarks.building.sorting import (
     require_yardstick,
 )
 from suffolk.benchmarks.folder import new_folder
+from suffolk.benchmarks.processes import Watched, run_watched
 from suffolk.benchmarks.retrieval.draftretriever_package import require_package
-from suffolk.benchmarks.watched_process import Watched, run_watched
 from suffolk.build_index.inputs import find_inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.progress import tracked

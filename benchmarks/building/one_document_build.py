@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.helper_process import helper_arguments
+from suffolk.benchmarks.processes import helper_arguments
 from suffolk.benchmarks.retrieval.draftretriever_package import open_writer
 from suffolk.build_index.block import TokenRun
 from suffolk.build_index.documents import parse_documents

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suffolk.benchmarks.helper_process import helper_arguments
-from suffolk.benchmarks.process_memory import peak_memory, resident_memory
+from suffolk.benchmarks.processes import helper_arguments, peak_memory, resident_memory
 from suffolk.datastore.segment import write_segment
 
 

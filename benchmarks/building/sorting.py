@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from suffolk.benchmarks.building import segment_build
 from suffolk.benchmarks.folder import writing
-from suffolk.benchmarks.provenance import missing
-from suffolk.benchmarks.watched_process import run_watched
+from suffolk.benchmarks.processes import run_watched
+from suffolk.benchmarks.report import missing
 from suffolk.build_index.plan import segment_bytes
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore import _native

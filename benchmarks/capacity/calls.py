@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.capacity.search import MAX_DEPTH, MAX_MATCH
-from suffolk.benchmarks.process_memory import private_memory
-from suffolk.benchmarks.service.cores import on_core
+from suffolk.benchmarks.processes import private_memory
 from suffolk.benchmarks.service.draft_server import serving
-from suffolk.benchmarks.service.load import run_closed, run_open
+from suffolk.benchmarks.service.load import on_core, run_closed, run_open
 from suffolk.benchmarks.service.measure import cpu_seconds
 from suffolk.serving.clients.remote_datastore import connect
 from suffolk.serving.net.messages import columns

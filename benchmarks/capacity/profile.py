@@ -17,12 +17,11 @@ import numpy as np
 from suffolk.benchmarks.capacity.calls import measure_calls
 from suffolk.benchmarks.capacity.search import MAX_MATCH, measure_search, sorted_per_second
 from suffolk.benchmarks.memory import limited_process
+from suffolk.benchmarks.memory.measure import random_windows
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
-from suffolk.benchmarks.provenance import commit
-from suffolk.benchmarks.random_windows import random_windows
-from suffolk.benchmarks.report import describe_machine
+from suffolk.benchmarks.processes import run_watched
+from suffolk.benchmarks.report import commit, describe_machine
 from suffolk.benchmarks.retrieval.contexts import ContextSet, spoil
-from suffolk.benchmarks.watched_process import run_watched
 from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.progress import part_progress
 from suffolk.build_index.proof import load_fast

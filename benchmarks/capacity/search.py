@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.building.sorting import ended, read_tokens
-from suffolk.benchmarks.retrieval.substore import first_tokens
+from suffolk.benchmarks.folder import first_tokens
 from suffolk.datastore import _native
 from suffolk.datastore.datastore import Datastore, open_datastore
 

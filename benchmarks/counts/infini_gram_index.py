@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from suffolk.benchmarks.folder import make_folder, writing
-from suffolk.benchmarks.provenance import missing
-from suffolk.benchmarks.watched_process import run_watched
+from suffolk.benchmarks.processes import run_watched
+from suffolk.benchmarks.report import missing
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.segment import separator, token_dtype

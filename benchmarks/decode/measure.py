@@ -28,8 +28,8 @@ from suffolk.benchmarks.decode.setup import (
 from suffolk.benchmarks.decode.summary import summarize
 from suffolk.benchmarks.decode.transformers_decoding import TransformersModel
 from suffolk.benchmarks.decode.way import Way, decode_in_turns
+from suffolk.benchmarks.parts import keep
 from suffolk.benchmarks.prompts import Prompt, load_prompts
-from suffolk.benchmarks.stopping import keep
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel

@@ -15,11 +15,13 @@ import numpy as np
 import torch
 
 from suffolk.benchmarks.host.instant_model import HostClock, InstantPasses, replaced_clock, tiny_target
-from suffolk.benchmarks.host.step_parts import StepParts
+from suffolk.benchmarks.host.step_parts import PARTS, StepParts
 from suffolk.benchmarks.host.word_texts import VOCAB, Ids, WordTexts
+from suffolk.benchmarks.plot import Panel
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.errors import Field, InvalidArgument, SuffolkError
+from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.drafters.load import make_drafter
 from suffolk.serving.decoding.engine.costs.cost_model import CostModel
 from suffolk.serving.decoding.engine.costs.cost_store import read_costs
@@ -33,6 +35,17 @@ PLAIN, HYBRID = "plain", "hybrid"
 SLOW_GPU = CostModel((1, 2, 4, 8, 16, 32, 64), (0.0705, 0.0721, 0.073, 0.0745, 0.0784, 0.08, 0.0827), 0.0, 8.74e-06)
 """Ten times the costs of a model of 7 billion parameters on an NVIDIA H200, so that drafts pay at any number of requests."""
 _MOST_NODES = 64
+PACKAGES = ("numpy", "torch", "transformers", "matplotlib")
+HEADERS = ("requests, drafter", "steps", "ms", "p90", "tokens a step", *PARTS)
+NOTES = (
+    "ms: processor time of a step beside the model's pass, median and p90 of steps in which all requests decode; "
+    "tokens a step: of one request",
+    "parts: medians of a second run that watches them, which takes longer. scheduling: choose and lay out rows; loading: "
+    "write the rows of a captured pass; drafting: call the drafters; learning: let them learn; planning: size the trees, and "
+    "book costs and gains; verification: sample and accept; bookkeeping: counts, results, and the cache; streaming: text",
+    "the texts are words of Python's standard library; half of its modules are the datastore. A pass is not computed. The "
+    "planner gets its time from a cost table, so it drafts as on that device",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +194,35 @@ def _full_steps(loop: StepLoop, clock: HostClock, parts: StepParts | None) -> It
             yield seconds, sum(len(step.tokens) for _, step in results if not isinstance(step, SuffolkError))
         elif parts is not None:
             parts.take()
+
+
+def host_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table."""
+    rows = [
+        [
+            _name(case),
+            case["steps"],
+            case["ms"],
+            case["ms_p90"],
+            case["tokens_per_step"],
+            *(case["parts_ms"][part] for part in PARTS),
+        ]
+        for case in results["cases"]
+    ]
+    return [Table(HEADERS, rows)]
+
+
+def host_panels(results: dict[str, Any]) -> list[Panel]:
+    """Plot the time of a step, whole and by part."""
+    cases = results["cases"]
+    names = [_name(case) for case in cases]
+    whole: dict[str, list[float | None]] = {"step": [case["ms"] for case in cases]}
+    parts: dict[str, list[float | None]] = {part: [case["parts_ms"][part] for case in cases] for part in PARTS}
+    return [
+        Panel("host time of a step", "milliseconds", names, whole, logarithmic=True),
+        Panel("its parts", "milliseconds", names, parts, logarithmic=True),
+    ]
+
+
+def _name(case: dict[str, Any]) -> str:
+    return f"{case['requests']}, {case['drafter']}"

@@ -16,8 +16,8 @@ from suffolk.benchmarks.hybrid.counted_time import CountedTime
 from suffolk.benchmarks.hybrid.options import HybridOptions
 from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
 from suffolk.benchmarks.hybrid.run_log import RunLog
+from suffolk.benchmarks.parts import alternating, rotated
 from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
-from suffolk.benchmarks.turns import alternating, rotated
 from suffolk.build_index.progress import part_progress, show_part
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.benchmarks.live.indexes import SUFFOLK, ArcticTree, GrowingIndex, LiveIndex
-from suffolk.benchmarks.live.options import LiveBenchOptions
-from suffolk.benchmarks.live.pieces import Pieces, read_pieces
+from suffolk.benchmarks.live.pieces import LiveBenchOptions, Pieces, read_pieces
 from suffolk.benchmarks.live.segment_counts import drafts_by_segments
-from suffolk.benchmarks.process_memory import resident_memory
-from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.processes import resident_memory
+from suffolk.benchmarks.report import quantiles_us
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore import _native
 from suffolk.datastore.errors import Unsupported

@@ -1,15 +1,16 @@
-"""Documents of equal length from a datastore."""
+"""Options of the measurement of live indexes, and documents of equal length from a datastore."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.live.options import LiveBenchOptions
 from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
 
 Ids = npt.NDArray[np.uint32]
 HELD_OUT = 10
@@ -66,3 +67,32 @@ def read_pieces(options: LiveBenchOptions) -> Pieces:
         contexts.append(piece[max(0, end - options.max_match) : end].tolist())
     appended = [piece for number, piece in enumerate(pieces) if number % HELD_OUT] or pieces
     return Pieces(manifest.vocab_size, manifest.order_depth, appended, contexts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveBenchOptions:
+    """Options of ``suffolk bench live``; the command documents them.
+
+    Raises:
+        InvalidArgument: a number is below 1.
+    """
+
+    store: Path
+    tokens: int = 8_000_000
+    rival_tokens: int = 2_000_000
+    document_tokens: int = 500
+    turns: int = 8
+    rate: int = 100_000
+    queries: int = 4_000
+    groups: int = 100_000
+    max_match: int = 16
+    min_match: int = 2
+    max_depth: int = 10
+    max_nodes: int = 64
+    against: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name != "seed" and isinstance(value, int) and not isinstance(value, bool) and value < 1:
+                raise InvalidArgument(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from suffolk.benchmarks.helper_process import helper_arguments
 from suffolk.benchmarks.memory.page_cache import ResidentLimit, forget_files
-from suffolk.benchmarks.process_memory import resident_memory
-from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.processes import helper_arguments, resident_memory
+from suffolk.benchmarks.report import quantiles_us
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.manifest import SEGMENTS_NAME
 

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from suffolk.benchmarks.folder import make_folder, writing
 from suffolk.benchmarks.memory import limited_process
 from suffolk.benchmarks.memory.page_cache import random_read_seconds
-from suffolk.benchmarks.quantiles import quantiles_us
-from suffolk.benchmarks.random_windows import random_windows
-from suffolk.benchmarks.watched_process import run_watched
+from suffolk.benchmarks.processes import run_watched
+from suffolk.benchmarks.report import quantiles_us
 from suffolk.build_index.progress import tracked
+from suffolk.datastore import _native
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument
-from suffolk.datastore.manifest import SEGMENTS_NAME
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
 
 DISK_READS = 2000
 MAX_MATCH, MIN_MATCH = 16, 2
@@ -101,3 +103,17 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
     }
     watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
     return {"limit": limit, "residency": residency, **json.loads(watched.output)}
+
+
+def random_windows(store: Path, manifest: Manifest, count: int, length: int, seed: int) -> list[list[int]]:
+    """Windows of at most ``length`` tokens that end at random tokens of the documents. They are read one by one."""
+    chooser = np.random.default_rng(seed)
+    segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
+    sizes = [entry.tokens + entry.documents for entry in manifest.segments]
+    windows = []
+    for number in chooser.choice(len(segments), count, p=np.array(sizes) / sum(sizes)).tolist():
+        position = int(chooser.integers(sizes[number]))
+        begin, _ = segments[number].document_range(segments[number].document_at(position))
+        start = max(begin, position - length)
+        windows.append(segments[number].read_tokens(start, position - start).tolist())
+    return windows

@@ -21,11 +21,9 @@ from suffolk.benchmarks.decode.setup import (
     seconds_by_rows,
     target_facts,
 )
-from suffolk.benchmarks.prediction.edits import corrupted, edit_prompts
-from suffolk.benchmarks.prediction.options import PredictionOptions
+from suffolk.benchmarks.parts import keep, rotated
+from suffolk.benchmarks.prediction.edits import PredictionOptions, corrupted, edit_prompts
 from suffolk.benchmarks.prompts import Prompt
-from suffolk.benchmarks.stopping import keep
-from suffolk.benchmarks.turns import rotated
 from suffolk.build_index.progress import show_part
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.draft_options import DraftOptions

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suffolk.benchmarks.parts import Stop
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.replay.verdict import judge
-from suffolk.benchmarks.stopping import Stop
 from suffolk.build_index.report import count
 from suffolk.datastore.json_file import write_json
 from suffolk.datastore.printable import printable

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from suffolk.benchmarks.parts import Stop, keep
 from suffolk.benchmarks.replay.report import results
-from suffolk.benchmarks.stopping import Stop, keep
 from suffolk.build_index.progress import part_progress
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.calibration.calibration import Calibration

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.benchmarks.folder import make_folder, writing
-from suffolk.benchmarks.helper_process import helper_arguments
+from suffolk.benchmarks.processes import helper_arguments
 from suffolk.benchmarks.retrieval.draftretriever_package import open_writer
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Internal

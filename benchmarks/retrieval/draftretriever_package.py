@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffolk.benchmarks.provenance import missing
+from suffolk.benchmarks.report import missing
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 
 CHOICES = 64

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.benchmarks.process_memory import grown_memory, resident_memory
-from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.folder import first_tokens
+from suffolk.benchmarks.parts import Call, time_alternating, time_rounds
+from suffolk.benchmarks.processes import grown_memory, resident_memory
+from suffolk.benchmarks.report import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
 from suffolk.benchmarks.retrieval.draftretriever_index import cached_index
 from suffolk.benchmarks.retrieval.draftretriever_package import DraftRetriever
 from suffolk.benchmarks.retrieval.exactness import CorpusScan
-from suffolk.benchmarks.retrieval.latency import Call, time_alternating, time_rounds
 from suffolk.benchmarks.retrieval.options import RetrievalBenchOptions
 from suffolk.benchmarks.retrieval.quality import check_counts, compare_trees
-from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.benchmarks.service.draft_server import served
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import Datastore, open_datastore

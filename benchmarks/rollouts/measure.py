@@ -12,19 +12,31 @@ from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.decode.setup import Encoded, capacity_for, encode_prompts, load_target, target_facts
+from suffolk.benchmarks.parts import keep, rotated
+from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, plain_answers, settings_of
+from suffolk.benchmarks.rollouts.answers import AnswerFile, Answers, RolloutOptions, plain_answers, settings_of
 from suffolk.benchmarks.rollouts.decoder import CountedDecoder, Decoder, EngineDecoder, Job
 from suffolk.benchmarks.rollouts.memory import Memory, make_memory
-from suffolk.benchmarks.rollouts.options import RolloutOptions
-from suffolk.benchmarks.stopping import keep
-from suffolk.benchmarks.turns import rotated
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.decoding.engine.model.target import Target
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
+
+HEADERS = ("epoch", "method", "tokens/s", "speed-up", "M", "drafted", "accepted", "keeping us/token", "identical")
+NOTES = (
+    "speed-up: ratio of all tokens per second to plain decoding, prompts and the keeping of answers included",
+    "with --answers: passes and sampling take their measured cost, all else takes processor time",
+    "M: tokens generated per target pass and request; drafted, accepted: drafted tokens that were verified, that were accepted",
+    "keeping: time to insert finished answers; arctic inserts within its drafts",
+    "identical: answers equal to the first method's token for token; the methods run in turn, in rotating order",
+    "prompt trees: an index for each prompt, replaced after each epoch (HistoSpec's way); arctic: the suffix tree of Arctic "
+    "Inference with this engine's planner; live store: one store of all answers, the prompt's own group first; hybrid: the live "
+    "store and prompt lookup",
+)
 
 
 def measure_rollouts(options: RolloutOptions) -> dict[str, Any]:
@@ -176,3 +188,40 @@ def _summary(row: dict[str, Any], plain_rate: float) -> dict[str, Any]:
 
 def _rate(row: dict[str, Any]) -> float:
     return float(row["tokens"] / row["seconds"])
+
+
+def rollout_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table."""
+    parts: list[str | Table] = [Table(HEADERS, [_row(each) for each in results["summary"]])]
+    if results["prompts_skipped"]:
+        parts.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
+    return parts
+
+
+def rollout_panels(results: dict[str, Any]) -> list[Panel]:
+    """Plot speed-up and mean generated length by method, one bar an epoch."""
+    summary = results["summary"]
+    ways = list(dict.fromkeys(each["way"] for each in summary))
+    epochs = sorted({each["epoch"] for each in summary})
+
+    def by_epoch(field: str) -> dict[str, list[float]]:
+        return {f"epoch {epoch}": [each[field] for each in summary if each["epoch"] == epoch] for epoch in epochs}
+
+    return [
+        Panel("speed-up", "times plain decoding", ways, by_epoch("speed_up")),
+        Panel("M", "tokens per pass", ways, by_epoch("mean_generated_length")),
+    ]
+
+
+def _row(each: dict[str, Any]) -> list[object]:
+    return [
+        each["epoch"],
+        each["way"],
+        f"{each['tokens_per_second']:.1f}",
+        f"{each['speed_up']:.3f}",
+        f"{each['mean_generated_length']:.2f}",
+        each["drafted_tokens"],
+        each["accepted_tokens"],
+        f"{each['keeping_microseconds_a_token']:.1f}",
+        f"{each['identical']} of {each['answers']}",
+    ]

@@ -1,11 +1,13 @@
-"""Clients that load a draft service: one at a time, many in a closed loop, or at a fixed rate."""
+"""Clients that load a draft service: one at a time, many in a closed loop, or at a fixed rate, each side on a core of its own."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -130,3 +132,20 @@ class _Calls:
         hint = sent_retry_seconds(error.trailing_metadata())
         self.load.hinted += hint is not None
         return RETRY_SECONDS if hint is None else hint
+
+
+@contextmanager
+def on_core(place: int) -> Iterator[bool]:
+    """Run this thread, and the threads and processes that it starts in the block, on the core at ``place`` of those allowed.
+
+    Yields False, and changes nothing, if there are not so many.
+    """
+    allowed = os.sched_getaffinity(0)
+    if place >= len(allowed):
+        yield False
+        return
+    os.sched_setaffinity(0, {sorted(allowed)[place]})
+    try:
+        yield True
+    finally:
+        os.sched_setaffinity(0, allowed)

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.benchmarks.process_memory import family_memory
-from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.processes import family_memory
+from suffolk.benchmarks.report import quantiles_us
 from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen
-from suffolk.benchmarks.service.cores import on_core
 from suffolk.benchmarks.service.draft_server import serving
-from suffolk.benchmarks.service.load import Load, run_closed, run_open
+from suffolk.benchmarks.service.load import Load, on_core, run_closed, run_open
 from suffolk.build_index.progress import tracked
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Field, InvalidArgument

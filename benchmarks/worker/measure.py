@@ -24,12 +24,14 @@ from suffolk.benchmarks.decode.setup import (
     require_drafters,
     target_facts,
 )
+from suffolk.benchmarks.parts import keep
+from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.prompts import load_prompts
-from suffolk.benchmarks.stopping import keep
 from suffolk.benchmarks.worker.requests import ENGINE, GRPC, TRANSPORTS, WorkerRequests, generate
 from suffolk.benchmarks.worker.streams import StreamedAnswer, StreamRun, run_streams
 from suffolk.build_index.progress import show_part
 from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.text_table import Table
 from suffolk.serving.decoding.engine.costs.cost_store import find_costs
 from suffolk.serving.decoding.engine.loop.engine import Engine
 from suffolk.serving.net.config import ServerConfig
@@ -39,6 +41,16 @@ from suffolk.serving.worker.service import DecodeService
 
 _REQUESTS_PER_STREAM = 2
 _LOOPBACK = "127.0.0.1:0"
+HEADERS = ("streams, drafter, transport", "tokens/s", "ratio", "least", "first token ms", "CPU ms a token", "as engine")
+NOTES = (
+    "tokens/s: of all streams together, prompts included, median of rounds; ratio: to calls in the engine's process; least: the "
+    "worst round",
+    "first token ms: from the request to its first token, median; an answer in one piece has none",
+    "CPU ms a token: processor time of the engine's process, with the server in it, without the clients'",
+    "as engine: answers that equal those of calls in the engine's process, in the same round",
+    "clients: one process with a thread and a connection for each stream, on the same machine, with Python's http.client or "
+    "Suffolk's gRPC client",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +166,7 @@ def _outside(requests: WorkerRequests, folder: Path) -> StreamRun:
     """Run the clients in a separate process. Raises Internal if it fails."""
     file = folder / "requests.json"
     file.write_text(requests.to_json())
-    command = [sys.executable, "-m", "suffolk.benchmarks.worker.client_process", str(file)]
+    command = [sys.executable, "-m", "suffolk.benchmarks.worker.requests", str(file)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise Internal(f"the clients over {requests.transport} failed: {done.stderr.strip()[-400:]}")
@@ -184,3 +196,41 @@ def _figures(runs: Sequence[TransportRun], engine: Sequence[TransportRun]) -> di
         "identical": sum(each.text == text for each, text in zip(answers, expected, strict=True)),
         "requests": len(answers),
     }
+
+
+def worker_parts(results: dict[str, Any]) -> list[str | Table]:
+    """The table."""
+    rows = [
+        (
+            f"{size}: {drafter}, {transport}",
+            each["tokens_per_second"],
+            each["ratio"],
+            each["ratio_least"],
+            each["first_token_ms"],
+            each["engine_cpu_ms_per_token"],
+            f"{each['identical']}/{each['requests']}",
+        )
+        for size, drafters in results["streams"].items()
+        for drafter, transports in drafters.items()
+        for transport, each in transports.items()
+    ]
+    return [Table(HEADERS, rows)]
+
+
+def worker_panels(results: dict[str, Any]) -> list[Panel]:
+    """Plot the ratio and the time to the first token of every transport."""
+    found = {
+        f"{size}, {drafter}": transports
+        for size, drafters in results["streams"].items()
+        for drafter, transports in drafters.items()
+    }
+    labels = list(found)
+
+    def series(names: tuple[str, ...], field: str) -> dict[str, list[float | None]]:
+        return {name: [each[name][field] for each in found.values()] for name in names}
+
+    remote = tuple(name for name in TRANSPORTS if name != ENGINE)
+    return [
+        Panel("throughput by streams and drafter", "times the engine's", labels, series(remote, "ratio")),
+        Panel("time to the first token", "ms", labels, series(TRANSPORTS[:-1], "first_token_ms")),
+    ]

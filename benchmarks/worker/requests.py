@@ -1,4 +1,8 @@
-"""Requests to a worker over each transport, as its clients send them. Loads no torch."""
+"""Requests to a worker over each transport, as its clients send them. Loads no torch.
+
+``python -m`` this FILE sends requests from a process of its own. FILE holds the fields of ``WorkerRequests`` as JSON. It prints one
+JSON line: the fields of ``StreamRun``.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.benchmarks.worker.streams import Ask, Stopwatch, StreamedAnswer
+from suffolk.benchmarks.processes import helper_arguments
+from suffolk.benchmarks.worker.streams import Ask, Stopwatch, StreamedAnswer, run_streams
 from suffolk.datastore.errors import Internal, InvalidArgument
 from suffolk.serving.decoding.engine.sampling.settings import SamplingSettings
 from suffolk.serving.worker.client import WorkerClient, connect_worker
@@ -135,3 +141,13 @@ def _read_events(reply: http.client.HTTPResponse, watch: Stopwatch) -> StreamedA
         texts += [choice["text"] for choice in chunk["choices"]]
         tokens = (chunk.get("usage") or {}).get("completion_tokens", tokens)
     return watch.answer("".join(texts), tokens)
+
+
+def main(file: str) -> None:
+    """Send the requests and print the answers."""
+    requests = WorkerRequests(**json.loads(Path(file).read_text()))
+    print(json.dumps(asdict(run_streams(asking(requests), requests.prompts, requests.streams))))
+
+
+if __name__ == "__main__":
+    main(*helper_arguments(1, "suffolk bench worker"))

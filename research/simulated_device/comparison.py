@@ -14,7 +14,7 @@ from research.simulated_device.draft_model import SimulatedDraftModel
 from research.simulated_device.fixed_planner import FixedPlanner
 from research.simulated_device.simulation import Load, Result, simulate
 from research.simulated_device.sources import KnowingDrafter, damage, take_time
-from suffolk.benchmarks.turns import alternating
+from suffolk.benchmarks.parts import alternating
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.decoding.drafters.hybrid.drafter import HybridDrafter

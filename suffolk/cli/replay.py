@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from suffolk.benchmarks.parts import exit_code, stop_lines
 from suffolk.benchmarks.plot import require_plots, write_plot
-from suffolk.benchmarks.stopping import exit_code, stop_lines
 from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, Nodes, RetrievalOptions, require_costs
 from suffolk.cli.kept_files import CalibrationOptions, kept_calibration
 from suffolk.cli.model import DeviceOptions, load_target

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffolk.benchmarks import provenance
+from suffolk.benchmarks import report
 from suffolk.benchmarks.plot import Panel, require_plots, write_plot
 from suffolk.benchmarks.report import Report, write_report
 from suffolk.datastore.errors import ResourceExhausted, Unsupported
@@ -50,18 +50,18 @@ def test_commit_is_git_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True, capture_output=True)
 
-    monkeypatch.setattr(provenance, "HOME", tmp_path)
-    assert provenance.commit() is None
+    monkeypatch.setattr(report, "HOME", tmp_path)
+    assert report.commit() is None
     (tmp_path / "file").write_text("a")
     git("init")
-    assert provenance.commit() is None  # a checkout around an installed package
+    assert report.commit() is None  # a checkout around an installed package
     git("add", "file")
     git("-c", "user.name=n", "-c", "user.email=e@x", "commit", "-m", "first")
-    clean = provenance.commit()
+    clean = report.commit()
     assert clean is not None
     assert len(clean) == 40
     (tmp_path / "file").write_text("b")
-    assert provenance.commit() == f"{clean}+changes"
+    assert report.commit() == f"{clean}+changes"
 
 
 def test_report_into_a_file_in_the_way_is_refused(tmp_path: Path) -> None:

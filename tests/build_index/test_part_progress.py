@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from suffolk.benchmarks.stopping import keep
+from suffolk.benchmarks.parts import keep
 from suffolk.build_index import progress
 from suffolk.build_index.progress import SilentProgress, part_progress, rate, segment_progress, show_part, tracked
 

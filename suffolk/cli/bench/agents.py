@@ -31,9 +31,7 @@ class Options(DecodeModelOptions, PlannerOptions, ReportOptions):
 
 
 def run(options: Options) -> int:
-    from suffolk.benchmarks.agents.measure import measure_agents
-    from suffolk.benchmarks.agents.options import AgentOptions
-    from suffolk.benchmarks.agents.report import NOTES, agent_panels, agent_parts
+    from suffolk.benchmarks.agents.measure import NOTES, AgentOptions, agent_panels, agent_parts, measure_agents
     from suffolk.benchmarks.decode.options import DecodingOptions
     from suffolk.benchmarks.decode.report import PACKAGES
 

@@ -24,8 +24,14 @@ class Options(WorkdirOptions):
 
 
 def run(options: Options) -> int:
-    from suffolk.benchmarks.counts.measure import CountingOptions, measure_counting
-    from suffolk.benchmarks.counts.report import NOTES, PACKAGES, counting_panels, counting_parts
+    from suffolk.benchmarks.counts.measure import (
+        NOTES,
+        PACKAGES,
+        CountingOptions,
+        counting_panels,
+        counting_parts,
+        measure_counting,
+    )
 
     outcome = options.outcome("counts")
     settings = passed_on(options, CountingOptions, workdir=options.folder(outcome))

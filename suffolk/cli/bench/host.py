@@ -39,8 +39,7 @@ class Options(ReportOptions):
 
 
 def run(options: Options) -> int:
-    from suffolk.benchmarks.host.measure import HostOptions, measure_host
-    from suffolk.benchmarks.host.report import NOTES, PACKAGES, host_panels, host_parts
+    from suffolk.benchmarks.host.measure import NOTES, PACKAGES, HostOptions, host_panels, host_parts, measure_host
 
     outcome, settings = options.outcome("host"), passed_on(options, HostOptions)
     results = measure_host(settings)

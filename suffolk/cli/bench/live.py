@@ -31,7 +31,7 @@ class Options(ReportOptions):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.live.measure import measure_live
-    from suffolk.benchmarks.live.options import LiveBenchOptions
+    from suffolk.benchmarks.live.pieces import LiveBenchOptions
     from suffolk.benchmarks.live.report import NOTES, PACKAGES, live_panels, live_parts
 
     outcome = options.outcome("live")

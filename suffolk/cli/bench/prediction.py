@@ -36,8 +36,8 @@ class Options(DecodeModelOptions, PlannerOptions, ReportOptions):
 def run(options: Options) -> int:
     from suffolk.benchmarks.decode.options import DecodingOptions
     from suffolk.benchmarks.decode.report import PACKAGES
+    from suffolk.benchmarks.prediction.edits import PredictionOptions
     from suffolk.benchmarks.prediction.measure import measure_predictions
-    from suffolk.benchmarks.prediction.options import PredictionOptions
     from suffolk.benchmarks.prediction.report import NOTES, prediction_panels, prediction_parts
 
     outcome = options.outcome("prediction")

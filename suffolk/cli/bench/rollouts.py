@@ -47,9 +47,8 @@ class Options(DecodeModelOptions, DecodePromptOptions, PlannerOptions, ReportOpt
 def run(options: Options) -> int:
     from suffolk.benchmarks.decode.options import DecodingOptions
     from suffolk.benchmarks.decode.report import PACKAGES
-    from suffolk.benchmarks.rollouts.measure import measure_rollouts
-    from suffolk.benchmarks.rollouts.options import RolloutOptions
-    from suffolk.benchmarks.rollouts.report import NOTES, rollout_panels, rollout_parts
+    from suffolk.benchmarks.rollouts.answers import RolloutOptions
+    from suffolk.benchmarks.rollouts.measure import NOTES, measure_rollouts, rollout_panels, rollout_parts
 
     outcome = options.outcome("rollouts")
     settings = RolloutOptions(

@@ -24,8 +24,7 @@ class Options(DecodeOptions, Assignable):
 
 def run(options: Options) -> int:
     from suffolk.benchmarks.decode.report import PACKAGES
-    from suffolk.benchmarks.worker.measure import measure_worker
-    from suffolk.benchmarks.worker.report import NOTES, worker_panels, worker_parts
+    from suffolk.benchmarks.worker.measure import NOTES, measure_worker, worker_panels, worker_parts
 
     outcome, settings = options.outcome("worker"), options.decoding()
     streams = list(options.streams)

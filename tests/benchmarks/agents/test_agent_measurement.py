@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.benchmarks.agents.edits import edited_file
+from suffolk.benchmarks.agents.measure import edited_file
 from suffolk.cli.main import main
 from tests.support.measurements import read_report, result_files
 

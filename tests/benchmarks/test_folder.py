@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from suffolk.benchmarks.folder import first_tokens
 from suffolk.benchmarks.retrieval.contexts import join_documents
 from suffolk.benchmarks.retrieval.draftretriever_package import prefixes
-from suffolk.benchmarks.retrieval.substore import first_tokens
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from tests.support.stores import make_store, random_documents

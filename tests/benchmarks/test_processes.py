@@ -8,8 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from suffolk.benchmarks.process_memory import family_memory, resident_memory
-from suffolk.benchmarks.watched_process import run_watched
+from suffolk.benchmarks.processes import family_memory, resident_memory, run_watched
 from suffolk.datastore.errors import Internal
 
 

@@ -1,0 +1,131 @@
+"""Runs commands and helper processes of measurements, and measures their time and memory."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffolk.datastore.errors import Internal
+
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Output, time and memory of a finished command.
+
+    Attributes:
+        output: its standard output.
+        seconds: wall time from start to end.
+        cpu_seconds: processor time of the command and its children.
+        peak_bytes: largest total resident memory of the command and its descendants, sampled 20 times a second. Shared
+            pages and mapped files count once per process.
+        largest_bytes: largest resident memory of any one of these processes, as the system counts it.
+    """
+
+    output: str
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    largest_bytes: int
+
+
+def run_watched(command: Sequence[str]) -> Watched:
+    """Run ``command``.
+
+    Raises:
+        Internal: the command failed; with its output.
+    """
+    before, peak, largest = _children_seconds(), 0, 0
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=output, stderr=errors, text=True)
+        try:
+            while process.poll() is None:
+                now, one = family_memory(process.pid)
+                peak, largest = max(peak, now), max(largest, one)
+                time.sleep(POLL_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        seconds = time.perf_counter() - begin
+        output.seek(0)
+        errors.seek(0)
+        if process.returncode:
+            raise Internal(f"'{' '.join(command)}' failed with {process.returncode}: {errors.read().strip()[-400:]}")
+        return Watched(output.read(), seconds, _children_seconds() - before, max(peak, largest), largest)
+
+
+def _children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def helper_arguments(count: int, starter: str) -> list[str]:
+    """Return the ``count`` arguments of this process. If they are missing, exit with code 2 and name ``starter``."""
+    given = sys.argv[1:]
+    if len(given) != count or given[0].startswith("-"):
+        print(f"error: this is a helper process of '{starter}'; run that command", file=sys.stderr)
+        raise SystemExit(2)
+    return given
+
+
+def resident_memory() -> dict[str, int]:
+    """Resident memory of this process, in bytes: ``anonymous`` (private) and ``file`` (mapped files, shared)."""
+    status = Path("/proc/self/status").read_text()
+    return {"anonymous": _field(status, "RssAnon"), "file": _field(status, "RssFile")}
+
+
+def private_memory(process: int) -> int:
+    """Resident memory of a process in bytes, without mapped files."""
+    return _field(Path(f"/proc/{process}/status").read_text(), "RssAnon")
+
+
+def peak_memory() -> int:
+    """Largest resident memory of this process so far, in bytes, mapped files included."""
+    return _field(Path("/proc/self/status").read_text(), "VmHWM")
+
+
+def grown_memory(before: dict[str, int]) -> dict[str, int]:
+    """Growth since ``before``, in bytes."""
+    return {name: size - before[name] for name, size in resident_memory().items()}
+
+
+def family_memory(process: int) -> tuple[int, int]:
+    """Resident bytes of a process and its descendants: the current sum, and the peak of any one.
+
+    Shared pages count once per process.
+    """
+    now = largest = 0
+    for member in _family(process):
+        try:
+            status = Path(f"/proc/{member}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it ended after it was listed
+            continue
+        now += _field(status, "VmRSS")
+        largest = max(largest, _field(status, "VmHWM"))
+    return now, largest
+
+
+def _family(process: int) -> list[int]:
+    members = [process]
+    for member in members:  # the list grows during the loop
+        try:
+            for thread in Path(f"/proc/{member}/task").iterdir():
+                members += [int(child) for child in (thread / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return members
+
+
+def _field(status: str, name: str) -> int:
+    """Bytes on a line of /proc/PID/status; 0 if the line is missing, as for a zombie."""
+    line = next((line for line in status.splitlines() if line.startswith(f"{name}:")), "")
+    return int(line.split()[1]) * 1024 if line else 0
